@@ -1,0 +1,40 @@
+"""What can go wrong, by the exit status it ends in. Every message is one sentence for the person at the console.
+
+ConcordError
+├── EnvironmentFailed   1  disk, permission, server
+├── WrongInput          2  the plan or public data is wrong
+├── BudgetRefused       3  the budget refuses, or a further session was not asked for
+└── NotVerified         4  something that was written does not verify
+"""
+
+from typing import ClassVar
+
+
+class ConcordError(Exception):
+    """The root: whoever catches it prints the sentence and leaves with `exit_status`."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class EnvironmentFailed(ConcordError):
+    """The machine refused: disk, permission, server. Nothing is wrong with the plan."""
+
+    exit_status = 1
+
+
+class WrongInput(ConcordError):
+    """The plan or a public table is wrong: names the field, the value and the rule."""
+
+    exit_status = 2
+
+
+class BudgetRefused(ConcordError):
+    """The domain's budget does not cover what was asked, or a further session was not asked for."""
+
+    exit_status = 3
+
+
+class NotVerified(ConcordError):
+    """Something that was written is not what was written: fail closed, spend nothing."""
+
+    exit_status = 4

@@ -1,0 +1,222 @@
+"""The plan: the whole configuration, public and frozen. A TOML file becomes pydantic models, checked before anything is read.
+
+Nothing in a plan may come from private rows: classes, features, k, cutoff and hyper-parameters are declared or
+derived from public tables. Its JSON schema serves as the parameters of the Prefect flows.
+"""
+
+import difflib
+import importlib
+import inspect
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from artifacts.errors import WrongInput
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+MechanismName = Literal[
+    "stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"
+]
+CUTOFF_MECHANISMS = ("stable", "sparse_vector", "published")
+"""Mechanisms that pay by refusal and end at the cutoff; the others pay by row asked and end at `queries`."""
+
+
+class Part(BaseModel):
+    """A section of the plan: frozen, and no key it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataPlan(Part):
+    """Where the tables lie and what their columns mean. Paths may be a file, a folder or a glob."""
+
+    private: str
+    public: str
+    label: str
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
+    test: str | None = None
+    version: str = "1"
+    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    unit: str | None = None
+
+    @model_validator(mode="after")
+    def columns_differ(self) -> Self:
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes must differ from one another")
+        if self.unit == self.label:
+            raise ValueError(f"unit and label must be two columns, got {self.label!r} for both")
+        for role, column in (("label", self.label), ("unit", self.unit)):
+            if self.features and column in self.features:
+                raise ValueError(f"features must not hold the {role} column {column!r}")
+        return self
+
+
+class Lifetime(Part):
+    """The cap of a privacy domain over all its sessions."""
+
+    epsilon: Epsilon
+    delta: Delta
+
+
+class PrivacyPlan(Part):
+    """What this session may spend, and the domain it is spent in."""
+
+    domain: Name
+    epsilon: Epsilon
+    delta: Delta
+    lifetime: Lifetime
+
+    @model_validator(mode="after")
+    def session_within_lifetime(self) -> Self:
+        for field in ("epsilon", "delta"):
+            own, cap = getattr(self, field), getattr(self.lifetime, field)
+            if own > cap:
+                raise ValueError(f"{field} must be at most lifetime.{field} = {cap:g}, got {own:g}")
+        return self
+
+
+class Learner(Part):
+    """Any estimator with fit and predict, by its dotted name, and its parameters."""
+
+    estimator: str = "sklearn.linear_model.LogisticRegression"
+    params: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def can_be_built(self) -> Self:
+        try:
+            self.build()
+        except WrongInput as wrong:
+            raise ValueError(str(wrong)) from None
+        return self
+
+    def build(self, **more: Any) -> Any:
+        """A fresh, unfitted estimator. Raises WrongInput when the name or a parameter is wrong."""
+        module, _, name = self.estimator.rpartition(".")
+        try:
+            made = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError):
+            raise WrongInput(f"estimator must be an importable class, got {self.estimator!r}") from None
+        if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
+            raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
+        known = list(inspect.signature(made).parameters)
+        for key in self.params:
+            if key not in known:
+                raise WrongInput(
+                    f"params holds {key!r}, which {self.estimator} does not take{_near(key, known)}"
+                )
+        try:
+            return made(**self.params, **{key: value for key, value in more.items() if key in known})
+        except (TypeError, ValueError) as wrong:
+            raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
+
+
+class TeachersPlan(Learner):
+    """How many shards, and what learns on each."""
+
+    count: Annotated[int, Field(ge=1, le=100_000)]
+    runner: Literal["threads", "processes", "dask"] = "threads"
+    address: str | None = None
+    block: Annotated[int, Field(ge=1)] = 50
+
+    @model_validator(mode="after")
+    def address_is_of_dask(self) -> Self:
+        if self.address is not None and self.runner != "dask":
+            raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
+        return self
+
+
+class LabelingPlan(Part):
+    """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries)."""
+
+    mechanism: MechanismName = "stable"
+    cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
+
+    @model_validator(mode="after")
+    def ends_by_its_own_rule(self) -> Self:
+        by_refusal = self.mechanism in CUTOFF_MECHANISMS
+        if by_refusal and self.cutoff is None:
+            raise ValueError(
+                f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals"
+            )
+        if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
+            raise ValueError(
+                f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked"
+            )
+        if by_refusal and self.mechanism != "published" and self.queries is not None:
+            raise ValueError(
+                f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals"
+            )
+        return self
+
+
+class StudentPlan(Learner):
+    """What is learned from released labels, and what it does with refused rows."""
+
+    refused: Literal["random", "drop", "soft"] = "random"
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+
+class Plan(Part):
+    """The whole plan. `folder` is where its relative paths start."""
+
+    data: DataPlan
+    privacy: PrivacyPlan
+    teachers: TeachersPlan
+    labeling: LabelingPlan
+    student: StudentPlan = StudentPlan()
+    folder: str = "."
+
+    def path(self, field: Literal["private", "public", "test"]) -> str:
+        """A data path of the plan, absolute; a folder or glob stays one."""
+        return str(Path(self.folder, getattr(self.data, field) or "").absolute())
+
+
+def load_plan(path: Path) -> Plan:
+    """The plan of a TOML file. Raises WrongInput with one sentence for whatever is wrong with it."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WrongInput(f"the plan {path} does not exist") from None
+    except (OSError, UnicodeDecodeError):
+        raise WrongInput(f"the plan {path} cannot be read as a text file") from None
+    except tomllib.TOMLDecodeError as wrong:
+        raise WrongInput(f"the plan {path} is not TOML: {wrong}") from None
+    return parse_plan({**tables, "folder": str(path.absolute().parent)})
+
+
+def parse_plan(tables: dict[str, Any]) -> Plan:
+    """The plan of nested tables. Raises WrongInput naming the first field, its value and the rule."""
+    try:
+        return Plan.model_validate(tables)
+    except ValidationError as wrong:
+        raise WrongInput(_sentence(wrong.errors()[0])) from None
+
+
+def _sentence(error: Any) -> str:
+    field = ".".join(str(step) for step in error["loc"]) or "plan"
+    if error["type"] == "extra_forbidden":
+        return f"{field} is not a key of the plan{_near(str(error['loc'][-1]), _known(error['loc'][:-1]))}"
+    if error["type"] == "missing":
+        return f"{field} must be given in the plan"
+    if error["type"] == "value_error":
+        return f"{field}: {error['ctx']['error']}"
+    rule = error["msg"][0].lower() + error["msg"][1:]
+    return f"{field}: {rule}, got {error['input']!r}"
+
+
+def _known(place: tuple[Any, ...]) -> list[str]:
+    model: Any = Plan
+    for step in place:
+        model = model.model_fields[step].annotation
+    return [*model.model_fields]
+
+
+def _near(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"

@@ -1,0 +1,238 @@
+"""Privacy cost as data, and the filter that decides what a domain may still spend.
+
+A `Cost` is what a mechanism will have spent at its end: a Rényi curve over the fixed public grid ORDERS, plus an
+additive δ. A plain (ε, δ) cost has the curve of ε-randomised response, which dominates every ε-DP mechanism.
+Amounts that are charged are exact decimals rounded up, so that a positive spend can never round to nothing.
+
+Checked by tests/privacy/test_cost.py (laws) and tests/privacy/test_filter.py (the ledger's rule, with the
+counter-example to choosing the best order at admission).
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from functools import reduce
+
+from dp_accounting.pld import common, privacy_loss_distribution
+from dp_accounting.rdp import rdp_privacy_accountant
+
+ORDERS: tuple[float, ...] = (
+    *(
+        1.25,
+        1.5,
+        1.75,
+        2.0,
+        2.25,
+        2.5,
+        2.75,
+        3.0,
+        3.25,
+        3.5,
+        3.75,
+        4.0,
+        4.25,
+        4.5,
+        4.75,
+        5.0,
+        5.25,
+        5.5,
+        5.75,
+    ),
+    *(6.0, 6.5, 7.0, 7.5, 8.0, 9.0, 10.0, 11.0, 12.0, 13.5, 15.0, 18.0, 22.0, 27.0, 33.0, 40.0, 50.0, 60.0),
+    *(80.0, 100.0, 128.0, 160.0, 200.0, 256.0, 320.0, 400.0, 512.0, 640.0, 800.0, 1024.0),
+)
+"""Rényi orders every curve is stated on. Part of the meaning of stored costs: never changed, only replaced."""
+
+UP = 1 + 1e-9
+"""Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
+
+RENYI_QUANTUM = Decimal("1e-18")
+DELTA_QUANTUM = Decimal("1e-36")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a mechanism will have spent.
+
+    renyi   Rényi divergence bound in nats at each of ORDERS; +inf where there is none
+    delta   additive δ, outside the curve
+    pure    (ε, times) of pure-DP parts, when the whole cost but `delta` consists of such parts; else None
+    claims  (ε, δ) pairs proved for exactly this cost by a sharper route; composition forgets them
+    """
+
+    renyi: tuple[float, ...]
+    delta: float = 0.0
+    pure: tuple[tuple[float, int], ...] | None = None
+    claims: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.renyi) != len(ORDERS) or any(math.isnan(r) or r < 0 for r in self.renyi):
+            raise ValueError(f"renyi must hold {len(ORDERS)} values of at least 0, one an order")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be at least 0 and below 1, got {self.delta!r}")
+
+    @classmethod
+    def gaussian(cls, rho: float) -> "Cost":
+        """ρ-zero-concentrated DP: Rényi α·ρ (Bun & Steinke 2016). Σ sensitivity²/(2σ²) for Gaussian releases."""
+        return cls(renyi=tuple(order * rho for order in ORDERS))
+
+    @classmethod
+    def approximate(cls, epsilon: float, delta: float = 0.0, times: int = 1) -> "Cost":
+        """`times` releases of (ε, 0) each, plus δ once: the curve of ε-randomised response, which dominates them."""
+        curve = tuple(times * randomised_response(epsilon, order) for order in ORDERS)
+        return cls(renyi=curve, delta=delta, pure=((epsilon, times),))
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε this cost is known to satisfy at `delta`; +inf where none is. Rounded up.
+
+        Best order of the curve (Canonne, Kamath & Steinke 2020, Prop. 12), optimal composition of pure parts
+        (Kairouz, Oh & Viswanath 2015) and the sharper claims. For one cost fixed in advance only: a domain's
+        spends are counted by `Filter`.
+        """
+        claimed = [epsilon for epsilon, at in self.claims if at <= delta]
+        room = delta - self.delta
+        if room < 0 or (room == 0 and self.pure is None):
+            return min(claimed, default=math.inf)
+        pure = math.inf if self.pure is None else optimal_composition(self.pure, room)
+        return min([from_curve(self.renyi, room), pure, *claimed])
+
+    def fraction(self, part: float) -> "Cost":
+        """Cost of `part` (0 to 1) of a mechanism whose cost is linear in what it spends, such as refusals."""
+        return Cost(renyi=tuple(r * part for r in self.renyi), delta=self.delta * part)
+
+
+def compose(costs: Iterable[Cost]) -> Cost:
+    """Total of costs fixed in advance: curves and δ add; order does not matter."""
+    total = list(costs)
+    if len(total) == 1:
+        return total[0]
+    return reduce(_add, total, Cost(renyi=(0.0,) * len(ORDERS), pure=()))
+
+
+def _add(first: Cost, second: Cost) -> Cost:
+    pure = None if first.pure is None or second.pure is None else first.pure + second.pure
+    curve = tuple(a + b for a, b in zip(first.renyi, second.renyi, strict=True))
+    return Cost(renyi=curve, delta=first.delta + second.delta, pure=pure)
+
+
+def randomised_response(epsilon: float, order: float) -> float:
+    """Rényi divergence of order α of ε-randomised response, the worst of all ε-DP mechanisms."""
+    low, high = -math.log1p(math.exp(epsilon)), -math.log1p(math.exp(-epsilon))
+    there, back = order * high + (1 - order) * low, order * low + (1 - order) * high
+    return max(0.0, max(there, back) + math.log1p(math.exp(-abs(there - back)))) / (order - 1) * UP
+
+
+def from_curve(renyi: Iterable[float], delta: float) -> float:
+    """Least ε of a Rényi curve on ORDERS at δ > 0, by dp_accounting; rounded up."""
+    finite = [(order, r) for order, r in zip(ORDERS, renyi, strict=True) if math.isfinite(r)]
+    if not finite or not delta > 0:
+        return 0.0 if finite and all(r == 0 for _, r in finite) else math.inf
+    orders, curve = zip(*finite, strict=True)
+    epsilon, _ = rdp_privacy_accountant.compute_epsilon(orders, curve, delta)
+    return float(epsilon) * UP
+
+
+def optimal_composition(pure: Iterable[tuple[float, int]], delta: float) -> float:
+    """Least ε of (ε_i, 0) mechanisms run n_i times each, at δ (Kairouz, Oh & Viswanath 2015); rounded up."""
+    parts = [(epsilon, times) for epsilon, times in pure if epsilon > 0 and times > 0]
+    whole = math.fsum(epsilon * times for epsilon, times in parts) * UP
+    if not parts or delta <= 0:
+        return whole
+    losses = [
+        privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(epsilon, 0.0),
+            value_discretization_interval=min(1e-4, epsilon / 8),
+        ).self_compose(times)
+        for epsilon, times in parts
+    ]
+    total = reduce(lambda left, right: left.compose(right), losses)
+    return min(whole, float(total.get_epsilon_for_delta(delta)) * UP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What the ledger writes down: Rényi nats at the domain's order, and additive δ; exact decimals."""
+
+    renyi: Decimal = Decimal(0)
+    delta: Decimal = Decimal(0)
+
+    def __add__(self, other: "Charge") -> "Charge":
+        with localcontext(prec=80):
+            return Charge(renyi=self.renyi + other.renyi, delta=self.delta + other.delta)
+
+    def times(self, count: int) -> "Charge":
+        """The charge of `count` refusals at this charge each."""
+        with localcontext(prec=80):
+            return Charge(renyi=self.renyi * count, delta=self.delta * count)
+
+
+def _up(amount: float, quantum: Decimal) -> Decimal:
+    """The exact decimal of a float, rounded up to the quantum: a positive amount stays positive."""
+    with localcontext(prec=80):
+        return (
+            (Decimal(amount) * Decimal(UP)).quantize(quantum, rounding=ROUND_CEILING)
+            if amount
+            else Decimal(0)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """A domain's privacy filter: one Rényi order, frozen at creation (ARCHITECTURE "The ledger's rule").
+
+    Assumes      costs are charged before they start; each charge is at `order`, chosen before any release
+    Guarantees   everything admitted together satisfies (epsilon, delta), however adaptively it was chosen
+                 (Rogers et al. 2016; Feldman & Zrnic 2021)
+    Ends         never: sums only grow, and what returns was never drawn on
+    Not covered  choosing the best order at admission: it can reach 1.9 δ. Checked by tests/privacy/test_filter.py
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    delta_renyi: float
+    delta_additive: float
+
+    @classmethod
+    def freeze(cls, epsilon: float, delta: float) -> "Filter":
+        """Half of δ for the conversion, half for additive δ; the order at which Gaussian spends go furthest."""
+        at = [
+            cls(epsilon=epsilon, delta=delta, order=o, delta_renyi=delta / 2, delta_additive=delta / 2)
+            for o in ORDERS
+        ]
+        return max(at, key=lambda one: one.budget / Decimal(one.order))
+
+    def recapped(self, epsilon: float, delta: float) -> "Filter":
+        """The same order under another cap: only the cap may ever change."""
+        return replace(self, epsilon=epsilon, delta=delta, delta_renyi=delta / 2, delta_additive=delta / 2)
+
+    @property
+    def budget(self) -> Decimal:
+        """B: Rényi nats that may be spent at `order`; rounded down."""
+        nats = Decimal(self.epsilon - self.conversion)
+        with localcontext(prec=80):
+            return (nats - abs(nats) * Decimal(UP - 1)).quantize(RENYI_QUANTUM, rounding=ROUND_FLOOR)
+
+    @property
+    def conversion(self) -> float:
+        """What turning Rényi nats into ε at δ_R costs: ε = nats + conversion."""
+        order = self.order
+        return math.log1p(-1 / order) - (math.log(self.delta_renyi) + math.log(order)) / (order - 1)
+
+    def charge(self, cost: Cost) -> Charge:
+        """What `cost` is charged here. Raises ValueError where it is infinite at the domain's order."""
+        nats = cost.renyi[ORDERS.index(self.order)]
+        if not math.isfinite(nats):
+            raise ValueError(f"its Rényi cost is infinite at the domain's order {self.order:g}")
+        return Charge(renyi=_up(nats, RENYI_QUANTUM), delta=_up(cost.delta, DELTA_QUANTUM))
+
+    def admits(self, total: Charge) -> bool:
+        """Whether everything settled and reserved, `total`, stays within the cap."""
+        return total.renyi <= self.budget and total.delta <= Decimal(self.delta_additive)
+
+    def spent(self, total: Charge) -> tuple[float, float]:
+        """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus the additive part; (0, 0) if nothing."""
+        if not total.renyi and not total.delta:
+            return 0.0, 0.0
+        return float(total.renyi) + self.conversion, self.delta_renyi + float(total.delta)
