@@ -18,9 +18,7 @@ from artifacts.errors import WrongInput
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-MechanismName = Literal[
-    "stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"
-]
+MechanismName = Literal["stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"]
 CUTOFF_MECHANISMS = ("stable", "sparse_vector", "published")
 """Mechanisms that pay by refusal and end at the cutoff; the others pay by row asked and end at `queries`."""
 
@@ -105,9 +103,7 @@ class Learner(Part):
         known = list(inspect.signature(made).parameters)
         for key in self.params:
             if key not in known:
-                raise WrongInput(
-                    f"params holds {key!r}, which {self.estimator} does not take{_near(key, known)}"
-                )
+                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{_near(key, known)}")
         try:
             return made(**self.params, **{key: value for key, value in more.items() if key in known})
         except (TypeError, ValueError) as wrong:
@@ -141,17 +137,11 @@ class LabelingPlan(Part):
     def ends_by_its_own_rule(self) -> Self:
         by_refusal = self.mechanism in CUTOFF_MECHANISMS
         if by_refusal and self.cutoff is None:
-            raise ValueError(
-                f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals"
-            )
+            raise ValueError(f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals")
         if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
-            raise ValueError(
-                f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked"
-            )
+            raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
         if by_refusal and self.mechanism != "published" and self.queries is not None:
-            raise ValueError(
-                f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals"
-            )
+            raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
         return self
 
 

@@ -18,29 +18,9 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
 
 ORDERS: tuple[float, ...] = (
-    *(
-        1.25,
-        1.5,
-        1.75,
-        2.0,
-        2.25,
-        2.5,
-        2.75,
-        3.0,
-        3.25,
-        3.5,
-        3.75,
-        4.0,
-        4.25,
-        4.5,
-        4.75,
-        5.0,
-        5.25,
-        5.5,
-        5.75,
-    ),
-    *(6.0, 6.5, 7.0, 7.5, 8.0, 9.0, 10.0, 11.0, 12.0, 13.5, 15.0, 18.0, 22.0, 27.0, 33.0, 40.0, 50.0, 60.0),
-    *(80.0, 100.0, 128.0, 160.0, 200.0, 256.0, 320.0, 400.0, 512.0, 640.0, 800.0, 1024.0),
+    *(quarter / 4 for quarter in range(5, 25)),
+    *(6.5, 7.0, 7.5, 8.0, 9.0, 10.0, 11.0, 12.0, 13.5, 15.0, 18.0, 22.0, 27.0, 33.0, 40.0, 50.0, 60.0, 80.0),
+    *(100.0, 128.0, 160.0, 200.0, 256.0, 320.0, 400.0, 512.0, 640.0, 800.0, 1024.0),
 )
 """Rényi orders every curve is stated on. Part of the meaning of stored costs: never changed, only replaced."""
 
@@ -170,11 +150,7 @@ class Charge:
 def _up(amount: float, quantum: Decimal) -> Decimal:
     """The exact decimal of a float, rounded up to the quantum: a positive amount stays positive."""
     with localcontext(prec=80):
-        return (
-            (Decimal(amount) * Decimal(UP)).quantize(quantum, rounding=ROUND_CEILING)
-            if amount
-            else Decimal(0)
-        )
+        return (Decimal(amount) * Decimal(UP)).quantize(quantum, rounding=ROUND_CEILING) if amount else Decimal(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +174,7 @@ class Filter:
     def freeze(cls, epsilon: float, delta: float) -> "Filter":
         """Half of δ for the conversion, half for additive δ; the order at which Gaussian spends go furthest."""
         at = [
-            cls(epsilon=epsilon, delta=delta, order=o, delta_renyi=delta / 2, delta_additive=delta / 2)
-            for o in ORDERS
+            cls(epsilon=epsilon, delta=delta, order=o, delta_renyi=delta / 2, delta_additive=delta / 2) for o in ORDERS
         ]
         return max(at, key=lambda one: one.budget / Decimal(one.order))
 
