@@ -1,7 +1,8 @@
-"""The plan: the whole configuration, public and frozen. A TOML file becomes pydantic models, checked before anything is read.
+"""The plan: the whole configuration, public and frozen.
 
-Nothing in a plan may come from private rows: classes, features, k, cutoff and hyper-parameters are declared or
-derived from public tables. Its JSON schema serves as the parameters of the Prefect flows.
+A TOML file becomes pydantic models, checked before anything is read. Nothing in a plan may come from private rows:
+classes, features, k, cutoff and hyper-parameters are declared or derived from public tables. Its JSON schema serves
+as the parameters of the Prefect flows.
 """
 
 import difflib

@@ -207,7 +207,7 @@ class Filter:
         return total.renyi <= self.budget and total.delta <= Decimal(self.delta_additive)
 
     def spent(self, total: Charge) -> tuple[float, float]:
-        """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus the additive part; (0, 0) if nothing."""
+        """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) if nothing."""
         if not total.renyi and not total.delta:
             return 0.0, 0.0
         return float(total.renyi) + self.conversion, self.delta_renyi + float(total.delta)

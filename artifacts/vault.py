@@ -1,0 +1,178 @@
+"""The vault: everything private, in one folder that nobody else may read.
+
+Every file is 0600 from birth, written whole and synced before it is named, and sealed with a keyed digest (HMAC), so
+that nothing is read back that this installation did not write. Secrets are 32 random bytes each, made once.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from artifacts.errors import EnvironmentFailed, NotVerified
+from artifacts.schemas import Ref
+
+KEY_BYTES = 32
+CHUNK = 1 << 20
+
+
+def derive(key: bytes, purpose: str) -> bytes:
+    """A separate key for one purpose (splitting, draws, digests) by HKDF-SHA256 (RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=f"concord/{purpose}".encode()).derive(key)
+
+
+def keyed_digest(key: bytes, *parts: bytes | str) -> str:
+    """HMAC-SHA256 in hex over length-prefixed parts: two different lists never meet in one digest."""
+    seal = hmac.new(key, digestmod=hashlib.sha256)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        seal.update(len(data).to_bytes(8, "little"))
+        seal.update(data)
+    return seal.hexdigest()
+
+
+class Sink:
+    """A file being written: digests what passes through. `ref` is set once it is closed and durable."""
+
+    ref: Ref
+
+    def __init__(self, file: BinaryIO, key: bytes) -> None:
+        self._file = file
+        self.seal = hmac.new(key, digestmod=hashlib.sha256)
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self.seal.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+class Vault:
+    """The vault of one home folder.
+
+    Assumes      one owner of the folder; other users of the machine are not root
+    Guarantees   files 0600 and the folder 0700 from birth; a changed or foreign file is refused on reading
+    Not covered  deletion by the owner, and copies made of the disk. Checked by tests/test_vault.py
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Open `root`, making it where it is missing. Raises EnvironmentFailed where others may read it."""
+        self.root = root
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = root.stat().st_mode & 0o777
+        except OSError as failed:
+            raise EnvironmentFailed(f"the vault {root} cannot be opened: {failed.strerror}") from None
+        if mode & 0o077:
+            raise EnvironmentFailed(f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}")
+        self._seal = derive(self.secret("installation"), "seal")
+
+    def secret(self, name: str) -> bytes:
+        """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after."""
+        path = self.root / "secrets" / name
+        if not path.exists():
+            self._publish(path, secrets.token_bytes(KEY_BYTES))
+        try:
+            key = path.read_bytes()
+        except OSError as failed:
+            raise EnvironmentFailed(f"the secret {name} cannot be read: {failed.strerror}") from None
+        if len(key) != KEY_BYTES:
+            raise NotVerified(f"the secret {name} must hold {KEY_BYTES} bytes")
+        return key
+
+    def has_secret(self, name: str) -> bool:
+        """Whether that secret exists; a session without its key can never draw again."""
+        return (self.root / "secrets" / name).exists()
+
+    def digest(self, *parts: bytes | str) -> str:
+        """A digest keyed by this installation, for cache keys and comparison; says nothing to who lacks the key."""
+        return keyed_digest(derive(self.secret("installation"), "digests"), *parts)
+
+    def digest_file(self, path: Path) -> str:
+        """Keyed digest of a file outside the vault, such as a private table."""
+        seal = hmac.new(derive(self.secret("installation"), "digests"), digestmod=hashlib.sha256)
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                seal.update(chunk)
+        return seal.hexdigest()
+
+    def has(self, ref: Ref) -> bool:
+        """Whether the file is there; what it holds is checked when it is read."""
+        return (self.root / ref.path).is_file()
+
+    @contextmanager
+    def create(self, path: str, *, exclusive: bool = False) -> Iterator[Sink]:
+        """Write `path` (relative) whole: it appears, durable, when the block ends, or not at all.
+
+        With `exclusive` the first writer wins and FileExistsError is raised to any other.
+        """
+        final = self.root / path
+        temporary = self._temporary(final)
+        try:
+            with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                sink = Sink(file, self._seal)
+                yield sink
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, final) if exclusive else os.replace(temporary, final)
+            sync_folder(final.parent)
+            sink.ref = Ref(path=path, digest=sink.seal.hexdigest())
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def read(self, ref: Ref) -> bytes:
+        """The bytes of a sealed file. Raises NotVerified when it is missing or not what was written."""
+        try:
+            data = (self.root / ref.path).read_bytes()
+        except OSError:
+            raise NotVerified(f"the vault file {ref.path} is missing or cannot be read") from None
+        if not hmac.compare_digest(self._sealed(data), ref.digest):
+            raise NotVerified(f"the vault file {ref.path} is not what was written")
+        return data
+
+    def find(self, path: str) -> Ref | None:
+        """A reference to what lies at `path` now, if anything does; for files named before they are written."""
+        file = self.root / path
+        return Ref(path=path, digest=self._sealed(file.read_bytes())) if file.is_file() else None
+
+    def _sealed(self, data: bytes) -> str:
+        return hmac.new(self._seal, data, hashlib.sha256).hexdigest()
+
+    def _publish(self, path: Path, data: bytes) -> None:
+        temporary = self._temporary(path)
+        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass  # another process was first: its secret is the secret
+        finally:
+            temporary.unlink()
+        sync_folder(path.parent)
+
+    def _temporary(self, final: Path) -> Path:
+        try:
+            final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as failed:
+            raise EnvironmentFailed(f"the vault {self.root} cannot be written: {failed.strerror}") from None
+        return final.parent / f".{final.name}.{secrets.token_hex(8)}"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
