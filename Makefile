@@ -1,0 +1,32 @@
+PYTHON ?= python3
+CONCORD = .venv/bin/concord
+DATA ?= ../shared/data
+
+.PHONY: run test test-all bench data install check
+
+run: install
+	$(CONCORD) demo
+
+test: install check
+	.venv/bin/pytest -n 2 -q
+
+test-all: install check
+	.venv/bin/pytest -n 2 -q -m "not bench" -rs
+
+check: install
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: install
+	.venv/bin/python -m pytest -q -s -m bench tests/benchmarks
+
+data: install
+	.venv/bin/python tests/benchmarks/prepare.py $(DATA)
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,dask,postgresql]"
+	touch .venv/installed

@@ -1,0 +1,33 @@
+"""Settings of Prefect and MLflow for one home folder, made before either is imported; the user's own settings win."""
+
+import os
+from pathlib import Path
+
+from artifacts.errors import EnvironmentFailed
+
+
+def prepare(home: Path) -> Path:
+    """Make the home folder and point Prefect and MLflow at it; returns it absolute. Raises EnvironmentFailed."""
+    home = home.absolute()
+    try:
+        for folder in (home, home / "prefect", home / "results"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = home / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
+    settings = {
+        "PREFECT_HOME": home / "prefect",
+        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": home / "results",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": 90,
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name, str(value))
+    return home

@@ -1,0 +1,127 @@
+"""How a stage runs: as Prefect tasks, cached by content, with progress, and reported as cached or not."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from prefect import task
+from prefect.futures import as_completed
+from prefect.client.schemas.objects import State
+from prefect.tasks import Task
+from pydantic import BaseModel
+
+from flows.progress import Progress
+
+StageName = Literal["encode", "split", "teach", "poll", "release", "study", "certify"]
+STAGES: tuple[StageName, ...] = get_args(StageName)
+Work = TypeVar("Work", bound=Callable[..., Any])
+Call = Mapping[str, Any]
+
+
+class StageReport(BaseModel):
+    """What the command line says of a stage."""
+
+    name: StageName
+    cached: bool
+    seconds: float
+
+
+def stage(name: str) -> Callable[[Work], Task[..., Any]]:
+    """A stage's work as a Prefect task, cached by its argument `key` alone: the digest of all that its result depends
+    on. Results are small references; JSON, never pickles."""
+    return cast(
+        "Callable[[Work], Task[..., Any]]",
+        task(
+            name=name,
+            persist_result=True,
+            result_serializer="json",
+            cache_key_fn=lambda _, arguments: cast(str, arguments["key"]),
+        ),
+    )
+
+
+class Stages:
+    """Runs the stages of one flow run in turn and remembers how each went."""
+
+    def __init__(self, home: Path, start_from: StageName | None) -> None:
+        self.home = home
+        self.reports: list[StageReport] = []
+        self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
+
+    def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:
+        """The result of a stage that is one task, run in the flow's own process."""
+        return self._timed(name, lambda progress: [self._result(self._fresh(name, work), call, progress)])[0]
+
+    def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
+        """The results of a stage mapped over blocks or batches by the flow's task runner, in order."""
+        return self._timed(name, lambda progress: self._mapped(self._fresh(name, work), calls, progress), len(calls))
+
+    def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
+        """The result of `work`, which says itself whether it replayed what was there."""
+
+        def run(progress: Progress) -> list[Any]:
+            result, replayed = work()
+            progress.advance(cached=replayed)
+            return [result]
+
+        return self._timed(name, run)[0]
+
+    def _timed(self, name: StageName, run: Callable[[Progress], list[Any]], total: int = 1) -> list[Any]:
+        started = time.monotonic()
+        with Progress(name, total) as progress:
+            results = run(progress)
+        seconds = round(time.monotonic() - started, 3)
+        self.reports.append(StageReport(name=name, cached=progress.all_cached, seconds=seconds))
+        return results
+
+    def _fresh(self, name: StageName, work: Task[..., Any]) -> Task[..., Any]:
+        return work.with_options(refresh_cache=True) if name in self._again else work
+
+    def _result(self, work: Task[..., Any], call: Call, progress: Progress) -> Any:
+        state = _state(work, call)
+        result = state.result()
+        if state.name == "Cached" and not self._there(result):
+            state = _state(work.with_options(refresh_cache=True), call)
+            result = state.result()
+        progress.advance(cached=state.name == "Cached")
+        return result
+
+    def _mapped(self, work: Task[..., Any], calls: Sequence[Call], progress: Progress) -> list[Any]:
+        futures = [work.submit(**call) for call in calls]
+        states: dict[Any, bool] = {}
+        for future in as_completed(futures):
+            future.result()
+            states[future] = future.state.name == "Cached"
+            progress.advance(cached=states[future])
+        results = [future.result() for future in futures]
+        lost = [at for at, future in enumerate(futures) if states[future] and not self._there(results[at])]
+        again = work.with_options(refresh_cache=True)
+        for at, future in [(at, again.submit(**calls[at])) for at in lost]:
+            results[at] = future.result()
+            progress.all_cached = False
+        return results
+
+    def _there(self, result: Any) -> bool:
+        """Whether the files a cached result refers to still exist; what they hold is checked when they are read."""
+        return all(
+            any((self.home / store / path).is_file() for store in ("vault", "released"))
+            for path in _paths(_plain(result))
+        )
+
+
+def _state(work: Task[..., Any], call: Call) -> State[Any]:
+    return cast("State[Any]", work(**call, return_state=True))
+
+
+def _plain(result: Any) -> Any:
+    return [_plain(one) for one in result] if isinstance(result, list | tuple) else result.model_dump()
+
+
+def _paths(result: Any) -> list[str]:
+    """The paths of all references inside a result."""
+    if isinstance(result, Mapping):
+        if set(result) == {"path", "digest"}:
+            return [result["path"]]
+        result = list(result.values())
+    return [path for one in result for path in _paths(one)] if isinstance(result, list | tuple) else []
