@@ -1,0 +1,237 @@
+"""The nouns of the ledger: domains, sessions, batches, and how a session moves from one state to the next.
+
+    open ── begin ── commit ──┬── begin …                  one batch after another, rows never restart
+                              ├── settle "spent"           at the cutoff, or at the last row paid for
+                              └── settle "closed"          when the operator ends it
+
+Everything here is a frozen value: a step returns the next state or raises, and changes nothing. Batch, Outcome and
+the others below `Event` are what the ledger writes down, word for word. Checked by tests/test_sessions.py.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from artifacts.errors import BudgetRefused, NotVerified
+from artifacts.privacy import Charge, Cost, Filter
+from artifacts.schemas import Ref
+
+Status = Literal["open", "spent", "closed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """A named body of private data. Only the cap within its filter may ever change, by a Recap."""
+
+    name: str
+    unit: str
+    neighbours: str
+    filter: Filter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recap:
+    """A domain's new cap, on the record with its reason."""
+
+    filter: Filter
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a session is, fixed when it is opened.
+
+    id            its name
+    domain        the domain it is charged to
+    identity      keyed digest of the settings it depends on: which session a plan means
+    commitment    keyed commitment to the session key; no key serves two sessions
+    ensemble      keyed digest of the teachers
+    data_version  the plan's name for the state of the private data
+    mechanism     public settings, enough to rebuild the mechanism and certify it
+    epsilon       the claim at the session's end
+    delta         the claim at the session's end
+    cutoff        refusals until it ends; None where it does not pay by refusal
+    queries       rows it may answer at most; None where the stream may be endless
+    teachers      how many vote
+    """
+
+    id: str
+    domain: str
+    identity: str
+    commitment: str
+    ensemble: str
+    data_version: str
+    mechanism: dict[str, Any] = field(hash=False)
+    epsilon: float
+    delta: float
+    cutoff: int | None
+    queries: int | None
+    teachers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening(Terms):
+    """A session someone asks to open: its terms, its cost at the end, and the cost of one refusal.
+
+    `per_refusal` is None where nothing may return to the domain: mechanisms charged whole, and sessions whose shards
+    were relabelled or subsampled.
+    """
+
+    whole: Cost
+    per_refusal: Cost | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission(Terms):
+    """A session the filter admitted: what is reserved for it, and the charge of one refusal."""
+
+    reserved: Charge
+    per_refusal: Charge | None
+
+    @classmethod
+    def charged(cls, opening: Opening, by: Filter) -> Self:
+        """`opening` as a domain with that filter charges it. Raises ValueError where the cost is infinite."""
+        each = opening.per_refusal
+        terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
+        return cls(
+            **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
+            reserved=by.charge(opening.whole),
+            per_refusal=None if each is None else by.charge(each),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What left the door for a batch: rows asked (answered or refused), and the durable file of released labels."""
+
+    index: int
+    asked: int
+    answered: int
+    refused: int
+    released: Ref
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Public rows put to the vote, written down before any draw; digests are keyed.
+
+    index    position in the session, from 0
+    first    session-wide index of its first row
+    rows     how many
+    outcome  what was released, once it was committed
+    """
+
+    index: int
+    first: int
+    rows: int
+    rows_digest: str
+    votes_digest: str
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settlement:
+    """The end of a session: what it is charged for good, and why it ended."""
+
+    charge: Charge
+    status: Literal["spent", "closed"]
+
+
+Event = Domain | Recap | Admission | Batch | Outcome | Settlement
+"""Everything the ledger writes down."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(Admission):
+    """A session as it stands.
+
+    status    open; spent (cutoff or last row reached); closed (ended by the operator)
+    batches   begun so far; also the index of the next one
+    next_row  session-wide index of the next new row; never falls
+    asked     rows that were answered or refused, in committed batches
+    pending   the batch begun and not yet committed
+    settled   what it was charged, once it has ended
+    """
+
+    status: Status = "open"
+    batches: int = 0
+    next_row: int = 0
+    asked: int = 0
+    answered: int = 0
+    refused: int = 0
+    pending: Batch | None = None
+    settled: Charge | None = None
+
+    @classmethod
+    def opened(cls, admission: Admission) -> Self:
+        """The session just admitted."""
+        return cls(**{term.name: getattr(admission, term.name) for term in fields(Admission)})
+
+    @property
+    def charge(self) -> Charge:
+        """What it counts for in its domain: the whole reservation until it is settled."""
+        return self.reserved if self.settled is None else self.settled
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the next refusal, or the next row, is not covered."""
+        refusals_gone = self.cutoff is not None and self.refused >= self.cutoff
+        return refusals_gone or (self.queries is not None and self.asked >= self.queries)
+
+    def begin(self, batch: Batch) -> Self:
+        """The session with `batch` pending. Raises BudgetRefused where nothing is left, NotVerified out of order."""
+        if self.status != "open" or self.exhausted:
+            raise BudgetRefused(f"session {self.id} has ended ({self.status}): more rows need a further session")
+        if self.pending is not None:
+            raise NotVerified(f"session {self.id} has batch {self.pending.index} begun and not committed")
+        expected = (self.batches, self.next_row)
+        if (batch.index, batch.first) != expected or batch.rows < 1 or batch.outcome is not None:
+            raise NotVerified(
+                f"session {self.id} goes on with batch {expected[0]} at row {expected[1]}, "
+                f"got batch {batch.index} of {batch.rows} rows at row {batch.first}"
+            )
+        return replace(self, pending=batch, batches=self.batches + 1, next_row=self.next_row + batch.rows)
+
+    def commit(self, outcome: Outcome) -> Self:
+        """The session with the pending batch committed. Raises NotVerified where the counts cannot be."""
+        if self.status != "open" or self.pending is None or self.pending.index != outcome.index:
+            raise NotVerified(f"session {self.id} has no batch {outcome.index} begun")
+        after = replace(
+            self,
+            pending=None,
+            asked=self.asked + outcome.asked,
+            answered=self.answered + outcome.answered,
+            refused=self.refused + outcome.refused,
+        )
+        whole = outcome.asked == self.pending.rows or (after.exhausted and outcome.asked < self.pending.rows)
+        if not whole or not _adds_up(outcome) or after._beyond_its_terms:
+            raise NotVerified(f"batch {outcome.index} of session {self.id} has counts that cannot be")
+        return after
+
+    def settle(self, settlement: Settlement) -> Self:
+        """The session ended. Raises NotVerified where the charge is neither what happened nor the reservation."""
+        if self.status != "open" or settlement.charge not in (self.reserved, self.owed(give_back=True)):
+            raise NotVerified(f"session {self.id} cannot be settled at that charge")
+        return replace(self, status=settlement.status, settled=settlement.charge)
+
+    def owed(self, *, give_back: bool) -> Charge:
+        """What it is charged if it ends now: by refusals where that is allowed and less, else its reservation.
+
+        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff. The reservation
+        and the refusals are two bounds on one mechanism, each whole: their parts are never mixed.
+        """
+        if self.per_refusal is None or not give_back:
+            return self.reserved
+        unknown = 0 if self.pending is None else self.pending.rows
+        refusals = self.refused + unknown
+        happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
+        less = happened.renyi <= self.reserved.renyi and happened.delta <= self.reserved.delta
+        return happened if less else self.reserved
+
+    @property
+    def _beyond_its_terms(self) -> bool:
+        over = self.cutoff is not None and self.refused > self.cutoff
+        return over or (self.queries is not None and self.asked > self.queries)
+
+
+def _adds_up(outcome: Outcome) -> bool:
+    return min(outcome.answered, outcome.refused) >= 0 and outcome.answered + outcome.refused == outcome.asked
