@@ -10,8 +10,8 @@ run: install
 test: install check
 	.venv/bin/pytest -n 2 -q
 
-test-all: install check
-	.venv/bin/pytest -n 2 -q -m "not bench" -rs
+test-all: test
+	.venv/bin/pytest -n 2 -q -rs -m "slow and not bench"
 
 check: install
 	.venv/bin/ruff check .
