@@ -8,10 +8,11 @@ Everything here is a frozen value: a step returns the next state or raises, and 
 the others below `Event` are what the ledger writes down, word for word. Checked by tests/test_sessions.py.
 """
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from artifacts.errors import BudgetRefused, NotVerified
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost, Filter
 from artifacts.schemas import Ref
 
@@ -26,6 +27,17 @@ class Domain:
     unit: str
     neighbours: str
     filter: Filter
+
+    @classmethod
+    def frozen(cls, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Self:
+        """A domain at its first mention. Raises WrongInput where the cap is no cap."""
+        _require_cap(epsilon, delta)
+        return cls(name=name, unit=unit, neighbours=neighbours, filter=Filter.freeze(float(epsilon), float(delta)))
+
+    def recapped(self, epsilon: float, delta: float) -> Self:
+        """The same domain under another cap. Raises WrongInput where the cap is no cap."""
+        _require_cap(epsilon, delta)
+        return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +206,7 @@ class Session(Admission):
     def commit(self, outcome: Outcome) -> Self:
         """The session with the pending batch committed. Raises NotVerified where the counts cannot be."""
         if self.status != "open" or self.pending is None or self.pending.index != outcome.index:
-            raise NotVerified(f"session {self.id} has no batch {outcome.index} begun")
+            raise NotVerified(f"session {self.id} has no batch {outcome.index} to commit")
         after = replace(
             self,
             pending=None,
@@ -202,8 +214,8 @@ class Session(Admission):
             answered=self.answered + outcome.answered,
             refused=self.refused + outcome.refused,
         )
-        whole = outcome.asked == self.pending.rows or (after.exhausted and outcome.asked < self.pending.rows)
-        if not whole or not _adds_up(outcome) or after._beyond_its_terms:
+        complete = outcome.asked == self.pending.rows or (outcome.asked < self.pending.rows and after.exhausted)
+        if not complete or not _adds_up(outcome) or after._beyond_its_terms:
             raise NotVerified(f"batch {outcome.index} of session {self.id} has counts that cannot be")
         return after
 
@@ -231,6 +243,13 @@ class Session(Admission):
     def _beyond_its_terms(self) -> bool:
         over = self.cutoff is not None and self.refused > self.cutoff
         return over or (self.queries is not None and self.asked > self.queries)
+
+
+def _require_cap(epsilon: float, delta: float) -> None:
+    if not 0 < epsilon < math.inf:
+        raise WrongInput(f"the cap's epsilon must be positive and finite, got {epsilon!r}")
+    if not 0 < delta < 1:
+        raise WrongInput(f"the cap's delta must be between 0 and 1, got {delta!r}")
 
 
 def _adds_up(outcome: Outcome) -> bool:

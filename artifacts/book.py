@@ -1,0 +1,202 @@
+"""The book: what the ledger's entries add up to, and what may be written next.
+
+`read` folds what was written into the state. The methods named for what is asked (name, recap, open, begin, commit,
+settle) decide: each returns the entries to write, none where all of it is on record already, or raises one sentence.
+Deciding never changes the book: only what has been written and read back counts. Checked by tests/test_ledger.py.
+"""
+
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+from artifacts.chain import Entry, Line
+from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
+from artifacts.privacy import Charge, Cost
+from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement
+
+
+class Book:
+    """Domains, sessions and batches, as the lines read so far leave them; `head` is the last of those."""
+
+    def __init__(self) -> None:
+        self.head: Line | None = None
+        self.domains: dict[str, Domain] = {}
+        self.sessions: dict[str, Session] = {}
+        self._batches: dict[str, list[Batch]] = {}
+
+    def read(self, line: Line) -> None:
+        """Fold the next line in. Raises NotVerified naming it where it cannot follow those before."""
+        try:
+            self._enter(line.entry_after(self.head))
+        except ConcordError as wrong:
+            raise NotVerified(f"entry {line.seq!r} ({line.kind!r}) of the ledger does not verify: {wrong}") from None
+        self.head = line
+
+    def _enter(self, entry: Entry) -> None:
+        match entry.event:
+            case Domain() as domain:
+                _require((domain.name, "") == (entry.domain, entry.session) and domain.name not in self.domains)
+                self.domains[domain.name] = domain
+            case Recap() as recap:
+                self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
+            case Admission() as admission:
+                _require((admission.domain, admission.id) == (entry.domain, entry.session))
+                _require(admission.domain in self.domains and admission.id not in self.sessions)
+                self.sessions[admission.id] = Session.opened(admission)
+                self._batches[admission.id] = []
+            case step:
+                self._step(self.session(entry.session), entry.domain, step)
+
+    def _step(self, session: Session, domain: str, step: Batch | Outcome | Settlement) -> None:
+        _require(session.domain == domain)
+        batches = self._batches[session.id]
+        match step:
+            case Batch():
+                self.sessions[session.id] = session.begin(step)
+                batches.append(step)
+            case Outcome():
+                self.sessions[session.id] = session.commit(step)
+                batches[step.index] = replace(batches[step.index], outcome=step)
+            case Settlement():
+                self.sessions[session.id] = session.settle(step)
+
+    def domain(self, name: str) -> Domain:
+        """The domain of that name. Raises WrongInput where there is none."""
+        if name not in self.domains:
+            raise WrongInput(f"the ledger has no domain {name!r}")
+        return self.domains[name]
+
+    def session(self, name: str) -> Session:
+        """The session of that id. Raises WrongInput where there is none."""
+        if name not in self.sessions:
+            raise WrongInput(f"the ledger has no session {name!r}")
+        return self.sessions[name]
+
+    def sessions_of(self, domain: str) -> tuple[Session, ...]:
+        """The domain's sessions, in the order they were opened."""
+        return tuple(session for session in self.sessions.values() if session.domain == domain)
+
+    def batches(self, session: str) -> tuple[Batch, ...]:
+        """The session's batches, with the outcomes of those committed. Raises WrongInput where there is none."""
+        return tuple(self._batches[self.session(session).id])
+
+    def batch(self, session: str, index: int) -> Batch | None:
+        """One of the session's batches, if it was begun. Raises WrongInput where there is no such session."""
+        batches = self._batches[self.session(session).id]
+        return batches[index] if 0 <= index < len(batches) else None
+
+    def total(self, domain: str) -> Charge:
+        """Everything settled and reserved in the domain."""
+        return reduce(add, (session.charge for session in self.sessions_of(domain)), Charge())
+
+    def spent(self, domain: str, total: Charge | None = None) -> tuple[float, float]:
+        """(ε, δ) of such a total in the domain; without one, of what it is charged now."""
+        return self.domain(domain).filter.spent(self.total(domain) if total is None else total)
+
+    def would_cost(self, domain: str, whole: Cost) -> tuple[Charge, Charge]:
+        """The domain's total before and after such a session. Raises BudgetRefused where its cost is infinite."""
+        before = self.total(domain)
+        try:
+            return before, before + self.domain(domain).filter.charge(whole)
+        except ValueError as infinite:
+            raise BudgetRefused(f"domain {domain!r} cannot cover this session: {infinite}") from None
+
+    def name(self, asked: Domain) -> list[Entry]:
+        """A domain at its first mention; later mentions must agree. Raises WrongInput naming the field that differs."""
+        known = self.domains.get(asked.name)
+        if known is None:
+            return [Entry(domain=asked.name, event=asked)]
+        for field, frozen, given in (
+            ("unit", known.unit, asked.unit),
+            ("neighbours", known.neighbours, asked.neighbours),
+            ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
+            ("lifetime.delta", known.filter.delta, asked.filter.delta),
+        ):
+            if frozen != given:
+                rule = "only `concord domain` changes a cap" if field.startswith("lifetime") else "it is frozen"
+                raise WrongInput(f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}: {rule}")
+        return []
+
+    def recap(self, name: str, epsilon: float, delta: float, reason: str) -> list[Entry]:
+        """Another cap for a domain. Raises BudgetRefused where more than that is charged already."""
+        changed = self.domain(name).recapped(epsilon, delta)
+        if not changed.filter.admits(self.total(name)):
+            raise BudgetRefused(
+                f"domain {name!r} cannot be capped at {_say((epsilon, delta))}: "
+                f"it is charged {_say(self.spent(name))} already"
+            )
+        return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
+
+    def open(self, opening: Opening, *, further: bool) -> list[Entry]:
+        """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""
+        domain = self.domain(opening.domain)
+        if opening.id in self.sessions:
+            raise WrongInput(f"the ledger has a session {opening.id!r} already")
+        if any(opening.commitment == session.commitment for session in self.sessions.values()):
+            raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
+        _, after = self.would_cost(domain.name, opening.whole)
+        if not domain.filter.admits(after):
+            raise BudgetRefused(f"the budget does not cover it: {self._price(opening, after)}")
+        if not further and self.sessions_of(domain.name):
+            raise BudgetRefused(
+                f"a further session must be asked for with --new-session: {self._price(opening, after)}"
+            )
+        admission = Admission.charged(opening, by=domain.filter)
+        return [Entry(domain=domain.name, session=opening.id, event=admission)]
+
+    def begin(self, name: str, batch: Batch) -> list[Entry]:
+        """A batch before its draw; none where the same batch is on record, to be replayed or drawn alike."""
+        session, known = self.session(name), self.batch(name, batch.index)
+        if known is None:
+            session.begin(batch)
+            return [Entry(domain=session.domain, session=name, event=batch)]
+        for what, differs in (
+            ("position", (known.first, known.rows) != (batch.first, batch.rows)),
+            ("rows", known.rows_digest != batch.rows_digest),
+            ("votes", known.votes_digest != batch.votes_digest),
+        ):
+            if differs:
+                raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")
+        if known.outcome is None and session.status != "open":
+            raise BudgetRefused(f"session {name} was closed before its batch {batch.index} was released")
+        return []
+
+    def commit(self, name: str, outcome: Outcome) -> list[Entry]:
+        """What was released for the pending batch, and the settlement where that was the last of the session."""
+        session, known = self.session(name), self.batch(name, outcome.index)
+        if known is not None and known.outcome is not None:
+            if known.outcome != outcome:
+                raise NotVerified(f"batch {outcome.index} of session {name} was committed with another outcome")
+            return []
+        after = session.commit(outcome)
+        events: list[Outcome | Settlement] = [outcome]
+        if after.exhausted:
+            events.append(Settlement(charge=after.owed(give_back=True), status="spent"))
+        return [Entry(domain=session.domain, session=name, event=event) for event in events]
+
+    def settle(self, name: str, *, give_back: bool) -> list[Entry]:
+        """The end of an open session; none where it has ended."""
+        session = self.session(name)
+        if session.status != "open":
+            return []
+        settlement = Settlement(charge=session.owed(give_back=give_back), status="closed")
+        return [Entry(domain=session.domain, session=name, event=settlement)]
+
+    def _price(self, opening: Opening, after: Charge) -> str:
+        domain = self.domain(opening.domain)
+        cap, spent = (domain.filter.epsilon, domain.filter.delta), self.spent(domain.name)
+        left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+        return (
+            f"session {opening.id} claims {_say((opening.epsilon, opening.delta))} and would bring the charge of "
+            f"domain {domain.name!r} from {_say(spent)} to {_say(self.spent(domain.name, after))}, "
+            f"where its cap is {_say(cap)} and {_say(left)} remains"
+        )
+
+
+def _require(consistent: bool) -> None:
+    if not consistent:
+        raise NotVerified("it contradicts the entries before")
+
+
+def _say(pair: tuple[float, float]) -> str:
+    return f"(ε {pair[0]:.4g}, δ {pair[1]:.3g})"
