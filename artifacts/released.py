@@ -1,0 +1,131 @@
+"""The published files: everything after the door, in the folder `released` of the home, free to copy.
+
+Files are written whole and synced before they are named; their digests are plain SHA-256, which anyone can compute.
+Paths are relative to the folder and begin with the session's id.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from artifacts.errors import EnvironmentFailed, NotVerified
+from artifacts.schemas import Ref, labels_schema
+from artifacts.vault import sync_folder
+
+Ints = NDArray[np.int64]
+
+
+class Released:
+    """The published files of one home folder.
+
+    Assumes      what is handed in was computed from released and public things alone
+    Guarantees   a file appears whole and durable or not at all; a changed one is refused on reading
+    Not covered  who may read them: they are meant to be given away. Checked by tests/test_released.py
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "released"
+
+    def write(self, path: str, data: bytes) -> Ref:
+        """Publish `data` at `path`, in the place of what was there. Raises EnvironmentFailed."""
+        try:
+            _publish(self.root / path, data)
+        except OSError as failed:
+            raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
+        return Ref(path=path, digest=sha256(data))
+
+    def read(self, ref: Ref) -> bytes:
+        """The bytes of a published file. Raises NotVerified where it is missing or not what was written."""
+        try:
+            data = (self.root / ref.path).read_bytes()
+        except OSError:
+            raise NotVerified(f"the released file {ref.path} is missing or cannot be read") from None
+        if sha256(data) != ref.digest:
+            raise NotVerified(f"the released file {ref.path} is not what was written")
+        return data
+
+    def find(self, path: str) -> Ref | None:
+        """A reference to what lies at `path` now, if anything does."""
+        file = self.root / path
+        return Ref(path=path, digest=sha256(file.read_bytes())) if file.is_file() else None
+
+    def write_labels(
+        self,
+        session: str,
+        index: int,
+        first: int,
+        labels: Ints,
+        counts: Ints | None,
+        *,
+        rows: int,
+        classes: Sequence[str],
+        guarantee: Mapping[str, str],
+    ) -> Ref:
+        """Publish what left the door for a batch; the same arguments give the same bytes.
+
+        session, index  where it belongs; `first` is the session-wide index of its first row
+        labels          (asked,) class indices, negative where refused; rows after `asked` were not asked
+        counts          (asked, classes) noisy votes, where the mechanism releases them; dropped for refused rows
+        """
+        schema = labels_schema(len(classes), dict(guarantee))
+        columns = [
+            pa.array(np.arange(first, first + rows, dtype=np.uint64)),
+            _names(labels, rows, classes),
+            _outcomes(labels, rows),
+            _scores(labels, counts, rows, len(classes)),
+            pa.array([session] * rows, pa.string()),
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as file:
+            file.write_table(pa.table(columns, schema=schema))
+        return self.write(f"{session}/labels/batch-{index:05d}.arrow", sink.getvalue().to_pybytes())
+
+    def labels(self, refs: Sequence[Ref]) -> pa.Table:
+        """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
+        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
+
+
+def sha256(data: bytes) -> str:
+    """SHA-256 in hex: for published bytes only, since a plain digest of private ones would be a fingerprint."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _publish(final: Path, data: bytes) -> None:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+        sync_folder(final.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _names(labels: Ints, rows: int, classes: Sequence[str]) -> Any:
+    indices = np.full(rows, -1)
+    indices[: len(labels)] = labels
+    return pa.array(classes, pa.string()).take(pa.array(indices, mask=indices < 0))
+
+
+def _outcomes(labels: Ints, rows: int) -> Any:
+    codes = np.full(rows, 2)
+    codes[: len(labels)] = labels < 0
+    return pa.array(["answered", "refused", "not asked"], pa.string()).take(pa.array(codes))
+
+
+def _scores(labels: Ints, counts: Ints | None, rows: int, classes: int) -> Any:
+    values, absent = np.zeros((rows, classes), dtype=np.int64), np.ones(rows, dtype=bool)
+    if counts is not None:
+        absent[: len(labels)] = labels < 0
+        values[: len(counts)][~absent[: len(counts)]] = counts[~absent[: len(counts)]]
+    return pa.FixedSizeListArray.from_arrays(values.ravel(), classes, mask=pa.array(absent))
