@@ -1,7 +1,8 @@
 """The vault: everything private, in one folder that nobody else may read.
 
-Every file is 0600 from birth, written whole and synced before it is named, and sealed with a keyed digest (HMAC), so
-that nothing is read back that this installation did not write. Secrets are 32 random bytes each, made once.
+Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
+name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
+each, made once.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
 
 KEY_BYTES = 32
+SEAL_BYTES = 32
 CHUNK = 1 << 20
 
 
@@ -45,11 +47,11 @@ class Sink:
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
         self._file = file
-        self.seal = hmac.new(key, digestmod=hashlib.sha256)
+        self.content = hmac.new(key, digestmod=hashlib.sha256)
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self.seal.update(data)
+        self.content.update(data)
         return self._file.write(data)
 
     def flush(self) -> None:
@@ -60,18 +62,18 @@ class Vault:
     """The vault of one home folder.
 
     Assumes      one owner of the folder; other users of the machine are not root
-    Guarantees   files 0600 and the folder 0700 from birth; a changed or foreign file is refused on reading
+    Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
+                 what `create` and `secret` have returned from is there after a power cut
     Not covered  deletion by the owner, and copies made of the disk. Checked by tests/test_vault.py
     """
 
     def __init__(self, root: Path) -> None:
         """Open `root`, making it where it is missing. Raises EnvironmentFailed where others may read it."""
         self.root = root
-        try:
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._told("opened"):
+            root.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(root)
             mode = root.stat().st_mode & 0o777
-        except OSError as failed:
-            raise EnvironmentFailed(f"the vault {root} cannot be opened: {failed.strerror}") from None
         if mode & 0o077:
             raise EnvironmentFailed(f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}")
         self._seal = derive(self.secret("installation"), "seal")
@@ -81,10 +83,8 @@ class Vault:
         path = self.root / "secrets" / name
         if not path.exists():
             self._publish(path, secrets.token_bytes(KEY_BYTES))
-        try:
+        with self._told("read"):
             key = path.read_bytes()
-        except OSError as failed:
-            raise EnvironmentFailed(f"the secret {name} cannot be read: {failed.strerror}") from None
         if len(key) != KEY_BYTES:
             raise NotVerified(f"the secret {name} must hold {KEY_BYTES} bytes")
         return key
@@ -115,58 +115,84 @@ class Vault:
 
         With `exclusive` the first writer wins and FileExistsError is raised to any other.
         """
-        final = self.root / path
-        temporary = self._temporary(final)
-        try:
-            with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                sink = Sink(file, self._seal)
-                yield sink
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(temporary, final) if exclusive else os.replace(temporary, final)
-            sync_folder(final.parent)
-            sink.ref = Ref(path=path, digest=sink.seal.hexdigest())
-        finally:
-            temporary.unlink(missing_ok=True)
+        with self._new(self.root / path, exclusive=exclusive) as file:
+            sink = Sink(file, self._seal)
+            yield sink
+            digest = sink.content.hexdigest()
+            file.write(self._trailer(path, digest))
+        sink.ref = Ref(path=path, digest=digest)
 
     def read(self, ref: Ref) -> bytes:
         """The bytes of a sealed file. Raises NotVerified when it is missing or not what was written."""
         try:
-            data = (self.root / ref.path).read_bytes()
+            found, content = self._open(ref.path)
         except OSError:
             raise NotVerified(f"the vault file {ref.path} is missing or cannot be read") from None
-        if not hmac.compare_digest(self._sealed(data), ref.digest):
+        if not hmac.compare_digest(found.digest, ref.digest):
             raise NotVerified(f"the vault file {ref.path} is not what was written")
-        return data
+        return content
 
     def find(self, path: str) -> Ref | None:
-        """A reference to what lies at `path` now, if anything does; for files named before they are written."""
-        file = self.root / path
-        return Ref(path=path, digest=self._sealed(file.read_bytes())) if file.is_file() else None
+        """A reference to what lies at `path` now, if anything does; for files named before they are written.
 
-    def _sealed(self, data: bytes) -> str:
-        return hmac.new(self._seal, data, hashlib.sha256).hexdigest()
+        Raises NotVerified where it is not what this vault wrote at that path.
+        """
+        return self._open(path)[0] if (self.root / path).is_file() else None
+
+    def _open(self, path: str) -> tuple[Ref, bytes]:
+        with (self.root / path).open("rb") as file:
+            content = file.read(max(0, os.fstat(file.fileno()).st_size - SEAL_BYTES))
+            trailer = file.read()
+        digest = hmac.new(self._seal, content, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(trailer, self._trailer(path, digest)):
+            raise NotVerified(f"the vault file {path} is not what was written")
+        return Ref(path=path, digest=digest), content
+
+    def _trailer(self, path: str, digest: str) -> bytes:
+        """What a file ends in: binds its content to its name, so that no file passes for another."""
+        return bytes.fromhex(keyed_digest(self._seal, "trailer", path, digest))
 
     def _publish(self, path: Path, data: bytes) -> None:
-        temporary = self._temporary(path)
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         try:
-            os.link(temporary, path)
+            with self._new(path, exclusive=True) as file:
+                file.write(data)
         except FileExistsError:
             pass  # another process was first: its secret is the secret
-        finally:
-            temporary.unlink()
-        sync_folder(path.parent)
 
-    def _temporary(self, final: Path) -> Path:
+    @contextmanager
+    def _new(self, final: Path, *, exclusive: bool) -> Iterator[BinaryIO]:
+        """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
+        temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
+        with self._told("written", besides=(FileExistsError,) if exclusive else ()):
+            _make_folder(final.parent)
+            try:
+                with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(temporary, final) if exclusive else os.replace(temporary, final)
+                sync_folder(final.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _told(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+        """The machine's refusals as one sentence, besides those that are an answer to the caller."""
         try:
-            final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield
+        except besides:
+            raise
         except OSError as failed:
-            raise EnvironmentFailed(f"the vault {self.root} cannot be written: {failed.strerror}") from None
-        return final.parent / f".{final.name}.{secrets.token_hex(8)}"
+            raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    """A folder only its owner may enter, durable; those above it likewise, where they are missing."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
