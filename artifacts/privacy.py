@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from functools import reduce
 
-from dp_accounting.pld import common, privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
+
+from artifacts.composition import optimal_composition
 
 ORDERS: tuple[float, ...] = (
     *(quarter / 4 for quarter in range(5, 25)),
@@ -97,10 +98,17 @@ def _add(first: Cost, second: Cost) -> Cost:
 
 
 def randomised_response(epsilon: float, order: float) -> float:
-    """Rényi divergence of order α of ε-randomised response, the worst of all ε-DP mechanisms."""
-    low, high = -math.log1p(math.exp(epsilon)), -math.log1p(math.exp(-epsilon))
-    there, back = order * high + (1 - order) * low, order * low + (1 - order) * high
-    return max(0.0, max(there, back) + math.log1p(math.exp(-abs(there - back)))) / (order - 1) * UP
+    """Rényi divergence of order α of ε-randomised response, the worst of all ε-DP mechanisms; rounded up.
+
+    ln [cosh((α − ½)ε) / cosh(ε/2)] / (α − 1), with the ratio written as 1 + 2·sinh(αε/2)·sinh((α − 1)ε/2) / cosh(ε/2)
+    where that does not overflow: for small ε the plain form loses every digit.
+    """
+    if order * epsilon > 60:
+        gain = (order - 1) * epsilon + math.log1p(math.exp((1 - 2 * order) * epsilon)) - math.log1p(math.exp(-epsilon))
+    else:
+        half = epsilon / 2
+        gain = math.log1p(2 * math.sinh(order * half) * math.sinh((order - 1) * half) / math.cosh(half))
+    return gain / (order - 1) * UP
 
 
 def from_curve(renyi: Iterable[float], delta: float) -> float:
@@ -111,23 +119,6 @@ def from_curve(renyi: Iterable[float], delta: float) -> float:
     orders, curve = zip(*finite, strict=True)
     epsilon, _ = rdp_privacy_accountant.compute_epsilon(orders, curve, delta)
     return float(epsilon) * UP
-
-
-def optimal_composition(pure: Iterable[tuple[float, int]], delta: float) -> float:
-    """Least ε of (ε_i, 0) mechanisms run n_i times each, at δ (Kairouz, Oh & Viswanath 2015); rounded up."""
-    parts = [(epsilon, times) for epsilon, times in pure if epsilon > 0 and times > 0]
-    whole = math.fsum(epsilon * times for epsilon, times in parts) * UP
-    if not parts or delta <= 0:
-        return whole
-    losses = [
-        privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(epsilon, 0.0),
-            value_discretization_interval=min(1e-4, epsilon / 8),
-        ).self_compose(times)
-        for epsilon, times in parts
-    ]
-    total = reduce(lambda left, right: left.compose(right), losses)
-    return min(whole, float(total.get_epsilon_for_delta(delta)) * UP)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,122 @@
+"""Confident votes (Confident-GNMax): test in noise whether a row's largest count is large; release only those rows.
+
+Privacy statement
+    Assumes      each privacy unit reaches one teacher; all k teachers vote on every row, so that a row of votes sums
+                 to k; scales, threshold, rows, `queries` and `answers` are fixed or chosen from released things alone
+    Guarantees   (epsilon, delta) for all tests and all released counts together, against any adaptive asker, and
+                 Rényi α·ρ at every order α, ρ = queries / (2·test_scale²) + answers · shifts / (2·scale²)
+    Ends         at `queries` rows; after `answers` released rows every further row is refused without being looked at
+    Not covered  the data-dependent ε of the paper: it is itself private, and is neither used nor reported
+
+Proof. One unit changes one teacher's vote from one class to another: no count moves by more than one, so neither does
+their maximum, and a test is a discrete Gaussian of sensitivity 1. A released row is noisy_votes.py's. Which rows are
+released depends on the tests, so the number of steps at each scale is adaptive; but at every fixed order the sum of
+their Rényi divergences is at most α·ρ whatever happens, since at most `queries` are tested and at most `answers`
+released, which is what adaptive composition asks (Feldman & Zrnic 2021, Thm. 3.1). ∎
+Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py: exact δ against an adaptive asker, and
+planted bugs.
+"""
+
+from dataclasses import asdict, dataclass
+from math import ceil, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import Cost
+from tasks.mechanisms.accounting import check_budget, least_noise
+from tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
+from tasks.mechanisms.voting import REFUSED, Answers, Ints, Source
+
+TEST_SHARE = 1 / 8
+"""Part of ρ that goes to the tests, near what the paper's settings spend on them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confident:
+    """Public settings only. A row is released when its largest count plus noise of `test_scale` is ≥ `threshold`."""
+
+    name: ClassVar[str] = "confident"
+    keyed: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    per_refusal: ClassVar[None] = None
+
+    epsilon: float
+    delta: float
+    queries: int
+    classes: int
+    answers: int
+    threshold: int
+    test_scale: float
+    scale: float
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        queries: int,
+        classes: int,
+        teachers: int,
+        answers: int | None = None,
+        threshold: int | None = None,
+    ) -> "Confident":
+        """The least noise with which `queries` tests and `answers` released rows stay within (epsilon, delta).
+
+        answers     default: half of the queries
+        threshold   default: half-way between the largest count when teachers agree least and when they all agree
+        """
+        check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
+        most = ceil(queries / 2) if answers is None else answers
+        if not 1 <= most <= queries:
+            raise WrongInput(f"answers must be between 1 and queries = {queries}, got {most}")
+
+        def at(unit: float) -> "Confident":
+            return cls(
+                epsilon=epsilon,
+                delta=delta,
+                queries=queries,
+                classes=classes,
+                answers=most,
+                threshold=ceil(teachers * (1 + 1 / classes) / 2) if threshold is None else threshold,
+                test_scale=unit * sqrt(queries / TEST_SHARE),
+                scale=unit * sqrt(most * shifts(classes) / (1 - TEST_SHARE)),
+            )
+
+        return least_noise(at)
+
+    @property
+    def cost(self) -> Cost:
+        """ρ-zero-concentrated: every test, and every row that may be released."""
+        tests = self.queries / (2 * self.test_scale**2)
+        return Cost.gaussian(tests + self.answers * shifts(self.classes) / (2 * self.scale**2))
+
+    def settings(self) -> dict[str, Any]:
+        """Its public settings as JSON: the keywords it is built from, and its name."""
+        return {"mechanism": self.name, **asdict(self)}
+
+    def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
+        """Which rows (rows,) are released, given the tests' noise (rows,) and the rows released before them."""
+        passed: NDArray[np.bool_] = votes.max(axis=1) + test_noise >= self.threshold
+        return passed & (np.cumsum(passed) + answered <= self.answers)
+
+    def answer(self, votes: Ints, test_noise: Ints, noise: Ints, answered: int = 0) -> tuple[Ints, Ints]:
+        """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes)).
+
+        A refused row has the label REFUSED and counts of 0, whatever its noise.
+        """
+        released = self.confident(votes, test_noise, answered)
+        labels, counts = noisy_labels(votes, noise)
+        return np.where(released, labels, REFUSED), np.where(released[:, None], counts, 0)
+
+    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+        """Answer a batch with fresh noise, up to the last row paid for. Every row before `first` was asked."""
+        paid = votes[: max(0, self.queries - first)]
+        test_noise = source.gaussian(self.test_scale, len(paid))
+        released = self.confident(paid, test_noise, first - refused)
+        noise = np.zeros((len(paid), noises(self.classes)), np.int64)
+        noise[released] = source.gaussian(self.scale, noise[released].size).reshape(-1, noise.shape[1])
+        return Answers(*self.answer(paid, test_noise, noise, first - refused))
