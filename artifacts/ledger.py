@@ -46,7 +46,7 @@ from sqlalchemy.pool import NullPool
 from artifacts.book import Book
 from artifacts.chain import Entry, Line
 from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from artifacts.privacy import Charge, Cost
+from artifacts.privacy import Charge
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Domain, Opening, Outcome, Session
 
@@ -91,6 +91,10 @@ class Ledger:
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> Domain:
         """Change a domain's cap, on the record. Raises BudgetRefused where more than that is charged already."""
         return self._write(lambda book: book.recap(name, epsilon, delta, reason), lambda book: book.domain(name))
+
+    def check_opening(self, opening: Opening, *, further: bool = False) -> None:
+        """Whether `open_session` would open it now; spends nothing. Raises what `open_session` would raise."""
+        self._read(lambda book: book.open(opening, further=further))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
         """Reserve the whole cost of a session. `further` allows one more in a domain that has some already.
@@ -145,14 +149,6 @@ class Ledger:
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain."""
         return self._read(lambda book: book.total(domain))
-
-    def spent(self, domain: str) -> tuple[float, float]:
-        """The domain's charge as (ε, δ): the least ε at its cap's share of δ; (0, 0) where nothing is charged."""
-        return self._read(lambda book: book.spent(domain))
-
-    def would_cost(self, domain: str, whole: Cost) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The domain's (ε, δ) before and after a session of that cost. Raises BudgetRefused where it is infinite."""
-        return self._read(lambda book: (book.spent(domain), book.spent(domain, book.would_cost(domain, whole)[1])))
 
     def verify(self) -> None:
         """Read every entry again from the first. Raises NotVerified naming the first that is not what was written."""
