@@ -89,15 +89,10 @@ class Book:
         """Everything settled and reserved in the domain."""
         return reduce(add, (session.charge for session in self.sessions_of(domain)), Charge())
 
-    def spent(self, domain: str, total: Charge | None = None) -> tuple[float, float]:
-        """(ε, δ) of such a total in the domain; without one, of what it is charged now."""
-        return self.domain(domain).filter.spent(self.total(domain) if total is None else total)
-
-    def would_cost(self, domain: str, whole: Cost) -> tuple[Charge, Charge]:
-        """The domain's total before and after such a session. Raises BudgetRefused where its cost is infinite."""
-        before = self.total(domain)
+    def total_with(self, domain: str, whole: Cost) -> Charge:
+        """The total after such a session as well. Raises BudgetRefused where its cost is infinite."""
         try:
-            return before, before + self.domain(domain).filter.charge(whole)
+            return self.total(domain) + self.domain(domain).filter.charge(whole)
         except ValueError as infinite:
             raise BudgetRefused(f"domain {domain!r} cannot cover this session: {infinite}") from None
 
@@ -123,7 +118,7 @@ class Book:
         if not changed.filter.admits(self.total(name)):
             raise BudgetRefused(
                 f"domain {name!r} cannot be capped at {_say((epsilon, delta))}: "
-                f"it is charged {_say(self.spent(name))} already"
+                f"it is charged {_say(changed.filter.spent(self.total(name)))} already"
             )
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
 
@@ -134,13 +129,12 @@ class Book:
             raise WrongInput(f"the ledger has a session {opening.id!r} already")
         if any(opening.commitment == session.commitment for session in self.sessions.values()):
             raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
-        _, after = self.would_cost(domain.name, opening.whole)
+        before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
+        price = _price(opening, domain, before, after)
         if not domain.filter.admits(after):
-            raise BudgetRefused(f"the budget does not cover it: {self._price(opening, after)}")
+            raise BudgetRefused(f"the budget does not cover it: {price}")
         if not further and self.sessions_of(domain.name):
-            raise BudgetRefused(
-                f"a further session must be asked for with --new-session: {self._price(opening, after)}"
-            )
+            raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)
         return [Entry(domain=domain.name, session=opening.id, event=admission)]
 
@@ -182,20 +176,20 @@ class Book:
         settlement = Settlement(charge=session.owed(give_back=give_back), status="closed")
         return [Entry(domain=session.domain, session=name, event=settlement)]
 
-    def _price(self, opening: Opening, after: Charge) -> str:
-        domain = self.domain(opening.domain)
-        cap, spent = (domain.filter.epsilon, domain.filter.delta), self.spent(domain.name)
-        left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
-        return (
-            f"session {opening.id} claims {_say((opening.epsilon, opening.delta))} and would bring the charge of "
-            f"domain {domain.name!r} from {_say(spent)} to {_say(self.spent(domain.name, after))}, "
-            f"where its cap is {_say(cap)} and {_say(left)} remains"
-        )
-
 
 def _require(consistent: bool) -> None:
     if not consistent:
         raise NotVerified("it contradicts the entries before")
+
+
+def _price(opening: Opening, domain: Domain, before: Charge, after: Charge) -> str:
+    cap, spent = (domain.filter.epsilon, domain.filter.delta), domain.filter.spent(before)
+    left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+    return (
+        f"session {opening.id} claims {_say((opening.epsilon, opening.delta))} and would bring the charge of "
+        f"domain {domain.name!r} from {_say(spent)} to {_say(domain.filter.spent(after))}, "
+        f"where its cap is {_say(cap)} and {_say(left)} remains"
+    )
 
 
 def _say(pair: tuple[float, float]) -> str:
