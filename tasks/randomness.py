@@ -1,0 +1,74 @@
+"""The secret randomness of one session: keyed draws by row, and noise that is kept before anyone sees it."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from artifacts.errors import NotVerified
+from artifacts.vault import Vault, derive, keyed_digest
+from tasks.mechanisms import noise
+from tasks.mechanisms.voting import Draws, Ints
+
+
+def session_key(vault: Vault, session: str) -> bytes:
+    """The session's secret key. Raises NotVerified where it is gone: a new key would redraw what was drawn."""
+    if not vault.has_secret(f"sessions/{session}"):
+        raise NotVerified(f"the key of session {session} is not in the vault, so nothing more can be drawn")
+    return vault.secret(f"sessions/{session}")
+
+
+def commitment(vault: Vault, session: str) -> str:
+    """What the ledger keeps of the session key: enough to know it again, nothing to draw with."""
+    return keyed_digest(derive(session_key(vault, session), "commitment"), session)
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The `tasks.mechanisms.voting.Source` of one session.
+
+    Assumes      the session key never leaves the vault; a row index belongs to one row for ever
+    Guarantees   `uniform` gives a row the same draw at every call; `kept` gives what it gave the first time
+    Not covered  `laplace` and `gaussian` are fresh at every call: who uses them keeps what they led to.
+                 Checked by tests/test_release.py
+    """
+
+    vault: Vault
+    session: str
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        """64-bit draws of session-wide rows first … first + rows − 1, by AES-256-CTR under the session key."""
+        return noise.keyed_draws(derive(session_key(self.vault, self.session), "draws"), first, rows)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Exact discrete Laplace noise from OpenDP."""
+        return noise.laplace(scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Exact discrete Gaussian noise from OpenDP."""
+        return noise.gaussian(scale, size)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        """The array `draw` gave the first time it was asked for under that name."""
+        return self.kept(name, lambda: [draw()])[0]
+
+    def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
+        """The arrays `make` gave the first time, durable in the vault before they are returned."""
+        path = f"sessions/{self.session}/{name}.npz"
+        if self.vault.find(path) is None:
+            self._keep(path, make())
+        found = self.vault.find(path)
+        if found is None:
+            raise NotVerified(f"the vault file {path} vanished while its session was at the door")
+        with np.load(io.BytesIO(self.vault.read(found)), allow_pickle=False) as arrays:
+            return [arrays[array] for array in arrays.files]
+
+    def _keep(self, path: str, arrays: Sequence[Ints]) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, *arrays)
+        try:
+            with self.vault.create(path, exclusive=True) as sink:
+                sink.write(buffer.getvalue())
+        except FileExistsError:
+            return  # another process was first: what it drew is what was drawn

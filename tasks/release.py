@@ -1,0 +1,180 @@
+"""The door: everything before it is private, everything after it is published.
+
+    for each batch of public rows:  ledger.begin ─ draw ─ labels durable ─ ledger.commit
+
+A batch that was committed is replayed from what was released. One that was only begun is answered again with the same
+randomness: keyed draws follow from the session key and the row's index, and answers that noise led to are kept in the
+vault before anyone sees them.
+
+Assumes      the ledger's record of the session is complete; the session's reservation was admitted
+Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
+Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
+Not covered  a home folder restored from an older copy. Checked by tests/test_release.py
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from artifacts.errors import NotVerified
+from artifacts.ledger import Ledger
+from artifacts.released import Released
+from artifacts.schemas import Ref
+from artifacts.sessions import Batch, Outcome, Session
+from artifacts.vault import Vault, derive, keyed_digest
+from tasks.encode import PublicBatch
+from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
+from tasks.randomness import Randomness, commitment, session_key
+
+
+@dataclass(frozen=True)
+class Door:
+    """What the door needs of a home folder: the vault, the ledger, and where released files go."""
+
+    vault: Vault
+    ledger: Ledger
+    released: Released
+
+    @classmethod
+    def of(cls, home: Path) -> Self:
+        """The door of that home folder."""
+        return cls(Vault(home / "vault"), Ledger.of(home), Released(home))
+
+
+def release(
+    door: Door,
+    session: Session,
+    mechanism: Mechanism,
+    classes: Sequence[str],
+    batches: Sequence[PublicBatch],
+    votes: Sequence[Ref],
+) -> list[Ref]:
+    """Answer the batches in order, or replay them.
+
+    `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
+    NotVerified where rows, votes or key are not those on record.
+    """
+    with _alone(door.vault, session.id):
+        if commitment(door.vault, session.id) != session.commitment:
+            raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+        passage = Passage(door, session.id, mechanism, classes)
+        for rows, counts in zip(batches, votes, strict=True):
+            passage.pass_through(door.vault.read(rows.ref), read_votes(door.vault.read(counts)))
+        return passage.released
+
+
+class Passage:
+    """One walk of batches through the door."""
+
+    def __init__(self, door: Door, session: str, mechanism: Mechanism, classes: Sequence[str]) -> None:
+        self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
+        self.released: list[Ref] = []
+        self._known = {batch.rows_digest: batch for batch in door.ledger.batches(session)}
+        self._unasked = (0, 0)  # batches and rows that came after the session had ended
+
+    def pass_through(self, rows: bytes, votes: Ints) -> None:
+        """Release one batch: `rows` as staged, `votes` (rows, classes)."""
+        key = derive(session_key(self.door.vault, self.session), "digests")
+        rows_digest = keyed_digest(key, "rows", hashlib.sha256(rows).digest())
+        state = self.door.ledger.session(self.session)
+        if rows_digest not in self._known and (state.status != "open" or state.exhausted):
+            self.released.append(self._leave_unasked(state, votes))
+            return
+        old = self._known.get(rows_digest)
+        batch = Batch(
+            index=state.batches if old is None else old.index,
+            first=state.next_row if old is None else old.first,
+            rows=len(votes),
+            rows_digest=rows_digest,
+            votes_digest=keyed_digest(key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
+        )
+        self._known[rows_digest] = begun = self.door.ledger.begin_batch(self.session, batch)
+        self.released.append(self._answer(begun, votes) if begun.outcome is None else self._replay(begun.outcome))
+
+    def _replay(self, outcome: Outcome) -> Ref:
+        self.door.released.read(outcome.released)
+        return outcome.released
+
+    def _answer(self, batch: Batch, votes: Ints) -> Ref:
+        answers = self._drawn(batch, votes)
+        released = self._write(batch.index, batch.first, answers, votes)
+        refused = int(np.count_nonzero(answers.labels == REFUSED))
+        asked = len(answers.labels)
+        counts = {"asked": asked, "answered": asked - refused, "refused": refused}
+        self.door.ledger.commit_batch(self.session, batch.index, **counts, released=released)
+        return released
+
+    def _drawn(self, batch: Batch, votes: Ints) -> Answers:
+        """The answers of a batch: the same at every call, whatever happened between."""
+        state = self.door.ledger.session(self.session)
+        room = None if state.queries is None else state.queries - state.asked
+        source = Randomness(self.door.vault, self.session)
+
+        def fresh() -> Answers:
+            return self.mechanism.release(votes[:room], source, batch.first, state.refused)
+
+        def arrays() -> list[Ints]:
+            answers = fresh()
+            return [answers.labels] if answers.counts is None else [answers.labels, answers.counts]
+
+        if self.mechanism.keyed:
+            return fresh()
+        return Answers(*source.kept(f"answers-{batch.index:05d}", arrays))
+
+    def _leave_unasked(self, state: Session, votes: Ints) -> Ref:
+        batches, rows = self._unasked
+        self._unasked = (batches + 1, rows + len(votes))
+        nothing = Answers(np.zeros(0, dtype=np.int64))
+        return self._write(state.batches + batches, state.next_row + rows, nothing, votes)
+
+    def _write(self, index: int, first: int, answers: Answers, votes: Ints) -> Ref:
+        return self.door.released.write_labels(
+            self.session,
+            index,
+            first,
+            answers.labels,
+            answers.counts,
+            rows=len(votes),
+            classes=self.classes,
+            guarantee=self._guarantee(),
+        )
+
+    def _guarantee(self) -> dict[str, str]:
+        """What the labels promise, as it stands in the metadata of every released table."""
+        session = self.door.ledger.session(self.session)
+        domain = self.door.ledger.domain(session.domain)
+        return {
+            "session": session.id,
+            "epsilon": repr(session.epsilon),
+            "delta": repr(session.delta),
+            "unit": domain.unit if domain else "",
+            "neighbours": domain.neighbours if domain else "",
+            "mechanism": str(session.mechanism["name"]),
+        }
+
+
+def read_votes(data: bytes) -> Ints:
+    """Poll's counts from an Arrow IPC file, (rows, classes)."""
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
+@contextmanager
+def _alone(vault: Vault, session: str) -> Iterator[None]:
+    """Hold the session's lock; the kernel frees it when the process ends, however it ends."""
+    path = vault.root / "sessions" / session / "lock"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
