@@ -96,7 +96,7 @@ class Confident:
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"mechanism": self.name, **asdict(self)}
+        return {"name": self.name, **asdict(self)}
 
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
         """Which rows (rows,) are released, given the tests' noise (rows,) and the rows released before them."""

@@ -58,7 +58,7 @@ class LaplaceVotes:
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"mechanism": self.name, **asdict(self)}
+        return {"name": self.name, **asdict(self)}
 
     def answer(self, votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
         """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes))."""

@@ -77,7 +77,7 @@ class StableVoting:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
         table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
         fields = {key: getattr(self, key) for key in ("epsilon", "delta", "cutoff", "order")}
-        return {"mechanism": self.name, **fields, "refusal": table}
+        return {"name": self.name, **fields, "refusal": table}
 
     @cached_property
     def per_refusal(self) -> Cost:
