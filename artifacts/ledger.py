@@ -104,10 +104,6 @@ class Ledger:
         """
         return self._write(lambda book: book.open(opening, further=further), lambda book: book.session(opening.id))
 
-    def check_opening(self, opening: Opening, *, further: bool = False) -> None:
-        """Raise what `open_session` would raise now; writes nothing."""
-        self._read().open(opening, further=further)
-
     def begin_batch(self, session: str, batch: Batch) -> Batch:
         """Write a batch down before any draw; gives the batch on record, with its outcome if it was committed.
 
