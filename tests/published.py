@@ -1,0 +1,87 @@
+"""A small published world for tests: public rows, their encoding, and labels as the door would have released them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from artifacts.encoding import Encoding
+from artifacts.plan import Plan, parse_plan
+from artifacts.released import Released
+from artifacts.schemas import Ref
+from artifacts.vault import Vault
+from tasks.encode import PublicBatch, learn_encoding, stage_public
+
+CLASSES = ("no", "yes")
+TEACHERS = 100
+SESSION = "people-1"
+
+
+@dataclass(frozen=True)
+class World:
+    """One home folder with staged public rows; `truth` is the class index of each row."""
+
+    home: Path
+    plan: Plan
+    encoding: Encoding
+    batches: tuple[PublicBatch, ...]
+    vault: Vault
+    released: Released
+    truth: NDArray[np.int64]
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        return pl.read_parquet(self.plan.path("public"))
+
+    def write(self, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> list[Ref]:
+        """Released files of labels (asked,) over all rows, one a batch; negative is refused."""
+        return [
+            self.released.write_labels(
+                SESSION,
+                index,
+                batch.first,
+                labels[batch.first : batch.first + batch.rows],
+                None if counts is None else counts[batch.first : batch.first + batch.rows],
+                rows=batch.rows,
+                classes=CLASSES,
+                guarantee={"epsilon": "1"},
+            )
+            for index, batch in enumerate(self.batches)
+        ]
+
+    def labels(self, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> pa.Table:
+        return self.released.labels(self.write(labels, counts))
+
+
+def world(home: Path, rows: int = 300, batch: int = 128) -> World:
+    """A world in `home`: three columns, of which `size` and `shade` decide the class."""
+    home.mkdir(exist_ok=True)
+    rng = np.random.default_rng(5)
+    size, dark = rng.normal(10, 4, rows), rng.random(rows) < 0.5
+    truth = ((size - 10) / 4 + dark - 0.5 > 0).astype(np.int64)
+    shade = np.where(dark, "dark", "light")
+    frame = pl.DataFrame({"size": size, "shade": shade, "note": [None if row % 7 == 0 else row for row in range(rows)]})
+    frame.write_parquet(home / "public.parquet")
+    frame.with_columns(kind=np.array(CLASSES)[truth]).write_parquet(home / "test.parquet")
+    plan = parse_plan(
+        {
+            "data": {"private": "none", "public": "public.parquet", "test": "test.parquet", "label": "kind"}
+            | {"classes": CLASSES},
+            "privacy": {"domain": "people", "epsilon": 1.0, "delta": 1e-5, "lifetime": {"epsilon": 4.0, "delta": 4e-5}},
+            "teachers": {"count": TEACHERS},
+            "labeling": {"mechanism": "stable", "cutoff": 20, "batch": batch},
+            "folder": str(home),
+        }
+    )
+    encoding, vault = learn_encoding(plan), Vault(home / "vault")
+    batches = stage_public(plan.path("public"), encoding, vault, "public", batch)
+    return World(home, plan, encoding, batches, vault, Released(home), truth)
+
+
+def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+    """Noisy counts (rows, 2) of 100 teachers of whom 70 are right."""
+    ones = np.where(truth == 1, 70, 30) + np.rint(np.random.default_rng(6).normal(0, scale, len(truth))).astype(int)
+    return np.column_stack([TEACHERS - ones, ones])
