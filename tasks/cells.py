@@ -1,0 +1,183 @@
+"""Cells: the fixed rules by which any cell becomes a number, a truth value, a date, a word or a null.
+
+Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
+becomes the first declared class. So no row can change another row, a column's type or the exit status.
+Checked by tests/test_cells.py.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from artifacts.encoding import Column, Encoding, Kind, OneHot, Passed, Scaled
+
+LABEL = "concord.label"
+"""Name of the column that holds the class index in cast rows."""
+
+LARGEST = 1e100
+"""Numbers beyond it count as infinite, so that their squares still add up."""
+
+NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
+"""What a text file writes where there is nothing. Columnar files have nulls of their own."""
+
+DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
+TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+Type = pl.DataType
+
+
+def kind_of(dtype: Type) -> Kind | None:
+    """What a column of that type holds; None where it cannot be a feature."""
+    if dtype == pl.Null:
+        return "null"
+    if dtype.is_numeric():
+        return "numeric"
+    if dtype == pl.Boolean:
+        return "boolean"
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return "date"
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        return "categorical"
+    return "list" if isinstance(dtype, pl.Array) and _is_number(dtype.inner) else None
+
+
+def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    """Rows with the encoding's columns, each of its fixed type, in order; a column that is absent is null.
+
+    Where the label column is there, LABEL is added: the index of the declared class. Casting twice changes nothing.
+    """
+    columns = [column for column in encoding.columns if column.kind != "null"]
+    cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
+    if encoding.label in frame.columns:
+        cells.append(class_index(encoding.label, frame.schema[encoding.label], encoding.classes).alias(LABEL))
+    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in frame.columns]
+    return frame.with_columns(absent).select(cells)
+
+
+def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
+    """The cells of column `name` as `kind` (not list), or null."""
+    match kind:
+        case "numeric":
+            return number(name, dtype)
+        case "boolean":
+            return truth(name, dtype)
+        case "date":
+            return date(name, dtype)
+        case _:
+            return text(name, dtype)
+
+
+def number(name: str, dtype: Type) -> pl.Expr:
+    """Finite Float64 of numbers, truth values and text that reads as a number."""
+    if not (_is_number(dtype) or _is_text(dtype)):
+        return pl.lit(None, pl.Float64)
+    value = (_words(name) if _is_text(dtype) else pl.col(name)).cast(pl.Float64, strict=False)
+    return pl.when(value.is_finite() & (value.abs() <= LARGEST)).then(value + 0.0)  # + 0.0 turns −0.0 into 0.0
+
+
+def truth(name: str, dtype: Type) -> pl.Expr:
+    """Boolean of truth values, the words true and false, and the numbers 0 and 1."""
+    if _is_text(dtype):
+        word = _words(name)
+        return pl.when(word.is_in([*TRUE_WORDS, "1"])).then(True).when(word.is_in([*FALSE_WORDS, "0"])).then(False)
+    if _is_number(dtype):
+        value = pl.col(name).cast(pl.Float64, strict=False)
+        return pl.when(value == 1).then(True).when(value == 0).then(False)
+    return pl.lit(None, pl.Boolean)
+
+
+def date(name: str, dtype: Type) -> pl.Expr:
+    """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them looks at other rows."""
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+        return pl.col(name).dt.convert_time_zone("UTC").dt.replace_time_zone(None).cast(pl.Datetime("us"), strict=False)
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return pl.col(name).cast(pl.Datetime("us"), strict=False)
+    if _is_text(dtype):
+        word = _words(name)
+        return pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
+    return pl.lit(None, pl.Datetime("us"))
+
+
+def text(name: str, dtype: Type) -> pl.Expr:
+    """String of any plain cell; a whole number reads the same whether it was stored as integer or as decimal."""
+    if _is_text(dtype):
+        return _words(name)
+    if dtype.is_float():
+        value = pl.col(name)
+        whole = pl.when(value == value.round()).then(value.cast(pl.Int64, strict=False)).cast(pl.String)
+        return pl.when(value.is_finite()).then(pl.coalesce(whole, value.cast(pl.String)))
+    if _is_number(dtype) or isinstance(dtype, pl.Date | pl.Datetime):
+        return pl.col(name).cast(pl.String, strict=False)
+    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else pl.lit(None, pl.String)
+
+
+def identity(name: str, dtype: Type) -> pl.Expr:
+    """Canonical text of an identifier: 7, 7.0, '7' and '007' are one. To merge two is safe, to part one is not."""
+    return text(name, dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
+
+
+def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:
+    """UInt16 index of the declared class a label names; 0 where it names none."""
+    declared = pl.Series("c", classes, pl.String)
+    names = declared.str.to_lowercase() if dtype == pl.Boolean else declared
+    known = names.to_frame().select(identity("c", pl.String())).to_series().to_list()
+    return _looked_up(identity(name, dtype), known, pl.UInt16()).fill_null(0)
+
+
+def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
+    """Int32 index of a word in the vocabulary; null where it is not there."""
+    return _looked_up(pl.col(name), vocabulary, pl.Int32())
+
+
+def clean_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Cells of a text file: outer blanks cut off, and words for nothing made null."""
+    word = pl.all().str.strip_chars()
+    return frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
+
+
+def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
+    """Which of the kinds every cell of a cleaned text column can be read as."""
+    frame = column.to_frame("c")
+    read = {kind: frame.select(cell("c", pl.String(), kind)).to_series().null_count() for kind in among}
+    return {kind for kind, nulls in read.items() if nulls == column.null_count()}
+
+
+def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:
+    # from the last to the first, so that the first of two equal words wins
+    index = {word: at for at, word in reversed(list(enumerate(known)))}
+    return words.replace_strict(list(index), list(index.values()), default=None, return_dtype=dtype)
+
+
+def _cell(column: Column, dtype: Type) -> pl.Expr:
+    match column:
+        case Scaled():
+            return cell(column.name, dtype, column.kind)
+        case OneHot():
+            word = text(column.name, dtype)
+            return pl.when(word.is_in(column.vocabulary)).then(word)
+        case Passed():
+            return _listed(column, dtype)
+    raise AssertionError(f"a column without values has no cells: {column.name!r}")
+
+
+def _listed(column: Passed, dtype: Type) -> pl.Expr:
+    """An array of the column's size; a list of another length is null, an element that does not fit is zero."""
+    element = pl.UInt8() if column.element == "uint8" else pl.Float32()
+    if not (isinstance(dtype, pl.Array | pl.List) and _is_number(dtype.inner)):
+        return pl.lit(None, pl.Array(element, column.size))
+    value = pl.element().cast(element, strict=False)
+    fits = value.is_finite() if column.element == "float32" else value.is_not_null()
+    cells = pl.col(column.name).arr.to_list() if isinstance(dtype, pl.Array) else pl.col(column.name)
+    sized = pl.when(cells.list.len() == column.size).then(cells)
+    return sized.list.eval(pl.when(fits).then(value).otherwise(0)).list.to_array(column.size)
+
+
+def _words(name: str) -> pl.Expr:
+    return pl.col(name).cast(pl.String).str.strip_chars()
+
+
+def _is_number(dtype: object) -> bool:
+    return isinstance(dtype, pl.DataType) and (dtype.is_numeric() or dtype == pl.Boolean)
+
+
+def _is_text(dtype: Type) -> bool:
+    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)

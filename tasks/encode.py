@@ -1,0 +1,170 @@
+"""Encode: from public rows and the plan, learn how rows become numbers; stage the public stream in batches.
+
+Assumes      what it reads is public: the plan, the public table
+Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
+Not covered  public rows that are private ones in disguise. Checked by tests/test_encode.py
+"""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from artifacts.encoding import Column, Encoding, OneHot, Passed, Scaled
+from artifacts.errors import WrongInput
+from artifacts.plan import Plan
+from artifacts.schemas import Ref
+from artifacts.vault import Vault
+from tasks.cells import LABEL, cast_rows, word_index
+from tasks.statistics import DAY, learn_columns
+from tasks.tables import PublicTable, open_public
+
+Matrix = NDArray[np.float32]
+
+
+class PublicBatch(BaseModel):
+    """A batch of the public stream: where it is staged, its first row in the stream, and how many it holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ref: Ref
+    first: int
+    rows: int
+
+
+def learn_encoding(plan: Plan) -> Encoding:
+    """The encoding of the plan's public table. Raises WrongInput where the table does not fit the plan."""
+    table = open_public(plan.path("public"))
+    spoken_for = {plan.data.label, plan.data.unit}
+    features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
+    if not features:
+        raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
+    return Encoding(
+        columns=learn_columns(table, features),
+        label=plan.data.label,
+        classes=plan.data.classes,
+        unit=plan.data.unit,
+    )
+
+
+def stage_public(path: str, encoding: Encoding, vault: Vault, folder: str, batch_rows: int) -> tuple[PublicBatch, ...]:
+    """Write the public stream to the vault as cast rows, in batches of exactly `batch_rows` rows (the last smaller).
+
+    Memory is bounded by one batch. Raises WrongInput where the table lacks a feature, or has it in another type.
+    """
+    table = open_public(path)
+    table.check(encoding)
+    batches: list[PublicBatch] = []
+    for frame in _even(_cast_frames(table, encoding), batch_rows):
+        first = batches[-1].first + batches[-1].rows if batches else 0
+        ref = write_frame(frame, vault, f"{folder}/batch-{len(batches):05d}.arrow")
+        batches.append(PublicBatch(ref=ref, first=first, rows=frame.height))
+    return tuple(batches)
+
+
+def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """Cast rows of a public labelled table, and their class indices (rows,).
+
+    Raises WrongInput where the table does not fit, or names a class that is not declared.
+    """
+    table = open_public(path, field)
+    table.check(encoding)
+    frame = pl.concat(cast_rows(rows, encoding) for rows in table.frames((*encoding.features, encoding.label)))
+    return frame.drop(LABEL), frame[LABEL].to_numpy().astype(np.int64)
+
+
+def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
+    """Cast rows as a float32 matrix (rows, encoding.width)."""
+    matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
+    start = 0
+    for column in encoding.columns:
+        _fill(matrix[:, start : start + column.width], column, rows)
+        start += column.width
+    return matrix
+
+
+class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """`encode` as a scikit-learn transformer of raw public rows, so that a published model takes them as they are.
+
+    encoding   JSON of an Encoding: plain text, so that skops and `clone` can carry it
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
+
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002
+        """Nothing is learned: the encoding is complete."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> Matrix:
+        """The matrix (rows, width) of a polars or pandas frame. Raises ValueError where a feature column is absent."""
+        encoding = Encoding.model_validate_json(self.encoding)
+        frame = X if isinstance(X, pl.DataFrame) else pl.from_pandas(X)
+        absent = [name for name in encoding.features if name not in frame.columns]
+        if absent:
+            raise ValueError(f"rows must hold the feature column {absent[0]!r}")
+        return encode(cast_rows(frame.select(encoding.features), encoding), encoding)
+
+
+def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
+    """Write a frame to the vault as an Arrow IPC file."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with vault.create(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.ref
+
+
+def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
+    """A frame of the vault. Raises NotVerified where the file is not what was written."""
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
+
+
+def _cast_frames(table: PublicTable, encoding: Encoding) -> Iterator[pl.DataFrame]:
+    for frame in table.frames(encoding.features):
+        yield cast_rows(frame, encoding)
+
+
+def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of exactly `rows` rows; the last may be smaller."""
+    held: list[pl.DataFrame] = []
+    for frame in frames:
+        held.append(frame)
+        while sum(part.height for part in held) >= rows:
+            whole = pl.concat(held)
+            yield whole.head(rows)
+            held = [whole.slice(rows)]
+    rest = pl.concat(held)
+    if rest.height:
+        yield rest
+
+
+def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
+    """Write one column's cells into its part (rows, column.width) of the matrix, which is zero."""
+    match column:
+        case Scaled():
+            _fill_scaled(out, column, rows[column.name])
+        case OneHot():
+            words = rows.select(word_index(column.name, column.vocabulary)).to_series()
+            known = words.is_not_null().to_numpy()
+            out[np.flatnonzero(known), words.drop_nulls().to_numpy()] = 1
+            out[~known, len(column.vocabulary) :] = 1
+        case Passed():
+            cells = rows[column.name]
+            scale = 255 if column.element == "uint8" else 1
+            out[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy() / np.float32(scale)
+
+
+def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
+    values = cells.dt.timestamp("us") / DAY if column.kind == "date" else cells.cast(pl.Float64)
+    clipped = np.clip(values.fill_null(column.fill).to_numpy(), column.low, column.high)
+    out[:, 0] = (clipped - column.mean) / column.scale
+    if column.missing:
+        out[:, 1] = cells.is_null().to_numpy()

@@ -1,0 +1,139 @@
+"""Split: every privacy unit goes to one shard, by a keyed hash of its identity modulo the number of shards.
+
+A unit is named by a column of the plan, or is the row: its content as cast, and its copy number among identical rows,
+so that a thousand copies spread over the shards and taking one away changes one shard.
+
+Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
+Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
+             order of their keyed content digests, so no row moves another
+Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
+
+Why one shard: without a unit column, the n copies of a content are numbered 1 … n and their shards are n fixed values
+of a keyed function; one more copy adds one value and leaves those. With one, a row's shard depends on its unit alone.
+Equal rows are known by 128-bit BLAKE2b digests under the key (RFC 7693). Checked by tests/test_split.py.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from artifacts.encoding import Column, Encoding, OneHot, Passed, Scaled
+from artifacts.plan import Plan
+from artifacts.schemas import Ref
+from artifacts.vault import Vault
+from tasks.cells import LABEL, cast_rows, identity, word_index
+from tasks.encode import write_frame
+from tasks.private import private_stage
+from tasks.rows import private_frames
+from tasks.spill import spilling
+
+SHARD = "concord.shard"
+"""Name of the column that holds the shard's index in block files."""
+
+CONTENT = "concord.content"
+UNIT = "concord.unit"
+PARTS = 64
+"""Files a spill is spread over at most: one of them is in memory at a time."""
+
+
+@private_stage
+def split(plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes) -> tuple[Ref, ...]:
+    """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
+
+    A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
+    follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
+    """
+    shards, block = plan.teachers.count, plan.teachers.block
+    rows = _identified(plan, encoding, key)
+    schema = _identified_schema(encoding)
+    if plan.data.unit is None:
+        rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
+    blocks = -(-shards // block)
+    together = -(-blocks // PARTS)  # blocks that share a spill file
+    with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, SHARD: pl.UInt32()})) as spill:
+        for frame in rows:
+            placed = frame.with_columns(_shards(frame[UNIT], key, shards))
+            spill.add(placed, placed[SHARD] // (block * together))
+        return tuple(
+            write_frame(_of_block(part, index, block), vault, f"{folder}/block-{index:05d}.arrow")
+            for first, part in enumerate(spill.read(-(-blocks // together)))
+            for index in range(first * together, min((first + 1) * together, blocks))
+        )
+
+
+def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
+    """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
+    packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
+    return [_hashed(row.tobytes(), key, b"content", 16) for row in packed]
+
+
+def _identified(plan: Plan, encoding: Encoding, key: bytes) -> Iterator[pl.DataFrame]:
+    """Cast rows with CONTENT, and with UNIT where the plan names one."""
+    columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
+    unit = plan.data.unit
+    for raw in private_frames(plan.path("private"), columns | ({unit: "data.unit"} if unit else {})):
+        rows = cast_rows(raw, encoding)
+        content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
+        owner = raw.select(identity(unit, raw.schema[unit]).cast(pl.Binary)).to_series() if unit else content
+        yield rows.with_columns(content, owner.alias(UNIT)).drop_nulls(UNIT)
+
+
+def _identified_schema(encoding: Encoding) -> pl.Schema:
+    cast = cast_rows(pl.DataFrame(schema={encoding.label: pl.String}), encoding).schema
+    return pl.Schema({**cast, CONTENT: pl.Binary(), UNIT: pl.Binary()})
+
+
+def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
+    """The same rows, each a unit of its own: its content and its copy number. Identical rows meet in one part."""
+    with spilling(vault, folder, schema) as spill:
+        for frame in rows:
+            spill.add(frame, pl.Series([digest[0] % PARTS for digest in frame[CONTENT]], dtype=pl.UInt8))
+        for part in spill.read(PARTS):
+            copies = part.select(pl.col(CONTENT).cum_count().over(CONTENT)).to_series()
+            names = [digest + copy.to_bytes(8, "little") for digest, copy in zip(part[CONTENT], copies, strict=True)]
+            yield part.with_columns(pl.Series(UNIT, names, pl.Binary))
+
+
+def _shards(units: pl.Series, key: bytes, shards: int) -> pl.Series:
+    """The shard of each unit: 64 keyed bits modulo the number of shards."""
+    numbers = [int.from_bytes(_hashed(unit, key, b"shard", 8), "little") % shards for unit in units]
+    return pl.Series(SHARD, numbers, pl.UInt32)
+
+
+def _of_block(part: pl.DataFrame, index: int, block: int) -> pl.DataFrame:
+    rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT)
+    return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
+
+
+def _hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
+    return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
+
+
+def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:
+    """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
+    for column in encoding.columns:
+        if column.kind != "null":
+            yield _packed(_numbers(column, rows))
+            yield _packed(rows[column.name].is_null().to_numpy())
+
+
+def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
+    """A column's cells as numbers of fixed size, zero where null: (rows,), or (rows, size) of a list."""
+    cells = rows[column.name]
+    match column:
+        case OneHot():
+            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
+        case Passed():
+            arrays = np.zeros((rows.height, column.size), dtype=column.element)
+            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
+            return arrays
+        case Scaled(kind="date"):
+            return cells.dt.timestamp("us").fill_null(0).to_numpy()
+    return cells.cast(pl.Float64).fill_null(0).to_numpy()
+
+
+def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(numbers).view(np.uint8).reshape(len(numbers), -1)

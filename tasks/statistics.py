@@ -1,0 +1,78 @@
+"""Statistics of public columns: the means, medians and vocabularies that rows are encoded by.
+
+They come from an even sample of at most SAMPLE public rows (all of them, where there are no more), and their sums are
+exact, so that the same table gives the same encoding on any machine. Checked by tests/test_encode.py.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import polars as pl
+
+from artifacts.encoding import Column, Empty, Kind, OneHot, Passed, Scaled
+from tasks.cells import cell
+from tasks.tables import PublicTable
+
+SAMPLE = 1 << 18
+VOCABULARY = 100
+"""Words kept of a category, the most frequent first; the others count as missing."""
+
+DAY = 86_400_000_000
+"""Microseconds."""
+
+
+def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, ...]:
+    """A column of the encoding for each feature. Raises WrongInput where the table cannot give one."""
+    kinds = table.kinds(features)
+    lists = {
+        name: Passed(name=name, element="uint8" if dtype.inner == pl.UInt8 else "float32", size=dtype.size)
+        for name in features
+        if kinds[name] == "list" and isinstance(dtype := table.type_of(name), pl.Array)
+    }
+    sample = systematic_sample(table.frames([name for name in features if name not in lists]))
+    return tuple(lists.get(name) or learn_column(sample, name, kinds[name]) for name in features)
+
+
+def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
+    """The encoding of one column, of a kind that is not list."""
+    cells = sample.select(cell(name, sample.schema[name], kind).alias(name)).to_series()
+    if cells.null_count() == cells.len():
+        return Empty(name=name)
+    missing = cells.null_count() > 0
+    if kind == "numeric" or kind == "boolean" or kind == "date":
+        return _scaled(cells.drop_nulls(), name, kind, missing=missing)
+    counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
+    rare = counts.height > VOCABULARY
+    return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
+
+
+def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
+    """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
+    stride, first = 1, 0
+    kept: list[pl.DataFrame] = []
+    for frame in frames:
+        offset = -first % stride
+        kept.append(frame.slice(offset).gather_every(stride))
+        first += frame.height
+        while sum(part.height for part in kept) > most:
+            kept = [pl.concat(kept).gather_every(2)]
+            stride *= 2
+    return pl.concat(kept)
+
+
+def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
+    numbers = cells.dt.timestamp("us") / DAY if kind == "date" else cells.cast(pl.Float64)
+    values = numbers.sort().to_list()
+    mean = math.fsum(values) / len(values)
+    scale = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return Scaled(
+        kind=kind,
+        name=name,
+        mean=mean,
+        scale=scale or 1.0,
+        fill=values[len(values) // 2],
+        low=values[0],
+        high=values[-1],
+        missing=missing,
+    )
