@@ -15,6 +15,7 @@ LAYERS = {
     "tasks": {"artifacts", "tasks", "prefect", "sklearn", "skops", "polars", "pyarrow", "numpy", "matplotlib"}
     | {"pydantic", "joblib", "threadpoolctl", "pandas", "scipy"},
     "tasks/mechanisms": {
+        "artifacts.composition",
         "artifacts.privacy",
         "artifacts.errors",
         "tasks.mechanisms",

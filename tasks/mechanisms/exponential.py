@@ -1,0 +1,86 @@
+"""Private choice among finitely many candidates: the exponential mechanism, and permute-and-flip, which improves on it.
+
+Assumes      candidates are fixed or public; each score is a whole number (say, rows classified well) that moves by at
+             most `sensitivity` between neighbours; sampling is OpenDP's (noise.py)
+Guarantees   one choice is epsilon-DP; permute-and-flip is never further below the best score, in expectation, than the
+             exponential mechanism (McKenna & Sheldon 2020)
+Ends         after one choice; choosing again from the same data costs again
+Not covered  candidates found in private rows; running time. BN19's relabelling (Lemma 3.1) weighs candidates and is
+             proved for the exponential mechanism alone
+
+With best = max score and aᵢ = e^(ε·(scoreᵢ − best)/2Δ), candidate r is chosen with probability
+    exponential          aᵣ / Σ aᵢ                         McSherry & Talwar 2007, Theorem 6
+    permute-and-flip     aᵣ · ∫₀¹ Π_{i≠r} (1 − t·aᵢ) dt    McKenna & Sheldon 2020, Algorithm 1
+The second accepts candidates, in random order, with probability aᵢ: the integral is over r's place in that order. Each
+is the highest score with noise of scale 2Δ/ε: Gumbel for the first, exponential for the second (Ding et al. 2021).
+Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the samplers against these laws.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import Cost
+from tasks.mechanisms import noise
+from tasks.mechanisms.refusal import Floats
+from tasks.mechanisms.voting import Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Public settings only: ε of one choice, and how far one privacy unit moves a score."""
+
+    epsilon: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf or self.sensitivity < 1:
+            raise WrongInput(
+                f"a choice needs 0 < epsilon < inf and sensitivity >= 1, got {self.epsilon} and {self.sensitivity}"
+            )
+
+    @property
+    def cost(self) -> Cost:
+        """ε of one choice, pure."""
+        return Cost.approximate(self.epsilon)
+
+    def weights(self, scores: Ints) -> Floats:
+        """aᵢ: 1 for the best candidates, less by half of ε for each `sensitivity` that one is worse. (candidates,)."""
+        behind = scores - scores.max()
+        return np.asarray(np.exp(self.epsilon / (2 * self.sensitivity) * behind))
+
+
+class ExponentialMechanism(Choice):
+    """Chooses in proportion to the weights."""
+
+    def probabilities(self, scores: Ints) -> Floats:
+        """The law of `choose`, (candidates,)."""
+        weights = self.weights(scores)
+        return np.asarray(weights / weights.sum())
+
+    def choose(self, scores: Ints) -> int:
+        """The index of the chosen candidate: scores (candidates,)."""
+        return noise.sample_by_weight(scores, epsilon=self.epsilon, sensitivity=self.sensitivity)
+
+
+class PermuteAndFlip(Choice):
+    """Takes candidates in random order and accepts each with its weight as probability."""
+
+    def probabilities(self, scores: Ints) -> Floats:
+        """The law of `choose`, (candidates,)."""
+        weights = self.weights(scores)
+        # Gauss-Legendre quadrature of so many nodes is exact for the polynomial under the integral.
+        nodes, share = np.polynomial.legendre.leggauss(len(weights) // 2 + 1)
+        rejected = 1 - np.outer((nodes + 1) / 2, weights)
+        return np.array(
+            [
+                weight * (share / 2) @ np.delete(rejected, candidate, axis=1).prod(axis=1)
+                for candidate, weight in enumerate(weights)
+            ]
+        )
+
+    def choose(self, scores: Ints) -> int:
+        """The index of the chosen candidate: scores (candidates,)."""
+        return noise.select(scores, epsilon=self.epsilon, sensitivity=self.sensitivity)
