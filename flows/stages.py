@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from prefect import task
-from prefect.futures import as_completed
 from prefect.client.schemas.objects import State
+from prefect.futures import as_completed
 from prefect.tasks import Task
 from pydantic import BaseModel
 

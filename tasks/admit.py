@@ -16,6 +16,7 @@ from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Opening, Session
 from artifacts.vault import Vault, derive, keyed_digest
+from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.release import Door
@@ -23,15 +24,15 @@ from tasks.release import Door
 NEIGHBOURS = "add or remove one unit"
 
 
-def identity(vault: Vault, plan: Plan, encoding: Encoding, public: str) -> str:
-    """Keyed digest of the settings a session depends on; `public` is the digest of the plan's public rows."""
+def identity(vault: Vault, plan: Plan, encoding: Encoding, public: Sequence[PublicBatch]) -> str:
+    """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
     settings = {
         "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}),
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "labeling": plan.labeling.model_dump(),
         "encoding": encoding.digest,
-        "public": public,
+        "public": [batch.ref.digest for batch in public],
     }
     return vault.digest("identity", canonical(settings))
 
@@ -110,6 +111,11 @@ def name_domain(door: Door, plan: Plan) -> Domain:
         epsilon=privacy.lifetime.epsilon,
         delta=privacy.lifetime.delta,
     )
+
+
+def spent(door: Door, domain: Domain) -> tuple[float, float]:
+    """The (ε, δ) the domain is charged so far, by the ledger's rule."""
+    return domain.filter.spent(door.ledger.total(domain.name))
 
 
 def canonical(value: Any) -> str:

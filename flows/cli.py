@@ -1,0 +1,132 @@
+"""The command line. Heavy packages are imported inside the commands, so that --help is instant."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from artifacts.errors import ConcordError, WrongInput
+
+app = typer.Typer(
+    help="Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check.",
+    epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+HOME = Path(".concord")
+out = Console(highlight=False)
+
+
+@app.command()
+def run(
+    plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
+    start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
+    new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn and publish a classifier: the main job.
+
+    Run it twice and the second time answers from cache and spends nothing.
+    """
+    from artifacts.plan import load_plan
+    from flows.environment import prepare
+
+    loaded, home = load_plan(plan), prepare(home)
+    from flows.start import start
+    from flows.summary import show
+
+    summary = start(loaded, home, new_session=new_session, start_from=start_from)
+    _print(summary.model_dump(mode="json")) if as_json else show(summary, home)
+
+
+@app.command()
+def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+    """Run the main job on synthetic records made on the spot: no download, no server."""
+    from flows.environment import prepare
+    from tasks.demo import write_demo
+
+    run(write_demo(prepare(home) / "demo"), None, False, home, as_json)
+
+
+@app.command()
+def budget(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+    """What every domain may spend, has spent and has left; and its sessions."""
+    from flows.environment import prepare
+    from flows.summary import budget_of, show_budget
+
+    figures = budget_of(prepare(home))
+    _print(figures) if as_json else show_budget(figures)
+
+
+@app.command()
+def domain(
+    name: Annotated[str, typer.Argument(help="The domain.")],
+    epsilon: Annotated[float, typer.Option(help="Its new cap on ε.")],
+    delta: Annotated[float, typer.Option(help="Its new cap on δ.")],
+    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    home: HomeOption = HOME,
+) -> None:
+    """Change a domain's lifetime cap, on the record."""
+    from artifacts.ledger import Ledger
+    from flows.environment import prepare
+
+    if not (0 < epsilon < float("inf") and 0 < delta < 1):
+        raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
+    changed = Ledger.of(prepare(home)).recap(name, epsilon, delta, reason)
+    out.print(f"domain {name}: cap is now ε = {changed.filter.epsilon:g}, δ = {changed.filter.delta:g}")
+
+
+@app.command()
+def verify(
+    subject: Annotated[str | None, typer.Argument(help="An MLflow run or a session; default: everything.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself."""
+    from flows.environment import prepare
+
+    home = prepare(home)
+    from tasks.verify import verify as checks_of
+
+    checks = checks_of(home, subject)
+    passed = all(check.ok for check in checks)
+    if as_json:
+        _print({"ok": passed, "checks": [check.model_dump() for check in checks]})
+    else:
+        for check in checks:
+            out.print(f"{'[green]ok  [/green]' if check.ok else '[red]FAIL[/red]'} {check.name}: {check.detail}")
+    if not passed:
+        raise typer.Exit(4)
+
+
+@app.command()
+def ui(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
+    """Open the audit view: the MLflow UI, on this machine only."""
+    import subprocess
+
+    from flows.environment import prepare
+
+    home = prepare(home)
+    out.print(f"audit view: http://127.0.0.1:{port}/#/experiments (end with Ctrl-C)")
+    store = ("--backend-store-uri", f"sqlite:///{home / 'mlflow.db'}", "--host", "127.0.0.1", "--port", str(port))
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "mlflow", "server", *store, "--workers", "1"]))
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    """The console script: a ConcordError becomes one sentence on stderr and its exit status."""
+    try:
+        app()
+    except ConcordError as error:
+        sys.stderr.write(f"concord: {error}\n")
+        sys.exit(error.exit_status)

@@ -1,0 +1,27 @@
+"""The main flow: private and public tables in, a published classifier with its certificate out."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from artifacts.plan import Plan
+from flows.pipeline import Pipeline, Summary
+from flows.stages import StageName
+
+
+@flow(name="learn")
+def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
+    """Publish a classifier learned from the plan's private table.
+
+    new_session   open a further session in the domain, which costs again
+    start_from    run this stage and those after it even where the cache could answer
+    """
+    line = Pipeline(plan, home, start_from)
+    public = line.encode()
+    line.admit(public, new_session=new_session)  # refuses here, before anything private is read
+    shards = line.split(public)
+    teachers = line.teach(public, shards)
+    votes = line.poll(public, teachers)
+    labels = line.release(public, shards, votes)
+    student = line.study(public, labels)
+    return line.certify(public, labels, student)

@@ -1,0 +1,56 @@
+"""Start the flow with the task runner its plan names, on one Prefect server."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from prefect.server.api.server import SubprocessASGIServer
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+from artifacts.errors import EnvironmentFailed, WrongInput
+from artifacts.plan import Plan, TeachersPlan
+from flows.learn import learn
+from flows.pipeline import Summary
+from flows.stages import STAGES, StageName
+
+
+def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
+    """Run the flow `learn` over a plan. Raises a ConcordError for everything that is not a fault of this program."""
+    if start_from is not None and start_from not in STAGES:
+        raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
+    stage = cast("StageName | None", start_from)
+    with one_server(plan.teachers):
+        flow = learn.with_options(task_runner=task_runner(plan.teachers))
+        return cast(Summary, flow(plan, home, new_session=new_session, start_from=stage))
+
+
+def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
+    """Threads, processes, or Dask (a cluster by its address, or one made on this machine)."""
+    workers = os.cpu_count() or 1
+    if teachers.runner == "threads":
+        return ThreadPoolTaskRunner(max_workers=workers)
+    if teachers.runner == "processes":
+        return ProcessPoolTaskRunner(max_workers=workers)
+    try:
+        from prefect_dask import DaskTaskRunner
+    except ImportError:
+        raise EnvironmentFailed("runner = 'dask' needs the extra concord[dask]") from None
+    if teachers.address is not None:
+        return DaskTaskRunner(address=teachers.address)
+    return DaskTaskRunner(cluster_kwargs={"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None})
+
+
+@contextmanager
+def one_server(teachers: TeachersPlan) -> Iterator[None]:
+    """One Prefect server for all workers; without it every worker process would start one of its own."""
+    if teachers.runner == "threads" or "PREFECT_API_URL" in os.environ:
+        yield
+        return
+    with SubprocessASGIServer() as server:
+        os.environ["PREFECT_API_URL"] = server.api_url
+        try:
+            yield
+        finally:
+            del os.environ["PREFECT_API_URL"]

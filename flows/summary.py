@@ -1,0 +1,84 @@
+"""What the console shows: a run's outcome, and the budget."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from artifacts.ledger import Ledger
+from artifacts.privacy import Charge
+from artifacts.sessions import Domain, Session
+from flows.pipeline import Summary
+
+out = Console(highlight=False)
+
+
+def show(summary: Summary, home: Path) -> None:
+    """The outcome of a run, and where to look next."""
+    guarantee, student = summary.guarantee, summary.student
+    table = Table.grid(padding=(0, 2))
+    table.add_row("session", summary.session)
+    table.add_row("guarantee", f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}")
+    table.add_row("mechanism", f"{summary.mechanism['name']}, {summary.teachers} teachers")
+    table.add_row("rows", f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused")
+    if student.get("accuracy") is not None:
+        table.add_row("student", f"{student['accuracy']:.1%} right on the public test rows")
+    table.add_row("spent now", f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget")
+    table.add_row("certificate", str(home / summary.certificate))
+    table.add_row("report", str(home / summary.report))
+    table.add_row("audit view", f"concord ui --home {home}")
+    out.print(table)
+
+
+def budget_of(home: Path) -> dict[str, Any]:
+    """Every domain of the ledger with its cap, what is spent and remains, and its sessions."""
+    ledger = Ledger.of(home)
+    return {"domains": [_domain(one, ledger.total(one.name), ledger.sessions(one.name)) for one in ledger.domains()]}
+
+
+def _domain(domain: Domain, total: Charge, sessions: tuple[Session, ...]) -> dict[str, Any]:
+    cap, spent = domain.filter, domain.filter.spent(total)
+    return {
+        "name": domain.name,
+        "unit": domain.unit,
+        "neighbours": domain.neighbours,
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
+        "spent": _pair(spent),
+        "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
+        "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
+        "sessions": [_session(domain, session) for session in sessions],
+    }
+
+
+def _session(domain: Domain, session: Session) -> dict[str, Any]:
+    settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
+    return {
+        "id": session.id,
+        "mechanism": session.mechanism["name"],
+        "claim": {"epsilon": session.epsilon, "delta": session.delta},
+        "reserved": _pair(domain.filter.spent(session.reserved)),
+        "settled": settled,
+        "asked": session.asked,
+        "answered": session.answered,
+        "refused": session.refused,
+        "status": session.status,
+    }
+
+
+def show_budget(figures: dict[str, Any]) -> None:
+    """The budget as a table a domain."""
+    if not figures["domains"]:
+        out.print("no domain has been named yet")
+    for domain in figures["domains"]:
+        cap, spent = domain["cap"], domain["spent"]
+        title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
+        table = Table("session", "mechanism", "claim ε", "asked", "answered", "refused", "status", title=title)
+        for one in domain["sessions"]:
+            figures_of = (one["claim"]["epsilon"], one["asked"], one["answered"], one["refused"])
+            table.add_row(one["id"], one["mechanism"], *(f"{figure:g}" for figure in figures_of), one["status"])
+        out.print(table)
+
+
+def _pair(amounts: tuple[float, float]) -> dict[str, float]:
+    return {"epsilon": amounts[0], "delta": amounts[1]}

@@ -1,0 +1,101 @@
+"""The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prefect import task
+from pydantic import BaseModel
+
+import tasks.encode
+import tasks.poll
+import tasks.release
+import tasks.split
+import tasks.study
+import tasks.teach
+from artifacts.encoding import Encoding
+from artifacts.plan import Plan, TeachersPlan
+from artifacts.released import Released
+from artifacts.schemas import Ref
+from artifacts.sessions import Session
+from artifacts.vault import Vault, derive
+from flows.stages import stage
+from tasks.encode import PublicBatch
+from tasks.mechanisms.voting import Mechanism
+from tasks.release import Door
+from tasks.study import Student
+
+
+class Public(BaseModel):
+    """The public side: how rows become numbers, and the staged stream of public rows."""
+
+    encoding: Encoding
+    batches: list[PublicBatch]
+
+    @property
+    def rows(self) -> int:
+        """How many public rows there are."""
+        return sum(batch.rows for batch in self.batches)
+
+
+@stage("encode")
+def encode(key: str, home: Path, plan: Plan) -> Public:
+    """Learn the encoding from public rows and stage them in batches."""
+    encoding = tasks.encode.learn_encoding(plan)
+    folder = f"public/{key[:16]}"
+    vault = Vault(home / "vault")
+    batches = tasks.encode.stage_public(plan.path("public"), encoding, vault, folder, plan.labeling.batch)
+    return Public(encoding=encoding, batches=list(batches))
+
+
+@stage("split")
+def split(key: str, home: Path, plan: Plan, encoding: Encoding) -> list[Ref]:
+    """Assign every privacy unit to a shard; one file a block of shards."""
+    vault = Vault(home / "vault")
+    secret = derive(vault.secret(f"domains/{plan.privacy.domain}"), "split")
+    return list(tasks.split.split(plan, encoding, vault, f"shards/{key[:16]}", secret))
+
+
+@stage("teach")
+def teach(key: str, home: Path, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
+    """Train one teacher a shard, for one block of shards."""
+    vault = Vault(home / "vault")
+    return tasks.teach.teach(block, range(*shards), plan, encoding, vault, f"teachers/{key[:16]}/{shards[0]:06d}")
+
+
+@stage("poll")
+def poll(key: str, home: Path, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
+    """Count all teachers' votes on one batch of public rows."""
+    vault = Vault(home / "vault")
+    return tasks.poll.poll(batch, tuple(teachers), encoding, vault, f"votes/{key[:16]}/{batch.first:012d}")
+
+
+@task(name="release", persist_result=False)
+def release(
+    home: Path,
+    session: Session,
+    mechanism: Mechanism,
+    classes: Sequence[str],
+    batches: Sequence[PublicBatch],
+    votes: Sequence[Ref],
+) -> list[Ref]:
+    """The door. Never cached: the ledger alone knows what was released, and replays it."""
+    return tasks.release.release(Door.of(home), session, mechanism, classes, batches, votes)
+
+
+@stage("study")
+def study(
+    key: str,  # noqa: ARG001  # the cache's
+    home: Path,
+    plan: Plan,
+    session: str,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    labels: Sequence[Ref],
+) -> Student:
+    """Learn the student, try it on public test rows where there are any, and publish its file."""
+    released = Released(home)
+    table = released.labels(labels)
+    count, vault = plan.teachers.count, Vault(home / "vault")
+    student = tasks.study.study(plan.student, encoding, batches, table, teachers=count, vault=vault)
+    accuracy = None if plan.data.test is None else tasks.study.evaluate(student, plan.path("test"), encoding)
+    return tasks.study.publish(student, session, accuracy, released)
