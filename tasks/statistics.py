@@ -30,7 +30,8 @@ def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, 
         for name in features
         if kinds[name] == "list" and isinstance(dtype := table.type_of(name), pl.Array)
     }
-    sample = systematic_sample(table.frames([name for name in features if name not in lists]))
+    others = [name for name in features if name not in lists]
+    sample = systematic_sample(table.frames(others)) if others else pl.DataFrame()
     return tuple(lists.get(name) or learn_column(sample, name, kinds[name]) for name in features)
 
 
