@@ -19,7 +19,7 @@ planted bugs.
 
 from dataclasses import asdict, dataclass
 from math import ceil, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,11 @@ class Confident:
         """ρ-zero-concentrated: every test, and every row that may be released."""
         tests = self.queries / (2 * self.test_scale**2)
         return Cost.gaussian(tests + self.answers * shifts(self.classes) / (2 * self.scale**2))
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        return cls(**{key: value for key, value in settings.items() if key != "name"})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""

@@ -18,7 +18,7 @@ Checked by tests/privacy/test_laplace_votes.py: exact δ on worst neighbours, an
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from artifacts.privacy import Cost
 from tasks.mechanisms.accounting import check_budget, least_noise
@@ -55,6 +55,11 @@ class LaplaceVotes:
     def cost(self) -> Cost:
         """Randomised response of ε = 1/scale, once for every count that may move."""
         return Cost.approximate(1 / self.scale, times=self.queries * shifts(self.classes))
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        return cls(**{key: value for key, value in settings.items() if key != "name"})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""

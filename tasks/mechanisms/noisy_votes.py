@@ -19,7 +19,7 @@ Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and 
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -86,6 +86,11 @@ class NoisyVotes:
         proved = gaussian_delta(self.epsilon, moved, self.scale) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
         return replace(Cost.gaussian(moved / (2 * self.scale**2)), claims=claims)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        return cls(**{key: value for key, value in settings.items() if key != "name"})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""

@@ -1,0 +1,143 @@
+"""Exact laws for privacy tests: whole-number noise enumerated, outcomes of the real code, hockey-stick divergence."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.mechanisms.voting import Draws, Ints
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+"""Probabilities of the same outcomes on two neighbours."""
+
+LEFT_OUT = 1e-12
+"""More than all the probability that lies beyond the noise enumerated below."""
+
+
+def gaussian_law(scale: float) -> tuple[Ints, Floats]:
+    """Discrete Gaussian noise: values and probabilities."""
+    values = _around(9 * scale)
+    return values, _normalised(np.exp(-(values**2) / (2 * scale**2)))
+
+
+def laplace_law(scale: float) -> tuple[Ints, Floats]:
+    """Discrete Laplace noise: values and probabilities."""
+    values = _around(32 * scale)
+    return values, _normalised(np.exp(-np.abs(values) / scale))
+
+
+def _around(reach: float) -> Ints:
+    return np.arange(-ceil(reach) - 1, ceil(reach) + 2)
+
+
+def _normalised(weights: Floats) -> Floats:
+    return np.asarray(weights / weights.sum())
+
+
+def every_noise(law: tuple[Ints, Floats], width: int) -> tuple[Ints, Floats]:
+    """All vectors of `width` independent draws (cases, width), and their probabilities (cases,)."""
+    values, masses = law
+    noise = np.stack(np.meshgrid(*[values] * width, indexing="ij"), axis=-1).reshape(-1, width)
+    odds = np.stack(np.meshgrid(*[masses] * width, indexing="ij"), axis=-1).reshape(-1, width)
+    return noise, odds.prod(axis=1)
+
+
+def vote_rows(teachers: int, classes: int) -> list[Ints]:
+    """Every row of counts that sums to `teachers`."""
+    counts = product(range(teachers + 1), repeat=classes)
+    return [np.array(row) for row in counts if sum(row) == teachers]
+
+
+def neighbours(row: Ints) -> Iterator[Ints]:
+    """Every row that one teacher's change of vote leads to."""
+    for old, new in product(range(len(row)), repeat=2):
+        if old != new and row[old] > 0:
+            moved = row.copy()
+            moved[old] -= 1
+            moved[new] += 1
+            yield moved
+
+
+Answer = Callable[[Ints, Ints], tuple[Ints, Ints]]
+"""votes (rows, classes), noise (rows, width) → labels (rows,), counts (rows, classes)."""
+
+
+def row_pairs(answer: Answer, law: tuple[Ints, Floats], teachers: int, classes: int, width: int) -> list[Pair]:
+    """What `answer` makes of one row, on every two neighbouring rows of votes."""
+    noise, odds = every_noise(law, width)
+
+    def outcomes(row: Ints) -> Ints:
+        labels, counts = answer(np.tile(row, (len(noise), 1)), noise)
+        return _keys(np.column_stack([labels, counts]))
+
+    return [
+        aligned((outcomes(row), odds), (outcomes(moved), odds))
+        for row in vote_rows(teachers, classes)
+        for moved in neighbours(row)
+    ]
+
+
+def _keys(columns: Ints) -> Ints:
+    """One number for each row of whole numbers between −512 and 511."""
+    keys = np.zeros(len(columns), np.int64)
+    for column in columns.T:
+        keys = keys * 1024 + column + 512
+    return keys
+
+
+def aligned(one: tuple[Ints, Floats], other: tuple[Ints, Floats]) -> Pair:
+    """Two laws over outcome numbers, as probabilities of the same outcomes."""
+    outcomes, where = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
+    here, there = where[: len(one[0])], where[len(one[0]) :]
+    size = len(outcomes)
+    return _gathered(here, one[1], size), _gathered(there, other[1], size)
+
+
+def _gathered(where: Ints, masses: Floats, size: int) -> Floats:
+    return np.bincount(where, masses, size).astype(np.float64)
+
+
+def together(pairs: Sequence[Pair]) -> Pair:
+    """Independent rows as one outcome."""
+    p, q = np.ones(1), np.ones(1)
+    for here, there in pairs:
+        p, q = np.outer(p, here).ravel(), np.outer(q, there).ravel()
+    return p, q
+
+
+def hockey_stick(pair: Pair, epsilon: float) -> float:
+    """The least δ with which the two are (ε, δ)-indistinguishable, in either order."""
+    p, q = pair
+    factor = np.exp(epsilon)
+    return float(max(np.maximum(p - factor * q, 0).sum(), np.maximum(q - factor * p, 0).sum()))
+
+
+def worst(pairs: list[Pair], rows: int, epsilon: float) -> float:
+    """The largest δ at ε over every choice of neighbours for each of `rows` rows."""
+    return max(hockey_stick(together(choice), epsilon) for choice in product(pairs, repeat=rows))
+
+
+class Silent:
+    """A source whose noise is zero and whose draws are zero; it remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float, int]] = []
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        self.asked.append(("uniform", first, rows))
+        return np.zeros(rows, np.uint64)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        self.asked.append(("laplace", scale, size))
+        return np.zeros(size, np.int64)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        self.asked.append(("gaussian", scale, size))
+        return np.zeros(size, np.int64)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        self.asked.append((name, 0, 0))
+        return draw()

@@ -1,0 +1,131 @@
+"""Accounting of Gaussian counts: the bound on δ against exact convolution and dp_accounting; calibration."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import Cost
+from tasks.mechanisms.accounting import check_budget, gaussian_delta, least_noise
+from tests.privacy.exact import Floats, gaussian_law, hockey_stick
+
+
+@cache
+def sum_law(scale: float, shifts: int) -> Floats:
+    """The sum of `shifts` discrete Gaussians, by exact convolution."""
+    if shifts == 1:
+        return gaussian_law(scale)[1]
+    half = sum_law(scale, shifts // 2)
+    whole = np.convolve(half, half)
+    return np.convolve(whole, sum_law(scale, 1)) if shifts % 2 else whole
+
+
+def exact_delta(epsilon: float, shifts: int, scale: float) -> float:
+    """δ of `shifts` discrete Gaussians, each shifted by one: their loss depends on the noises' sum alone."""
+    law = sum_law(scale, shifts)
+    sums = np.arange(len(law)) - len(law) // 2
+    loss = (shifts - 2 * sums) / (2 * scale**2)
+    return float(np.sum(law * -np.expm1(np.minimum(epsilon - loss, 0))))
+
+
+SETTINGS = [(1, 0.7), (1, 4.0), (2, 0.5), (5, 1.0), (40, 12.0), (64, 24.0)]
+
+
+@pytest.mark.parametrize(("shifts", "scale"), SETTINGS)
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_the_bound_is_never_below_the_exact_sum(shifts: int, scale: float, epsilon: float) -> None:
+    assert gaussian_delta(epsilon, shifts, scale) >= exact_delta(epsilon, shifts, scale) - 1e-13
+
+
+@pytest.mark.parametrize(("shifts", "scale"), [(40, 20.0), (64, 24.0)])
+@pytest.mark.parametrize("epsilon", [0.2, 0.7, 1.2])
+def test_the_bound_is_within_two_percent_of_the_exact_sum(shifts: int, scale: float, epsilon: float) -> None:
+    assert gaussian_delta(epsilon, shifts, scale) <= 1.02 * exact_delta(epsilon, shifts, scale)
+
+
+def test_the_sum_tells_all_there_is_to_tell() -> None:
+    _, one = gaussian_law(1.2)
+    here, there = np.append(one, 0.0), np.insert(one, 0, 0.0)
+    joint = np.outer(here, here).ravel(), np.outer(there, there).ravel()
+    assert hockey_stick(joint, 1.0) == pytest.approx(exact_delta(1.0, 2, 1.2), rel=1e-9)
+
+
+@pytest.mark.parametrize("twin", [(1, 0.9), (1, 1 / np.sqrt(2)), (0.5, 1)])
+def test_the_exact_sum_rejects_a_wrong_scale_or_count(twin: tuple[float, float]) -> None:
+    count, scale = twin
+    honest, wrong = exact_delta(1.0, 40, 20.0 * scale), gaussian_delta(1.0, int(40 * count), 20.0)
+    assert wrong < honest
+
+
+@pytest.mark.parametrize(("shifts", "scale", "epsilon"), [(1, 3.73, 1.0), (100, 40.0, 0.5), (100, 30.0, 1.0)])
+def test_it_agrees_with_the_privacy_loss_distribution_of_dp_accounting(
+    shifts: int, scale: float, epsilon: float
+) -> None:
+    losses = privacy_loss_distribution.from_discrete_gaussian_mechanism(scale, value_discretization_interval=1e-5)
+    oracle = losses.self_compose(shifts).get_delta_for_epsilon(epsilon)  # rounded up by its own grid
+    assert gaussian_delta(epsilon, shifts, scale) == pytest.approx(oracle, rel=0.5 if shifts == 1 else 0.05)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-6), (4.0, 1e-8)])
+def test_it_needs_less_noise_than_the_curve_alone(epsilon: float, delta: float) -> None:
+    def by_curve(scale: float) -> Cost:
+        return Cost.gaussian(10_000 / (2 * scale**2))
+
+    sharp, plain = calibrated(epsilon, delta, sharp=True), calibrated(epsilon, delta, sharp=False)
+    assert by_curve(plain.scale).epsilon(delta) <= epsilon
+    assert 0.85 * plain.scale < sharp.scale < 0.97 * plain.scale
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_more_noise_or_more_epsilon_never_raises_delta(epsilon: float) -> None:
+    scales = np.geomspace(0.3, 1e5, 60)
+    deltas = [gaussian_delta(epsilon, 50, scale) for scale in scales]
+    assert all(after <= before for before, after in pairwise(deltas))
+    assert gaussian_delta(epsilon * 1.1, 50, 20.0) < gaussian_delta(epsilon, 50, 20.0)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A mechanism of 10,000 shifts, certified by the exact δ or by the curve alone."""
+
+    epsilon: float
+    delta: float
+    sharp: bool
+    scale: float = 1.0
+
+    @property
+    def cost(self) -> Cost:
+        proved = self.sharp and gaussian_delta(self.epsilon, 10_000, self.scale) <= self.delta
+        curve = Cost.gaussian(10_000 / (2 * self.scale**2))
+        return replace(curve, claims=((self.epsilon, self.delta),) if proved else ())
+
+
+def calibrated(epsilon: float, delta: float, *, sharp: bool) -> Priced:
+    return least_noise(lambda scale: Priced(epsilon, delta, sharp, scale))
+
+
+def test_the_least_noise_fits_and_hardly_less_does_not() -> None:
+    found = calibrated(1.0, 1e-5, sharp=True)
+    assert found.cost.epsilon(1e-5) <= 1.0
+    assert replace(found, scale=found.scale * (1 - 1e-8)).cost.epsilon(1e-5) > 1.0
+
+
+def test_a_budget_that_no_noise_meets_is_refused() -> None:
+    with pytest.raises(WrongInput, match="the budget is too small"):
+        calibrated(1e-12, 1e-300, sharp=False)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.1), (np.inf, 0.1), (np.nan, 0.1), (1.0, 0.0), (1.0, 1.0)])
+def test_wrong_budgets_are_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(WrongInput, match="epsilon must be"):
+        check_budget(epsilon=epsilon, delta=delta, queries=1, classes=2)
+
+
+@pytest.mark.parametrize(("queries", "classes"), [(0, 2), (1, 1)])
+def test_streams_without_rows_or_choices_are_refused(queries: int, classes: int) -> None:
+    with pytest.raises(WrongInput, match="queries must be"):
+        check_budget(epsilon=1.0, delta=0.1, queries=queries, classes=classes)

@@ -1,0 +1,126 @@
+"""Noisy votes: exact δ on every pair of neighbours, against planted bugs; laws of the cost; what leaves the door."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
+from tasks.mechanisms.voting import Ints, Mechanism
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, row_pairs, worst
+
+TEACHERS = 2
+EPSILON, DELTA = 1.5, 0.02
+SMALL = [(1, 2), (2, 2), (1, 3)]
+
+
+def calibrated(queries: int, classes: int) -> NoisyVotes:
+    return NoisyVotes.calibrate(epsilon=EPSILON, delta=DELTA, queries=queries, classes=classes)
+
+
+def exact_delta(mechanism: NoisyVotes, scale: float) -> float:
+    """The mechanism's true δ at EPSILON when its noise has that scale."""
+    width = noises(mechanism.classes)
+    pairs = row_pairs(mechanism.answer, gaussian_law(scale), TEACHERS, mechanism.classes, width)
+    return worst(pairs, mechanism.queries, EPSILON)
+
+
+@pytest.mark.parametrize(("queries", "classes"), SMALL)
+def test_the_claim_holds_exactly_and_little_is_wasted(queries: int, classes: int) -> None:
+    mechanism = calibrated(queries, classes)
+    assert mechanism.cost.epsilon(DELTA) <= EPSILON
+    assert 0.5 * DELTA < exact_delta(mechanism, mechanism.scale) + LEFT_OUT <= DELTA
+
+
+@pytest.mark.parametrize(
+    ("queries", "classes", "factor"),
+    [
+        pytest.param(1, 2, 0.5, id="sensitivity halved"),
+        pytest.param(1, 3, 1 / sqrt(2), id="sqrt 2 forgotten"),
+        pytest.param(2, 2, 1 / sqrt(2), id="noise unscaled by queries"),
+        pytest.param(2, 2, 0.8, id="a fifth too little"),
+    ],
+)
+def test_too_little_noise_is_rejected(queries: int, classes: int, factor: float) -> None:
+    mechanism = calibrated(queries, classes)
+    assert exact_delta(mechanism, mechanism.scale * factor) > DELTA
+
+
+def test_a_second_count_under_noise_of_its_own_is_rejected() -> None:
+    mechanism = calibrated(1, 2)
+
+    def twin(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
+        counts = votes + noise
+        return counts.argmax(axis=1), counts
+
+    pairs = row_pairs(twin, gaussian_law(mechanism.scale), TEACHERS, 2, width=2)
+    assert worst(pairs, 1, EPSILON) > DELTA
+
+
+def test_a_label_told_without_noise_is_rejected() -> None:
+    mechanism = calibrated(1, 2)
+
+    def twin(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
+        _, counts = noisy_labels(votes, noise)
+        return votes.argmax(axis=1), counts
+
+    assert worst(row_pairs(twin, gaussian_law(mechanism.scale), TEACHERS, 2, width=1), 1, EPSILON) > DELTA
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
+@pytest.mark.parametrize(("queries", "classes"), [(1, 2), (1_000, 2), (10_000, 10), (10**9, 3)])
+def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, queries: int, classes: int) -> None:
+    mechanism = NoisyVotes.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
+    assert mechanism.cost.epsilon(delta) <= epsilon
+    assert replace(mechanism, scale=mechanism.scale * 0.9999).cost.epsilon(delta) > epsilon
+
+
+def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
+    mechanism = replace(calibrated(1_000, 2), scale=10.0)
+    assert mechanism.cost.claims == ()
+    assert mechanism.cost.epsilon(DELTA) > EPSILON
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_the_curve_is_linear_in_queries_and_falls_with_noise(classes: int) -> None:
+    one = NoisyVotes(epsilon=1.0, delta=1e-5, queries=1, classes=classes, scale=40.0)
+    many = replace(one, queries=250)
+    assert many.cost.renyi == pytest.approx(250 * np.array(one.cost.renyi))
+    assert max(replace(many, scale=41.0).cost.renyi) < max(many.cost.renyi)
+
+
+def test_two_classes_share_one_noise_and_sum_to_the_teachers() -> None:
+    labels, counts = noisy_labels(np.array([[3, 7], [5, 5], [9, 1]], np.uint16), np.array([[-20], [0], [5]]))
+    assert counts.tolist() == [[23, -13], [5, 5], [4, 6]]
+    assert labels.tolist() == [0, 0, 1]
+
+
+def test_ties_go_to_the_lowest_class() -> None:
+    labels, counts = noisy_labels(np.array([[1, 4, 5]]), np.array([[4, 1, 0]]))
+    assert counts.tolist() == [[5, 5, 5]]
+    assert labels.tolist() == [0]
+
+
+def test_noise_of_the_wrong_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match="noise must be"):
+        noisy_labels(np.zeros((4, 3), np.int64), np.zeros((4, 1), np.int64))
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_release_asks_for_its_own_scale_and_stops_at_the_last_row_paid_for(classes: int) -> None:
+    mechanism: Mechanism = NoisyVotes(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=3.5)
+    source = Silent()
+    votes = np.ones((6, classes), np.int64)
+    assert len(mechanism.release(votes, source, first=0, refused=0).labels) == 6
+    assert len(mechanism.release(votes, source, first=6, refused=0).labels) == 4
+    last = mechanism.release(votes, source, first=12, refused=0)
+    assert last.counts is not None
+    assert last.counts.shape == (0, classes)
+    assert source.asked == [("gaussian", 3.5, rows * noises(classes)) for rows in (6, 4, 0)]
+
+
+def test_settings_rebuild_it() -> None:
+    mechanism = calibrated(2, 2)
+    assert mechanism.settings()["name"] == "noisy_votes"
+    assert NoisyVotes.from_settings(mechanism.settings()) == mechanism
