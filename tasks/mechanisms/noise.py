@@ -8,7 +8,8 @@ Privacy statement
                  (McKenna & Sheldon 2020); `keyed_draws` gives a row the same uniform draw at every call
     Ends         nothing is kept between calls
     Not covered  running time, which depends on the noise; noise cannot be keyed, so whoever publishes it keeps it
-Checked by tests/privacy/test_noise.py: every sampler against its exact probabilities, and known answers of AES.
+Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
+choices by test_exponential.py.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,139 @@
+"""Samplers against their exact probabilities, with wrong-scale twins; the keyed stream against AES by hand.
+
+Each sample is tested by chi-squared. N and REJECT are declared once: a right sampler fails once in a billion runs, and
+every twin must be rejected by the same test on the same sample.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from tasks.mechanisms import noise
+from tasks.mechanisms.voting import Ints
+from tests.privacy.exact import Floats, gaussian_law, laplace_law
+
+N = 20_000
+REJECT = 1e-9
+TWINS = [0.8, 1.25]
+KEY = bytes(range(32))
+
+Law = Callable[[float], tuple[Ints, Floats]]
+Sampler = Callable[[float, int], Ints]
+SAMPLERS = [
+    pytest.param(noise.laplace, laplace_law, id="laplace"),
+    pytest.param(noise.gaussian, gaussian_law, id="gaussian"),
+]
+
+
+def p_value(sample: Ints, law: tuple[Ints, Floats]) -> float:
+    """Chi-squared of a sample against exact probabilities; rare values are pooled, five expected or more a bin."""
+    values, masses = law
+    expected = np.append(masses * len(sample), 0.0)
+    edges = np.searchsorted(np.cumsum(expected), np.arange(0, len(sample), max(5, len(sample) // 200)))
+    bins = np.unique(np.append(0, edges))
+    where = np.clip(sample - values[0], 0, len(values))
+    seen = np.add.reduceat(np.bincount(where, minlength=len(expected)), bins)
+    hoped = np.add.reduceat(expected, bins)
+    return float(chisquare(seen, hoped).pvalue)
+
+
+@pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
+@pytest.mark.parametrize("scale", [0.6, 3.0, 41.5])
+def test_noise_follows_its_law_and_no_other_scale(sampler: Sampler, law: Law, scale: float) -> None:
+    sample = sampler(scale, N)
+    assert sample.dtype == np.int64
+    assert p_value(sample, law(scale)) > REJECT
+    for twin in TWINS:
+        assert p_value(sample, law(scale * twin)) < REJECT
+
+
+@pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
+def test_noise_asked_for_in_parts_follows_it_too(sampler: Sampler, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "CHUNK", 999)
+    sample = sampler(3.0, 10_001)
+    assert len(sample) == 10_001
+    assert p_value(sample, law(3.0)) > REJECT
+
+
+@pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
+def test_draws_in_a_row_are_not_alike(sampler: Sampler, law: Law) -> None:
+    values, masses = law(1.0)
+    of_gaps = np.arange(2 * values[0], 2 * values[-1] + 1), np.convolve(masses, masses)
+    sample = sampler(1.0, N)
+    assert p_value(np.diff(sample)[::2], of_gaps) > REJECT
+    drawn_in_pairs = np.repeat(sample[::2], 2)
+    assert p_value(np.diff(drawn_in_pairs)[::2], of_gaps) < REJECT
+
+
+@pytest.mark.parametrize("sampler", [noise.laplace, noise.gaussian])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 2.0**41])
+def test_scales_that_cannot_be_are_refused(sampler: Sampler, scale: float) -> None:
+    with pytest.raises(ValueError, match="scale must be"):
+        sampler(scale, 1)
+
+
+@pytest.mark.parametrize("sampler", [noise.laplace, noise.gaussian])
+def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> None:
+    assert np.abs(sampler(noise.MOST, 100)).max() < 2**62
+    assert sampler(1.0, 0).shape == (0,)
+
+
+def by_hand(key: bytes, rows: int) -> list[int]:
+    """The key stream as NIST SP 800-38A states it: blocks are encrypted counters, big-endian, from zero."""
+    counters = b"".join(block.to_bytes(16, "big") for block in range((rows + 1) // 2))
+    stream = Cipher(AES256(key), ECB()).encryptor().update(counters)
+    return [int.from_bytes(stream[8 * row : 8 * row + 8], "little") for row in range(rows)]
+
+
+def test_draws_are_the_key_stream_of_aes() -> None:
+    zero = "dc95c078a2408989ad48a21492842087"  # AES-256 of a zero block under a zero key (NIST's GFSbox answers)
+    assert noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
+    assert noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
+
+
+@settings(deadline=None)
+@given(first=st.integers(0, 200), rows=st.integers(0, 200))
+def test_any_stretch_is_a_slice_of_the_whole(first: int, rows: int) -> None:
+    whole = noise.keyed_draws(KEY, 0, 400)
+    assert np.array_equal(noise.keyed_draws(KEY, first, rows), whole[first : first + rows])
+
+
+@pytest.mark.parametrize("first", [2**32 - 1, 2**32, 2**63 - 3, 2**64 + 1])
+def test_far_stretches_join(first: int) -> None:
+    assert noise.keyed_draws(KEY, first, 5)[2:].tolist() == noise.keyed_draws(KEY, first + 2, 3).tolist()
+
+
+def test_another_key_gives_other_draws() -> None:
+    assert not np.any(noise.keyed_draws(KEY, 0, 1000) == noise.keyed_draws(KEY[::-1], 0, 1000))
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_a_used_buffer_changes_nothing(first: int) -> None:
+    buffer = np.full(101, 2**63 + 5, np.uint64)
+    for _ in range(2):
+        draws = noise.keyed_draws(KEY, first, 100, buffer)
+        assert draws.base is buffer
+        assert np.array_equal(draws, noise.keyed_draws(KEY, first, 100))
+
+
+def test_draws_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        noise.keyed_draws(KEY, -1, 1)
+    with pytest.raises(ValueError, match="buffer must hold"):
+        noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
+    with pytest.raises(ValueError, match="key"):
+        noise.keyed_draws(KEY[:16], 0, 1)
+
+
+def test_draws_are_uniform() -> None:
+    draws = noise.keyed_draws(KEY, 12_345, N)
+    for shift in (0, 8, 32, 56):
+        octets = (draws >> np.uint64(shift)) & np.uint64(255)
+        assert chisquare(np.bincount(octets.astype(np.int64), minlength=256)).pvalue > REJECT
