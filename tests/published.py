@@ -9,11 +9,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from artifacts.encoding import Encoding
+from artifacts.ledger import Ledger
 from artifacts.plan import Plan, parse_plan
 from artifacts.released import Released
 from artifacts.schemas import Ref
+from artifacts.sessions import Batch, Opening
 from artifacts.vault import Vault
+from tasks.certify import Certified, certify
 from tasks.encode import PublicBatch, learn_encoding, stage_public
+from tasks.mechanisms.voting import Mechanism
+from tasks.study import Student, evaluate, publish, study
 
 CLASSES = ("no", "yes")
 TEACHERS = 100
@@ -81,7 +86,78 @@ def world(home: Path, rows: int = 300, batch: int = 128) -> World:
     return World(home, plan, encoding, batches, vault, Released(home), truth)
 
 
+def session(
+    world: World, mechanism: Mechanism, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None
+) -> list[Ref]:
+    """Put the world's rows through a ledger as the door would, with those answers; the released files."""
+    ledger = Ledger.of(world.home)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    ledger.open_session(opening(mechanism))
+    refs = world.write(labels, counts)
+    for index, batch in enumerate(world.batches):
+        if ledger.session(SESSION).exhausted:
+            break
+        ledger.begin_batch(
+            SESSION,
+            Batch(
+                index=index,
+                first=batch.first,
+                rows=batch.rows,
+                rows_digest="hmac of rows",
+                votes_digest="hmac of votes",
+            ),
+        )
+        part = labels[batch.first : batch.first + batch.rows]
+        refused = int((part < 0).sum())
+        figures = {"asked": len(part), "answered": len(part) - refused, "refused": refused}
+        ledger.commit_batch(SESSION, index, **figures, released=refs[index])
+    return refs
+
+
+def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
+    """A session of that mechanism in the domain `people`, as a plan would ask for it."""
+    settings = mechanism.settings()
+    return Opening(
+        id=name,
+        domain="people",
+        identity="hmac of identity",
+        commitment=f"hmac of the key of {name}",
+        ensemble="hmac of ensemble",
+        data_version="1",
+        mechanism=settings,
+        epsilon=settings["epsilon"],
+        delta=settings["delta"],
+        cutoff=mechanism.cutoff,
+        queries=mechanism.queries,
+        teachers=TEACHERS,
+        whole=mechanism.cost,
+        per_refusal=mechanism.per_refusal,
+    )
+
+
 def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """Noisy counts (rows, 2) of 100 teachers of whom 70 are right."""
     ones = np.where(truth == 1, 70, 30) + np.rint(np.random.default_rng(6).normal(0, scale, len(truth))).astype(int)
     return np.column_stack([TEACHERS - ones, ones])
+
+
+def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> tuple[Student, Certified]:
+    """A session of that mechanism with its student and certificate, all written as a run would."""
+    refs = session(world, mechanism, labels)
+    table = world.released.labels(refs)
+    fitted = study(world.plan.student, world.encoding, world.batches, table, teachers=TEACHERS, vault=world.vault)
+    student = publish(fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released)
+    return student, recertified(world, mechanism, refs, student)
+
+
+def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
+    """The certificate as the ledger stands now."""
+    return certify(
+        world.plan,
+        SESSION,
+        refs,
+        student,
+        per_refusal=mechanism.per_refusal,
+        ledger=Ledger.of(world.home),
+        released=world.released,
+    )

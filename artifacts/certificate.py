@@ -1,0 +1,152 @@
+"""The certificate: what is promised about a published classifier, to whom, at what cost, and how to check it.
+
+Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
+`Certificate.model_json_schema()` is its published schema.
+"""
+
+import math
+import platform
+from importlib.metadata import version
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from artifacts.privacy import Charge
+from artifacts.schemas import Ref
+from artifacts.sessions import Domain, Session
+
+LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
+"""Packages on which noise, costs or the student depend."""
+
+CAVEATS = (
+    "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
+    "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
+    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
+    "would be paid for again, and neither charge knows of the other.",
+    "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
+    "does not cover who holds the private data, the machine's console, or running times of private work.",
+    "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
+    "would be just as true of them had their rows been left out.",
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the packages the guarantee depends on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+
+
+class Published(BaseModel):
+    """A part of the certificate: frozen, finite, and no key it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Budget(Published):
+    """An (ε, δ) pair."""
+
+    epsilon: float
+    delta: float
+
+
+class Guarantee(Budget):
+    """The session's claim, at its cutoff or last row.
+
+    unit         whose data one unit is
+    neighbours   which pairs of tables the claim compares
+    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ)
+    """
+
+    unit: str
+    neighbours: str
+    replace_one: Budget
+
+    @classmethod
+    def of(cls, domain: Domain, session: Session) -> Self:
+        """The claim of a session of that domain."""
+        epsilon, delta = session.epsilon, session.delta
+        twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
+        return cls(epsilon=epsilon, delta=delta, unit=domain.unit, neighbours=domain.neighbours, replace_one=twice)
+
+    @property
+    def factor(self) -> float:
+        """e^ε: how much likelier one unit can make any outcome, but for δ."""
+        return _exp(self.epsilon)
+
+
+class MechanismRecord(Published):
+    """The mechanism at the door: its name, the public settings it ran with, and where its proof is."""
+
+    name: str
+    settings: dict[str, Any]
+    proof: str
+
+
+class Counts(Published):
+    """Public rows: asked, of which answered or refused; and those that came after the session's end."""
+
+    asked: int
+    answered: int
+    refused: int
+    not_asked: int
+
+
+class DomainCharge(Published):
+    """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule."""
+
+    name: str
+    sessions: int
+    cap: Budget
+    spent: Budget
+    remaining: Budget
+
+    @classmethod
+    def of(cls, domain: Domain, sessions: int, total: Charge) -> Self:
+        """The domain's state with `total` charged to it, over that many sessions."""
+        cap, (epsilon, delta) = domain.filter, domain.filter.spent(total)
+        return cls(
+            name=domain.name,
+            sessions=sessions,
+            cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
+            spent=Budget(epsilon=epsilon, delta=delta),
+            remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
+        )
+
+
+class StudentRecord(Published):
+    """The published classifier: what it is, its file, and its share of right answers on public test rows."""
+
+    estimator: str
+    params: dict[str, Any]
+    refused: str
+    file: Ref
+    accuracy: float | None
+
+
+class Certificate(Published):
+    """What is promised, and how to check it."""
+
+    format: Literal["concord certificate 1"] = "concord certificate 1"
+    session: str
+    data_version: str
+    guarantee: Guarantee
+    mechanism: MechanismRecord
+    teachers: int
+    counts: Counts
+    domain: DomainCharge
+    labels: tuple[Ref, ...]
+    student: StudentRecord
+    caveats: tuple[str, ...] = CAVEATS
+    versions: dict[str, str] = Field(default_factory=library_versions)
+
+    @property
+    def verification(self) -> tuple[str, ...]:
+        """The commands that check it, from the home folder's machine and from any other."""
+        files = (self.student.file, *self.labels)
+        return (
+            f"concord verify {self.session}",
+            *(f"sha256sum released/{file.path}  # {file.digest}" for file in files),
+        )
+
+
+def _exp(epsilon: float) -> float:
+    return math.exp(min(epsilon, 700.0))

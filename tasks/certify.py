@@ -1,0 +1,130 @@
+"""Certify: the certificate (JSON), the report (HTML) and its figures, from released files and the ledger alone.
+
+Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
+Guarantees   nothing here reads the vault: all that is written is a function of what was published before
+Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked by tests/test_certify.py
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from artifacts.certificate import (
+    Certificate,
+    Counts,
+    DomainCharge,
+    Guarantee,
+    MechanismRecord,
+    StudentRecord,
+)
+from artifacts.errors import NotVerified
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.privacy import Cost
+from artifacts.released import Released
+from artifacts.report import render
+from artifacts.schemas import Ref
+from artifacts.sessions import Domain, Session
+from tasks.figures import budget_figure, labels_figure, spend_figure, spending
+from tasks.study import Student
+
+PROOFS = {
+    "stable": "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
+    "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)",
+    "sparse_vector": "tasks/mechanisms/threshold.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) "
+    "with optimal composition (Kairouz, Oh & Viswanath 2015)",
+    "published": "tasks/mechanisms/published.py: Model-Agnostic Private Learning (Bassily, Thakkar & Thakurta 2018), "
+    "Algorithm 2, its cost recomputed",
+    "noisy_votes": "tasks/mechanisms/noisy_votes.py: discrete Gaussian votes (Canonne, Kamath & Steinke 2020; GNMax of "
+    "Papernot et al. 2018), data-independent",
+    "confident": "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent",
+    "laplace_votes": "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal "
+    "composition (Kairouz, Oh & Viswanath 2015)",
+}
+
+
+class Certified(BaseModel):
+    """What was written for a session: its certificate, its report, and the figures by what they show."""
+
+    model_config = ConfigDict(frozen=True)
+
+    certificate: Ref
+    report: Ref
+    figures: dict[str, Ref]
+
+
+def certify(
+    plan: Plan,
+    session_id: str,
+    labels: Sequence[Ref],
+    student: Student,
+    *,
+    per_refusal: Cost | None,
+    ledger: Ledger,
+    released: Released,
+) -> Certified:
+    """Write what is published about a session into its folder.
+
+    labels       released files of all batches in order, those not asked among them
+    per_refusal  what the mechanism says one refusal costs; None where it is charged whole
+    Raises NotVerified where a file is not what was written, or its rows are not those on record.
+    """
+    session = ledger.session(session_id)
+    table = released.labels(labels)
+    certificate = describe(plan, session, labels, counted(table, session), student, ledger)
+    domain, sessions = domain_of(session, ledger), ledger.sessions(session.domain)
+    drawn = {
+        "spend": spend_figure(session, spending(session, per_refusal, table)),
+        "labels": labels_figure(table, plan.data.classes, certificate.counts),
+        "budget": budget_figure(domain, sessions),
+    }
+    text = certificate.model_dump_json(indent=2)
+    return Certified(
+        certificate=released.write(f"{session_id}/certificate.json", text.encode()),
+        report=released.write(f"{session_id}/report.html", render(certificate, drawn).encode()),
+        figures={name: released.write(f"{session_id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
+    )
+
+
+def describe(
+    plan: Plan, session: Session, labels: Sequence[Ref], counts: Counts, student: Student, ledger: Ledger
+) -> Certificate:
+    """The certificate of a session as the ledger stands."""
+    domain = domain_of(session, ledger)
+    name = str(session.mechanism["name"])
+    return Certificate(
+        session=session.id,
+        data_version=session.data_version,
+        guarantee=Guarantee.of(domain, session),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=PROOFS[name]),
+        teachers=session.teachers,
+        counts=counts,
+        domain=DomainCharge.of(domain, len(ledger.sessions(domain.name)), ledger.total(domain.name)),
+        labels=tuple(labels),
+        student=StudentRecord(
+            estimator=plan.student.estimator,
+            params=plan.student.params,
+            refused=plan.student.refused,
+            file=student.ref,
+            accuracy=student.accuracy,
+        ),
+    )
+
+
+def domain_of(session: Session, ledger: Ledger) -> Domain:
+    """The domain a session is charged to: the ledger has one for every session it holds."""
+    return next(domain for domain in ledger.domains() if domain.name == session.domain)
+
+
+def counted(labels: pa.Table, session: Session) -> Counts:
+    """Rows by outcome. Raises NotVerified where released labels and ledger do not say the same."""
+    outcomes = {one["values"]: one["counts"] for one in pc.value_counts(labels["outcome"]).to_pylist()}
+    answered, refused = outcomes.get("answered", 0), outcomes.get("refused", 0)
+    if (answered, refused) != (session.answered, session.refused):
+        raise NotVerified(
+            f"the released labels of session {session.id} hold {answered} answers and {refused} refusals, "
+            f"where the ledger has {session.answered} and {session.refused}"
+        )
+    return Counts(asked=answered + refused, answered=answered, refused=refused, not_asked=outcomes.get("not asked", 0))
