@@ -23,12 +23,8 @@ Floats = NDArray[np.float64]
 Table = NDArray[np.uint64]
 
 WHOLE = 2**64
-LEAST_SLIP = 2.0**-50
-"""Least π = 1 − P[0]/2^64: below it the integer complement is too coarse to be certified."""
 FLOOR = 2**24
 """Where a table stops falling: refusal with probability 2^−40 at every larger distance."""
-TARGET = 0.01
-"""Calibration minimises the distance at which refusal falls to this."""
 
 ROUNDING = 1e-12
 """Above the error of `renyi` in double arithmetic (a few units of 1e-16 a term, terms below 1e2)."""
@@ -80,7 +76,7 @@ def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
 def greedy_table(slip: float, order: float, kappa: float) -> Table:
     """The table that starts at 1 − slip and falls as fast as κ(order) ≤ kappa allows, down to FLOOR."""
     start = WHOLE - math.floor(slip * WHOLE)
-    grid = np.linspace(_logit(start), _logit(FLOOR), 2049)
+    grid = np.linspace(log_odds(start), log_odds(FLOOR), 2049)
     falls = steepest(grid, order, kappa)
     while True:
         table = _descend(start, grid, falls)
@@ -97,7 +93,7 @@ def _descend(start: int, grid: Floats, falls: Floats) -> Table:
     fall, slope = falls.tolist(), np.diff(falls, append=falls[-1]).tolist()
     table = [start]
     while table[-1] > FLOOR:
-        here = _logit(table[-1])
+        here = log_odds(table[-1])
         place = (top - here) / spacing
         index = min(int(place), len(fall) - 1)
         logit = here - fall[index] - (place - index) * slope[index]
@@ -105,7 +101,8 @@ def _descend(start: int, grid: Floats, falls: Floats) -> Table:
     return np.array(table, np.uint64)
 
 
-def _logit(refused: int) -> float:
+def log_odds(refused: int) -> float:
+    """ln p/(1 − p) of an entry over 2^64, to full precision at both ends."""
     return math.log(refused / (WHOLE - refused))
 
 
@@ -114,10 +111,3 @@ def _upwards(logit: float) -> int:
     if logit > 0:
         return WHOLE - math.floor(WHOLE / (1 + math.exp(logit)))
     return math.ceil(WHOLE / (1 + math.exp(-logit)))
-
-
-def reach(slip: float, order: NDArray[np.float64], kappa: NDArray[np.float64]) -> Floats:
-    """About the distance at which refusal has fallen to TARGET, for tables of each order (orders,): ∫ 1/fall."""
-    grid = np.linspace(_logit(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
-    falls = steepest(np.broadcast_to(grid, (len(order), 65)), order[:, None], kappa[:, None])
-    return np.asarray(np.trapezoid(1 / falls, -grid, axis=1))

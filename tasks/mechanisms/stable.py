@@ -1,7 +1,7 @@
 """Stable voting: answer with the plurality label or refuse, with a probability read from a table by distance.
 
-For each query draw u uniform in [0, 2^64): refuse if u < P[min(d, L)], else answer the plurality label; halt at the T-th
-refusal. No threshold, no noise, no floating point. The number of queries appears nowhere: the stream may be endless.
+For each query draw u uniform in [0, 2^64): refuse if u < P[min(d, L)], else answer the plurality label; halt at the
+T-th refusal. No threshold, no noise, no floating point. The number of queries appears nowhere: it may be endless.
 
 Assumes      each privacy unit is in one shard, hence reaches one teacher (add or remove one unit); draws are uniform,
              independent and used once; rows, table and T are fixed or chosen from released things alone
@@ -10,8 +10,8 @@ Guarantees   with P and Q the laws of all answers on neighbours, against any ada
 Ends         at the T-th refusal, which is the last answer; a new session is a new cost
 Not covered  tables relabelled across shards; replacing one unit by another (two steps); running time
 
-Proof. p, q are the refusal probabilities of a query on D and D'. F_α(p, q) = ln [p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α))]
-and κ is its maximum over adjacent entries of the table, either way round. (i) Where the labels differ, d = d' = 0
+Proof. p, q are the refusal probabilities of a query on D and D', κ the maximum over adjacent entries, either way round,
+of F_α(p, q) = ln [p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α))]. (i) Where the labels differ, d = d' = 0
 (distance.py), so the query is refused but for π; at most T/(1−π) such queries are expected, so a label escapes on one
 with probability at most δ_label. (ii) Otherwise let ℓ be the log-likelihood ratio and N the refusals so far: one query
 multiplies E_D exp((α−1)ℓ − κN) by p^α q^(1−α) e^−κ + (1−p)^α (1−q)^(1−α) ≤ 1, so this is a supermartingale from 1
@@ -22,25 +22,23 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 """
 
 import base64
-import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from artifacts.errors import WrongInput
 from artifacts.privacy import ORDERS, UP, Cost
 from tasks.mechanisms.distance import distance_to_instability, plurality
-from tasks.mechanisms.refusal import LEAST_SLIP, WHOLE, Floats, Table, greedy_table, per_refusal, reach
+from tasks.mechanisms.fitting import Accountant, fit
+from tasks.mechanisms.game import played_delta
+from tasks.mechanisms.refusal import WHOLE, Table, per_refusal
 from tasks.mechanisms.voting import REFUSED, Answers, Draws, Ints, Source
+
+FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 
 BLOCK = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
-LABEL_SHARE = 0.1
-"""The part of δ spent on labels that differ; the rest converts the Rényi curve."""
-LARGEST = 500_000
-"""A table is refused when 1% refusals would take a larger distance: no ensemble could use it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,27 +54,47 @@ class StableVoting:
     cutoff: int
     order: float
     refusal: Table
+    accountant: Accountant = "renyi"
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, least_order: float = 1.5) -> "StableVoting":
-        """The table that answers most within (epsilon, delta) at `cutoff` refusals.
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int,
+        least_order: float = 1.5,
+        accountant: Accountant = "renyi",
+    ) -> Self:
+        """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput where none fits.
 
-        A table's curve is infinite a little above the order it is built for: `least_order` should be the order of
-        the domain it will be charged in. Raises WrongInput where no table fits.
+        least_order   a table's curve is infinite a little above the order it is built for, so this should be the
+                      order of the domain it will be charged in
+        accountant    "game" calibrates to the best adaptive adversary (game.py), up to MOST_PLAYED refusals: about 5%
+                      less distance, seconds at 30 refusals and most of a minute at 300. Its curve, which a domain is
+                      charged by, rises accordingly
         """
-        return _calibrated(float(epsilon), float(delta), int(cutoff), float(least_order))
+        made = fit(float(epsilon), float(delta), int(cutoff), float(least_order), accountant)
+        return cls(
+            epsilon=float(epsilon),
+            delta=float(delta),
+            cutoff=int(cutoff),
+            order=made.order,
+            refusal=made.refusal,
+            accountant=made.accountant,
+        )
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The mechanism that `settings` was taken from."""
         table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").astype(np.uint64)
-        fields = {key: settings[key] for key in ("epsilon", "delta", "cutoff", "order")}
+        fields = {key: settings[key] for key in FIELDS}
         return cls(**fields, refusal=table)
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
         table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
-        fields = {key: getattr(self, key) for key in ("epsilon", "delta", "cutoff", "order")}
+        fields = {key: getattr(self, key) for key in FIELDS}
         return {"name": self.name, **fields, "refusal": table}
 
     @cached_property
@@ -88,7 +106,14 @@ class StableVoting:
     @cached_property
     def cost(self) -> Cost:
         """What it will have spent at its cutoff, computed from the very integers it compares with."""
-        return Cost(renyi=tuple(self.cutoff * r for r in self.per_refusal.renyi), delta=self.cutoff * self._slip_odds)
+        claims = ((self.epsilon, self.played_delta),) if self.accountant == "game" else ()
+        curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
+        return Cost(renyi=curve, delta=self.cutoff * self._slip_odds, claims=claims)
+
+    @property
+    def played_delta(self) -> float:
+        """δ at `epsilon` against the best adaptive adversary, an upper bound; computed once a table."""
+        return played_delta(self.refusal, self.cutoff, self.epsilon, self.order)
 
     @property
     def _slip_odds(self) -> float:
@@ -125,46 +150,3 @@ class StableVoting:
     def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
-
-
-@cache
-def _calibrated(epsilon: float, delta: float, cutoff: int, least_order: float) -> StableVoting:
-    slip = _slip(epsilon, delta, cutoff)
-    room = epsilon / UP**2 - _conversion(_orders(least_order), delta - cutoff * slip / (1 - slip) * UP)
-    order, kappa = _best(slip, _orders(least_order), room, cutoff)
-    table = greedy_table(slip, order, kappa)
-    table.setflags(write=False)
-    return StableVoting(epsilon=epsilon, delta=delta, cutoff=cutoff, order=order, refusal=table)
-
-
-def _slip(epsilon: float, delta: float, cutoff: int) -> float:
-    """π such that T·π/(1−π) is LABEL_SHARE of δ."""
-    if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
-        raise WrongInput(
-            f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
-        )
-    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)
-    if slip < LEAST_SLIP:
-        least = LEAST_SLIP * cutoff / LABEL_SHARE
-        raise WrongInput(f"delta must be at least {least:.2g} for stable voting with cutoff {cutoff}, got {delta:g}")
-    return slip
-
-
-def _orders(least: float) -> Floats:
-    return np.array([order for order in ORDERS if order >= max(least, 1.5)])
-
-
-def _conversion(order: Floats, delta: float) -> Floats:
-    """What turning Rényi nats of `order` into ε at `delta` adds (Canonne, Kamath & Steinke 2020, Prop. 12)."""
-    return np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
-
-
-def _best(slip: float, orders: Floats, room: Floats, cutoff: int) -> tuple[float, float]:
-    """The order, and its κ, at which refusals fall to 1% at the least distance."""
-    orders, room = orders[room > 0], room[room > 0]
-    kappa = room * (orders - 1) / cutoff
-    distance = reach(slip, orders, kappa)
-    if not len(distance) or distance.min() > LARGEST:
-        raise WrongInput(f"stable voting at this epsilon and cutoff {cutoff} would need over {LARGEST} teachers")
-    best = int(distance.argmin())
-    return float(orders[best]), float(kappa[best])
