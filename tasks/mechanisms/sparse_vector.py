@@ -12,7 +12,7 @@ Not covered  as threshold.py; and the best mechanism at this budget, which is st
 
 Source: BTT18, Algorithm 2 with its constants replaced; composition Kairouz, Oh & Viswanath 2015. The split of noise
 differs from Lyu, Su & Li 2017 (1 : 2^(2/3), least variance): here the far tail counts as well.
-Checked by tests/privacy/test_sparse_vector.py, against the best adaptive adversary and nine planted bugs.
+Checked by tests/privacy/test_sparse_vector.py, against the best adaptive adversary and planted bugs.
 """
 
 import math

@@ -1,0 +1,274 @@
+"""The noisy threshold: code against specification, specification against the best adversary, and planted bugs."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from itertools import product
+
+import numpy as np
+import pytest
+
+from artifacts.composition import hockey_stick
+from artifacts.errors import WrongInput
+from tasks.mechanisms.distance import margin
+from tasks.mechanisms.sparse_vector import SparseVector
+from tasks.mechanisms.threshold import NoisyThreshold, least_with_tail, sum_tail
+from tasks.mechanisms.voting import REFUSED, Draws, Ints
+from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, worst_stream
+
+EXACT = 1e-9
+"""Relative head-room of what is rounded up."""
+
+
+def threshold(cutoff: int = 1, *, above: int = 4, scales: tuple[float, float] = (1.0, 2.0)) -> SparseVector:
+    return SparseVector(
+        epsilon=1.0, delta=0.1, cutoff=cutoff, threshold=above, threshold_scale=scales[0], query_scale=scales[1]
+    )
+
+
+def run(mechanism: NoisyThreshold) -> Run:
+    return Run(
+        threshold=mechanism.threshold,
+        threshold_scale=mechanism.threshold_scale,
+        query_scale=mechanism.query_scale,
+        cutoff=mechanism.cutoff,
+    )
+
+
+def claimed(mechanism: NoisyThreshold, epsilon: float) -> float:
+    """δ the mechanism is proved to have at `epsilon`."""
+    return hockey_stick(mechanism.epoch_epsilon, mechanism.cutoff, epsilon) + mechanism.slip
+
+
+def votes_at(distances: list[int]) -> Ints:
+    """Rows of votes, won by class 0, of these distances to instability."""
+    return np.array([[2 * distance + 1, 0] for distance in distances], dtype=np.int64)
+
+
+# The code is the specification --------------------------------------------------------------------------------------
+
+DISTANCES = [2, 1, 2, 3]
+NOISE = range(-1, 2)
+
+
+def same_on_all_noise(mechanism: SparseVector, specification: Run) -> bool:
+    votes = votes_at(DISTANCES)
+    return all(
+        mechanism.answer(votes, np.array(queries), np.array(thresholds)).tolist()
+        == specification.answer(DISTANCES, queries, [*thresholds, *thresholds])
+        for queries in product(NOISE, repeat=len(DISTANCES))
+        for thresholds in product(NOISE, repeat=mechanism.cutoff)
+    )
+
+
+@pytest.mark.parametrize("cutoff", [1, 2, 3])
+def test_the_code_is_the_specification_on_all_noise(cutoff: int) -> None:
+    mechanism = threshold(cutoff, above=2)
+    assert same_on_all_noise(mechanism, run(mechanism))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param({"redrawn": "never"}, id="threshold not redrawn"),
+        pytest.param({"redrawn": "row"}, id="threshold redrawn at every row"),
+        pytest.param({"strict": False}, id="at least for above"),
+        pytest.param({"cutoff": 3}, id="a refusal too many"),
+    ],
+)
+def test_code_with_a_planted_bug_is_not_the_specification(bug: dict[str, object]) -> None:
+    mechanism = threshold(2, above=2)
+    assert not same_on_all_noise(mechanism, replace(run(mechanism), **bug))  # type: ignore[arg-type]  # bugs differ
+
+
+def test_a_stream_cut_into_batches_is_answered_as_one() -> None:
+    rng = np.random.default_rng(7)
+    mechanism = threshold(9, above=3)
+    distances = rng.integers(0, 12, 200)
+    votes, noise, thresholds = votes_at(distances.tolist()), rng.integers(-4, 5, 200), rng.integers(-3, 4, 9)
+    whole = mechanism.answer(votes, noise, thresholds)
+    assert whole.tolist() == run(mechanism).answer(distances.tolist(), noise.tolist(), thresholds.tolist())
+    assert np.count_nonzero(whole == REFUSED) == 9
+    parts: list[int] = []
+    for start in range(0, 200, 23):
+        batch = slice(start, start + 23)
+        parts += mechanism.answer(votes[batch], noise[batch], thresholds, parts.count(REFUSED)).tolist()
+    assert parts == whole.tolist()
+
+
+class Recorded:
+    """A source that remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[float, int]] = []
+        self.kept: dict[str, Ints] = {}
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        self.asked.append((scale, size))
+        return np.zeros(size, dtype=np.int64)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        return self.kept.setdefault(name, draw()) if name not in self.kept else self.kept[name]
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        raise AssertionError(f"no uniform draws here, but {rows} were asked for from {first}")
+
+    gaussian = laplace
+
+
+def test_release_draws_thresholds_once_and_query_noise_for_every_batch() -> None:
+    mechanism, source = threshold(2, scales=(1.5, 2.5)), Recorded()
+    first = mechanism.release(votes_at([9, 4]), source, 0, 0).labels
+    assert first.tolist() == [0, REFUSED]
+    assert mechanism.release(votes_at([4, 9]), source, 2, 1).labels.tolist() == [REFUSED]
+    assert mechanism.release(votes_at([9]), source, 4, 2).labels.tolist() == []
+    assert source.asked == [(1.5, 2), (2.5, 2), (2.5, 2), (2.5, 1)]
+
+
+# The specification against the best adversary -----------------------------------------------------------------------
+
+NEAR = [0, 1, 3, 4, 5]
+SETTINGS = [
+    threshold(1),
+    threshold(2, above=3, scales=(2.0, 1.5)),
+    threshold(3, above=1, scales=(0.7, 0.9)),
+    SparseVector.calibrate(epsilon=4.0, delta=0.05, cutoff=1),
+    SparseVector.calibrate(epsilon=3.0, delta=0.2, cutoff=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", SETTINGS)
+def test_no_adaptive_adversary_passes_the_claim(mechanism: SparseVector) -> None:
+    around = sorted({0, mechanism.threshold - 1, mechanism.threshold, mechanism.threshold + 2})
+    whole = mechanism.epoch_epsilon * mechanism.cutoff
+    for epsilon in (0.1 * whole, 0.5 * whole, 0.9 * whole, whole, mechanism.epsilon):
+        found = adaptive(run(mechanism), steps([one for one in around if one >= 0]), 3, epsilon)
+        assert found <= claimed(mechanism, epsilon) * (1 + EXACT)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "cutoff"), [(4.0, 0.05, 1), (3.0, 0.2, 2), (2.0, 0.3, 3)])
+def test_calibrated_settings_keep_the_budget_against_the_best_adversary(
+    epsilon: float, delta: float, cutoff: int
+) -> None:
+    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    assert adaptive(run(mechanism), steps([0, mechanism.threshold, mechanism.threshold + 1]), 4, epsilon) <= delta
+
+
+def test_labels_that_differ_cost_exactly_what_is_charged() -> None:
+    mechanism = threshold(1)
+    assert adaptive(run(mechanism), steps(NEAR), 3, mechanism.epoch_epsilon) == pytest.approx(mechanism.slip, rel=1e-8)
+
+
+@pytest.mark.parametrize(("part", "beyond"), [(0.95, True), (1.0, False)])
+def test_a_patient_adversary_reaches_all_of_an_epoch_and_no_more(part: float, beyond: bool) -> None:
+    mechanism = threshold(1, above=12)
+    reached = patient(run(mechanism), worst_stream(run(mechanism), 1, 20), part * mechanism.epoch_epsilon)
+    assert (reached > 1e-5) == beyond
+
+
+BUGS = {
+    "sensitivity halved: margin for distance": (steps(NEAR, jump=2), {}),
+    "a refusal too many": (steps(NEAR), {"cutoff": 2}),
+    "query noise not scaled by 2": (steps(NEAR), {"query_scale": 1.0}),
+    "no query noise (Stoddard et al.)": (steps(NEAR), {"query_scale": 0.0}),
+    "no cutoff (Chen et al.)": (steps(NEAR), {"cutoff": 10**6}),
+    "at least for above": (steps(NEAR), {"strict": False}),
+    "table shifted: threshold less 1": (steps(NEAR), {"threshold": 3}),
+    "tie broken by data, but trusted": ([*steps(NEAR), Step(1, 1, split=True)], {}),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_pass_the_claim(bug: str) -> None:
+    mechanism = threshold(1)
+    queries, changes = BUGS[bug]
+    broken = replace(run(mechanism), **changes)  # type: ignore[arg-type]  # bugs differ in what they change
+    assert adaptive(broken, queries, 3, mechanism.epoch_epsilon) > 1.1 * claimed(mechanism, mechanism.epoch_epsilon)
+
+
+def test_a_threshold_redrawn_at_every_row_lets_answers_leak() -> None:
+    mechanism, answered = threshold(1, above=14), [Step(16, 15)] * 12
+    broken = replace(run(mechanism), redrawn="row")
+    assert patient(run(mechanism), answered, mechanism.epoch_epsilon) == 0
+    assert patient(broken, answered, mechanism.epoch_epsilon) > 10 * claimed(mechanism, mechanism.epoch_epsilon)
+
+
+def test_a_label_delta_that_is_not_split_over_epochs_passes_the_budget() -> None:
+    budget = 0.05
+    mechanism = threshold(3, above=least_with_tail(1.0, 2.0, budget) - 1)
+    split = [Step(0, 0, split=True)]
+    assert adaptive(run(mechanism), split, 3, mechanism.epoch_epsilon * 3) > budget
+    right = replace(mechanism, threshold=least_with_tail(1.0, 2.0, budget / 3) - 1)
+    assert adaptive(run(right), split, 3, right.epoch_epsilon * 3) <= budget
+
+
+def test_margin_is_what_halves_the_sensitivity() -> None:
+    one_vote = np.array([[5, 2], [4, 3]])
+    assert np.diff(margin(one_vote)).tolist() == [-2]
+
+
+# Costs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scales", [(1.0, 2.0), (2.0, 1.0), (3.0, 3.0), (0.05, 4.0), (5.0, 5.0 + 1e-9), (30.0, 36.0)])
+@pytest.mark.parametrize("least", [0, 1, 7, 60])
+def test_tail_of_the_sum_is_exact_and_rounded_up(scales: tuple[float, float], least: int) -> None:
+    with localcontext(prec=40):
+        p, q = ((-1 / Decimal(scale)).exp() for scale in scales)
+        reach = math.ceil(50 * max(scales)) + least
+        points = range(-reach, reach + 1)
+        tails = {t: q**t / (1 + q) if t > 0 else 1 - q ** (1 - t) / (1 + q) for t in (least - x for x in points)}
+        exact = sum((1 - p) / (1 + p) * p ** abs(x) * tails[least - x] for x in points)
+        assert exact <= Decimal(sum_tail(*scales, least)) <= exact * (1 + Decimal("3e-9"))
+
+
+@pytest.mark.parametrize("probability", [0.4, 0.01, 1e-9])
+def test_least_distance_with_a_tail_is_the_least(probability: float) -> None:
+    least = least_with_tail(3.0, 4.0, probability)
+    assert sum_tail(3.0, 4.0, least) <= probability < sum_tail(3.0, 4.0, least - 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 200.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
+@pytest.mark.parametrize("cutoff", [1, 7, 1000])
+def test_calibrated_settings_cost_at_most_the_budget(epsilon: float, delta: float, cutoff: int) -> None:
+    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    assert 0.99 * epsilon < mechanism.cost.epsilon(delta) <= epsilon
+    assert mechanism.cost.delta <= delta
+    assert SparseVector.from_settings(mechanism.settings()) == mechanism
+
+
+def test_more_budget_and_fewer_refusals_never_reach_less() -> None:
+    reach = [[SparseVector.calibrate(epsilon=e, delta=1e-6, cutoff=t).reach for t in (1, 5, 50)] for e in (0.5, 1, 4)]
+    assert (np.diff(reach, axis=0) < 0).all()
+    assert (np.diff(reach, axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cutoff", "margin_needed"),
+    [
+        (0.5, 1, 225),
+        (0.5, 5, 1218),
+        (1, 1, 113),
+        (1, 5, 610),
+        (1, 20, 2085),
+        (1, 100, 5393),
+        (4, 5, 154),
+        (4, 100, 1543),
+    ],
+)
+def test_margin_for_one_percent_refusals_is_the_designs(epsilon: float, cutoff: int, margin_needed: int) -> None:
+    """ALGORITHMS 1.7, for continuous noise and one split of δ: ours may only be better, and not by much."""
+    reach = SparseVector.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff).reach
+    assert 0.94 * margin_needed <= 2 * reach + 1 <= margin_needed + 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 1.0}, {"cutoff": 0}, {"epsilon": math.inf}]
+)
+def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(WrongInput):
+        SparseVector.calibrate(**{"epsilon": 1.0, "delta": 1e-5, "cutoff": 5, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(WrongInput):
+        replace(threshold(), threshold=-1)
