@@ -1,4 +1,6 @@
-"""Spill: regroup a stream of rows that is larger than memory, through sealed files of the vault."""
+"""Spill: regroup a stream of rows that may be larger than memory, through files of the vault. Checked by
+tests/test_split.py.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -9,45 +11,60 @@ import pyarrow as pa
 
 from artifacts.vault import Sink, Vault
 
+HELD_BYTES = 1 << 26
+"""Rows held in memory before they go to files."""
+
+PART = "concord.part"
+
 
 class Spill:
-    """Rows set aside by part, each part in a file of its own; read back part by part, in the order they came.
+    """Rows set aside by part, and read back part by part in the order they came.
 
-    `schema` is that of every frame added. Memory holds one frame while adding, one part while reading.
+    Memory holds HELD_BYTES while adding, and one part besides while reading. `schema` is that of every frame added.
     """
 
     def __init__(self, vault: Vault, folder: str, schema: pl.Schema) -> None:
         self._vault, self._folder, self._schema = vault, folder, schema
+        self._held = [self._schema.to_frame().with_columns(pl.lit(0, pl.UInt32).alias(PART)).clear()]
         self._open = ExitStack()
         self._files: dict[int, tuple[Sink, pa.RecordBatchStreamWriter]] = {}
 
     def add(self, frame: pl.DataFrame, parts: pl.Series) -> None:
         """Set rows aside; `parts` (rows,) says for each which part it belongs to."""
-        for (part,), rows in frame.group_by(parts.alias("concord.part"), maintain_order=True):
-            table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-            self._writer(int(str(part)), table.schema).write_table(table)
+        self._held.append(frame.with_columns(parts.cast(pl.UInt32).alias(PART)))
+        if sum(held.estimated_size() for held in self._held) > HELD_BYTES:
+            for part, rows in self._grouped().items():
+                table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+                self._writer(part, table.schema).write_table(table)
+            del self._held[1:]
 
     def read(self, parts: int) -> Iterator[pl.DataFrame]:
-        """Parts 0 … parts − 1 in turn, each deleted once it is read; a part without rows is an empty frame."""
-        self._open.close()
+        """Parts 0 … parts − 1 in turn; files are deleted as they are read. A part without rows is an empty frame."""
+        held = self._grouped()
+        self.close()
         for part in range(parts):
-            if part not in self._files:
-                yield self._schema.to_frame()
-                continue
+            yield pl.concat([*self._stored(part), held.pop(part, self._schema.to_frame())])
+
+    def close(self) -> None:
+        """Close the files that are still being written."""
+        self._open.close()
+
+    def _grouped(self) -> dict[int, pl.DataFrame]:
+        groups = pl.concat(self._held).partition_by(PART, as_dict=True, include_key=False)
+        return {int(part): rows for (part,), rows in groups.items()}
+
+    def _stored(self, part: int) -> Iterator[pl.DataFrame]:
+        if part in self._files:
             ref = self._files.pop(part)[0].ref
             table = pa.ipc.open_stream(pa.BufferReader(self._vault.read(ref))).read_all()
             (self._vault.root / ref.path).unlink()
-            yield pl.DataFrame(pl.from_arrow(table))
+            yield pl.DataFrame(pl.from_arrow(table), schema=self._schema)
 
     def _writer(self, part: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
         if part not in self._files:
             sink = self._open.enter_context(self._vault.create(f"{self._folder}/{part:03d}.arrow"))
             self._files[part] = sink, self._open.enter_context(pa.ipc.new_stream(sink, schema))
         return self._files[part][1]
-
-    def close(self) -> None:
-        """Close the files that are still being written."""
-        self._open.close()
 
 
 @contextmanager

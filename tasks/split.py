@@ -91,7 +91,7 @@ def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schem
     with spilling(vault, folder, schema) as spill:
         for frame in rows:
             spill.add(frame, pl.Series([digest[0] % PARTS for digest in frame[CONTENT]], dtype=pl.UInt8))
-        for part in spill.read(PARTS):
+        for part in filter(len, spill.read(PARTS)):
             copies = part.select(pl.col(CONTENT).cum_count().over(CONTENT)).to_series()
             names = [digest + copy.to_bytes(8, "little") for digest, copy in zip(part[CONTENT], copies, strict=True)]
             yield part.with_columns(pl.Series(UNIT, names, pl.Binary))
