@@ -2,7 +2,8 @@
 
 `read` folds what was written into the state. The methods named for what is asked (name, recap, open, begin, commit,
 settle) decide: each returns the entries to write, none where all of it is on record already, or raises one sentence.
-Deciding never changes the book: only what has been written and read back counts. Checked by tests/test_ledger.py.
+Deciding never changes the book: only what has been written and read back counts. Checked by tests/test_ledger.py, and
+against a model, with planted faults, by tests/test_ledger_model.py.
 """
 
 from dataclasses import replace

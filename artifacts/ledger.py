@@ -178,6 +178,7 @@ class Ledger:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(text("SET LOCAL synchronous_commit = on"))
+                connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
             yield connection
             connection.commit()
