@@ -96,6 +96,13 @@ def test_another_programs_database_is_refused(tmp_path: Path, table: str) -> Non
         Ledger.of(tmp_path)
 
 
+def test_a_table_taken_away_is_not_the_environments_failure(ledger: Ledger, tmp_path: Path) -> None:
+    with database(tmp_path) as connection:
+        connection.execute("DROP TABLE entries")
+    with pytest.raises(NotVerified, match="no such table"):
+        ledger.open_session(opening())
+
+
 def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EnvironmentFailed, match="cannot be opened"):

@@ -115,6 +115,11 @@ def test_what_returns_is_exactly_what_cannot_have_been_spent(refused: int, cutof
     assert state.owed(give_back=False) == state.reserved
 
 
+def test_no_more_refusals_can_have_happened_than_the_cutoff() -> None:
+    state = session(cutoff=10, whole=refusals(20)).begin(batch(rows=100))
+    assert state.owed(give_back=True) == DOMAIN.filter.charge(refusals(1)).times(10)
+
+
 def test_nothing_returns_where_the_session_is_charged_whole() -> None:
     state = session(per_refusal=None)
     assert state.owed(give_back=True) == state.reserved
