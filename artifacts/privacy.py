@@ -78,10 +78,6 @@ class Cost:
         pure = math.inf if self.pure is None else optimal_composition(self.pure, room)
         return min([from_curve(self.renyi, room), pure, *claimed])
 
-    def fraction(self, part: float) -> "Cost":
-        """Cost of `part` (0 to 1) of a mechanism whose cost is linear in what it spends, such as refusals."""
-        return Cost(renyi=tuple(r * part for r in self.renyi), delta=self.delta * part)
-
 
 def compose(costs: Iterable[Cost]) -> Cost:
     """Total of costs fixed in advance: curves and δ add; order does not matter."""

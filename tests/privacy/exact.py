@@ -71,16 +71,16 @@ def row_pairs(answer: Answer, law: tuple[Ints, Floats], teachers: int, classes: 
 
     def outcomes(row: Ints) -> Ints:
         labels, counts = answer(np.tile(row, (len(noise), 1)), noise)
-        return _keys(np.column_stack([labels, counts]))
+        return row_keys(np.column_stack([labels, counts]))
 
     return [
-        aligned((outcomes(row), odds), (outcomes(moved), odds))
+        aligned((outcomes(row), odds), (outcomes(moved), odds))[1:]
         for row in vote_rows(teachers, classes)
         for moved in neighbours(row)
     ]
 
 
-def _keys(columns: Ints) -> Ints:
+def row_keys(columns: Ints) -> Ints:
     """One number for each row of whole numbers between −512 and 511."""
     keys = np.zeros(len(columns), np.int64)
     for column in columns.T:
@@ -88,12 +88,12 @@ def _keys(columns: Ints) -> Ints:
     return keys
 
 
-def aligned(one: tuple[Ints, Floats], other: tuple[Ints, Floats]) -> Pair:
-    """Two laws over outcome numbers, as probabilities of the same outcomes."""
+def aligned(one: tuple[Ints, Floats], other: tuple[Ints, Floats]) -> tuple[Ints, Floats, Floats]:
+    """Two laws over outcome numbers, as the outcomes and the probability of each under either."""
     outcomes, where = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
     here, there = where[: len(one[0])], where[len(one[0]) :]
     size = len(outcomes)
-    return _gathered(here, one[1], size), _gathered(there, other[1], size)
+    return outcomes, _gathered(here, one[1], size), _gathered(there, other[1], size)
 
 
 def _gathered(where: Ints, masses: Floats, size: int) -> Floats:

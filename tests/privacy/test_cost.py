@@ -1,0 +1,222 @@
+"""Laws of privacy costs: composition, order, monotony, closed forms against oracles; nothing rounds the wrong way."""
+
+import math
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from dp_accounting.pld import common, privacy_loss_distribution
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from scipy.stats import binom, norm
+
+from artifacts.composition import FFT_ERROR, hockey_stick, optimal_composition
+from artifacts.privacy import ORDERS, Cost, compose, randomised_response
+
+DELTAS = [1e-3, 1e-5, 1e-9]
+COSTS = {
+    "gaussian": Cost.gaussian(0.004),
+    "response": Cost.approximate(0.07),
+    "response and δ": Cost.approximate(0.07, 1e-9),
+    "many responses": Cost.approximate(0.01, 2e-9, times=30),
+}
+each_cost = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
+
+
+def same(one: Cost, other: Cost) -> None:
+    """Equal but for the order of additions in double arithmetic."""
+    assert one.renyi == pytest.approx(other.renyi, rel=1e-12)
+    assert one.delta == pytest.approx(other.delta, rel=1e-12)
+    for delta in DELTAS:
+        assert one.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 17])
+@each_cost
+def test_n_together_cost_n_times_one(cost: Cost, count: int) -> None:
+    many = compose([cost] * count)
+    assert many.renyi == pytest.approx([count * r for r in cost.renyi], rel=1e-12)
+    assert many.delta == pytest.approx(count * cost.delta, rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 17])
+def test_n_responses_one_by_one_are_n_at_once(count: int) -> None:
+    same(compose([Cost.approximate(0.07)] * count), Cost.approximate(0.07, times=count))
+
+
+def test_n_gaussians_are_one_of_n_times_the_divergence() -> None:
+    same(compose([Cost.gaussian(0.004)] * 17), Cost.gaussian(17 * 0.004))
+
+
+def test_order_does_not_matter() -> None:
+    whole = compose(COSTS.values())
+    for order in permutations(COSTS.values()):
+        same(compose(order), whole)
+    same(compose([compose(list(COSTS.values())[:2]), compose(list(COSTS.values())[2:])]), whole)
+
+
+def test_nothing_costs_nothing_and_adds_nothing() -> None:
+    nothing = compose([])
+    assert nothing.epsilon(1e-9) == nothing.epsilon(0.0) == 0.0
+    same(compose([nothing, COSTS["response"]]), COSTS["response"])
+
+
+@each_cost
+def test_more_delta_never_needs_more_epsilon_and_more_releases_never_less(cost: Cost) -> None:
+    by_delta = [cost.epsilon(delta) for delta in np.geomspace(1e-8, 0.1, 20)]
+    assert all(after <= before for before, after in pairwise(by_delta))
+    by_count = [compose([cost] * count).epsilon(1e-5) for count in (1, 2, 5, 20, 100)]
+    assert all(after > before for before, after in pairwise(by_count))
+
+
+@given(low=st.floats(1e-6, 5), more=st.floats(1.001, 10), times=st.integers(1, 50))
+@settings(deadline=None, max_examples=40)
+def test_more_noise_never_costs_more(low: float, more: float, times: int) -> None:
+    for make in (Cost.gaussian, lambda amount: Cost.approximate(amount, times=times)):
+        quiet, loud = make(low), make(low * more)
+        assert all(a <= b for a, b in zip(quiet.renyi, loud.renyi, strict=True))
+        assert quiet.epsilon(1e-6) <= loud.epsilon(1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 20.0])
+@pytest.mark.parametrize("order", [1.25, 2.0, 5.75, 40.0])
+def test_the_gaussian_curve_covers_the_discrete_gaussian(sigma: float, order: float) -> None:
+    """By its definition: ln Σ p(z)^α p(z − 1)^(1−α) / (α − 1). A curve half as high must fail."""
+    z = np.arange(-600, 661)
+    p, moved = -(z**2) / (2 * sigma**2), -((z - 1) ** 2) / (2 * sigma**2)
+    exact = (logsumexp(order * p + (1 - order) * moved) - logsumexp(p)) / (order - 1)
+    curve = Cost.gaussian(1 / (2 * sigma**2)).renyi[ORDERS.index(order)]
+    assert curve / 2 < exact <= curve * (1 + 1e-9)
+
+
+def response_divergence(epsilon: float, order: float) -> Decimal:
+    """Rényi divergence of randomised response by its definition, in 80 digits."""
+    with localcontext(prec=80):
+        a, odds = Decimal(order), Decimal(epsilon).exp()
+        p, q = odds / (1 + odds), 1 / (1 + odds)
+        return (p**a * q ** (1 - a) + q**a * p ** (1 - a)).ln() / (a - 1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.3, 1.0, 30.0, 800.0])
+@pytest.mark.parametrize("order", [1.25, 2.0, 5.75, 1024.0])
+def test_the_curve_of_randomised_response_is_its_divergence_rounded_up(epsilon: float, order: float) -> None:
+    exact = response_divergence(epsilon, order)
+    assert exact <= Decimal(randomised_response(epsilon, order)) <= exact * Decimal(1 + 1e-8)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("p", [0.01, 0.2, 0.5])
+def test_randomised_response_dominates_other_pure_mechanisms(epsilon: float, p: float) -> None:
+    q = min(p * math.exp(epsilon), 1 - (1 - p) * math.exp(-epsilon))  # as far as ε lets a probability rise
+    for order in (1.25, 5.75, 60.0):
+        divergence = math.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) / (order - 1)
+        assert divergence <= randomised_response(epsilon, order)
+
+
+def least_epsilon(epsilon: float, times: int, delta: float) -> float:
+    """Optimal composition by its definition: the largest over events {J ≤ j} of ln((P − δ) / Q)."""
+    flips = np.arange(times + 1)
+    here = binom.cdf(flips, times, 1 / (1 + math.exp(epsilon)))
+    there = binom.cdf(flips, times, 1 / (1 + math.exp(-epsilon)))
+    useful = (here > delta) & (there > 0)
+    return float(np.log((here[useful] - delta) / there[useful]).max())
+
+
+COMPOSED = [(0.1, 100), (0.0123, 10_000), (0.00037, 1_000_000), (1.0, 20), (5.0, 3), (3.0, 40)]
+
+
+@pytest.mark.parametrize(("epsilon", "times"), COMPOSED)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_optimal_composition_is_its_definition_rounded_up(epsilon: float, times: int, delta: float) -> None:
+    exact = least_epsilon(epsilon, times, delta)
+    assert exact * (1 - 1e-12) <= optimal_composition([(epsilon, times)], delta) <= exact * (1 + 1e-4)
+
+
+def test_the_published_figure_of_composition() -> None:
+    """ε = 0.1, a hundred times: 4.7746 at δ = 1e-6, not the 10 of plain addition."""
+    assert optimal_composition([(0.1, 100)], 1e-6) == pytest.approx(4.7746, abs=5e-3)
+    assert optimal_composition([(0.1, 100)], 0.0) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("epsilon", "times"), [(0.1, 3), (0.7, 6), (4.0, 5)])
+@pytest.mark.parametrize("total", [0.0, 0.05, 1.3, 3.9])
+def test_the_hockey_stick_is_the_sum_over_all_answers(epsilon: float, times: int, total: float) -> None:
+    p = 1 / (1 + math.exp(-epsilon))
+    flips = [bin(answers).count("1") for answers in range(2**times)]
+    here = np.array([p ** (times - j) * (1 - p) ** j for j in flips])
+    exact = np.maximum(here - math.exp(total) * here[::-1], 0).sum()
+    assert hockey_stick(epsilon, times, total) == pytest.approx(exact, rel=1e-12, abs=1e-15)
+
+
+def test_composition_of_unequal_parts_covers_the_exact_one() -> None:
+    parts = [(0.3, 4), (0.013, 7)]
+    exact = [(1.0, 1.0)]
+    for epsilon, times in parts:
+        p = 1 / (1 + math.exp(-epsilon))
+        for _ in range(times):
+            exact = [(a * x, b * y) for a, b in exact for x, y in ((p, 1 - p), (1 - p, p))]
+    here, there = np.array(exact).T
+    for delta in (1e-2, 1e-5):
+        claimed = optimal_composition(parts, delta)
+        assert np.maximum(here - math.exp(claimed) * there, 0).sum() <= delta
+        assert claimed < optimal_composition(parts, delta / 4) <= optimal_composition([(0.3, 11)], delta / 4)
+
+
+def test_where_the_fourier_transform_is_not_to_be_trusted_parts_add_up() -> None:
+    assert optimal_composition([(0.3, 4), (0.2, 1)], FFT_ERROR) == pytest.approx(1.4)
+
+
+def test_dp_accounting_alone_under_reports_and_ours_does_not() -> None:
+    """Why `optimal_composition` sums by itself: a Fourier transform loses what is small."""
+    epsilon, times, delta = 0.0123, 10_000, 1e-9
+    parameters = common.DifferentialPrivacyParameters(epsilon, 0.0)
+    losses = privacy_loss_distribution.from_privacy_parameters(parameters, value_discretization_interval=epsilon)
+    exact = least_epsilon(epsilon, times, delta)
+    assert losses.self_compose(times).get_epsilon_for_delta(delta) < exact
+    assert optimal_composition([(epsilon, times)], delta) >= exact
+
+
+@pytest.mark.parametrize("delta", [0.5, 1e-3, 1e-9])
+@pytest.mark.parametrize("rho", [1e-4, 0.02, 1.0])
+def test_the_curve_never_claims_less_than_the_gaussian_mechanism_needs(rho: float, delta: float) -> None:
+    mu = math.sqrt(2 * rho)
+    claimed = Cost.gaussian(rho).epsilon(delta)
+    exact = norm.cdf(mu / 2 - claimed / mu) - math.exp(claimed) * norm.cdf(-mu / 2 - claimed / mu)
+    assert exact <= delta
+
+
+def test_additive_delta_is_taken_before_anything_else() -> None:
+    plain, slipped = Cost.approximate(0.1, times=9), Cost.approximate(0.1, 1e-6, times=9)
+    assert slipped.epsilon(3e-6) == pytest.approx(plain.epsilon(2e-6))
+    assert slipped.epsilon(1e-6) == pytest.approx(0.9)
+    assert slipped.epsilon(9e-7) == math.inf
+    assert Cost.gaussian(0.1).epsilon(0.0) == math.inf
+
+
+def test_a_claim_holds_at_its_delta_and_above_and_is_forgotten_in_company() -> None:
+    cost = replace(Cost.gaussian(0.1), claims=((0.5, 1e-5),))
+    assert cost.epsilon(1e-5) == cost.epsilon(2e-5) == 0.5
+    assert cost.epsilon(9e-6) == Cost.gaussian(0.1).epsilon(9e-6) > 0.5
+    assert compose([cost, compose([])]).claims == ()
+    assert compose([cost]) == cost
+
+
+def test_infinite_orders_are_left_out() -> None:
+    finite_below_six = Cost(renyi=tuple(0.01 * order if order < 6 else math.inf for order in ORDERS))
+    assert Cost.gaussian(0.01).epsilon(1e-5) < finite_below_six.epsilon(1e-5) < math.inf
+    assert Cost(renyi=(math.inf,) * len(ORDERS)).epsilon(1e-5) == math.inf
+
+
+@pytest.mark.parametrize("renyi", [(0.1,), (-0.1,) * len(ORDERS), (math.nan,) * len(ORDERS)])
+def test_curves_that_cannot_be_are_refused(renyi: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="renyi must hold"):
+        Cost(renyi=renyi)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
+def test_deltas_that_cannot_be_are_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be"):
+        Cost.approximate(0.1, delta)
