@@ -76,7 +76,7 @@ def _log_binomial(flipped: int, times: int, epsilon: float) -> float:
 
 
 def _of_others(parts: Counter[float], delta: float) -> float:
-    grid = min(1e-4, min(parts) / 8)
+    grid = max(min(1e-4, min(parts) / 8), max(parts) / 1e6)  # losses are rounded up to it, on one grid for all
     losses = [
         privacy_loss_distribution.from_privacy_parameters(
             common.DifferentialPrivacyParameters(epsilon, 0.0), value_discretization_interval=grid

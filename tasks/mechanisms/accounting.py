@@ -24,9 +24,8 @@ from scipy.special import log_ndtr
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import UP, Cost
+from tasks.mechanisms.noise import MOST
 
-LARGEST = 2.0**40
-"""The largest scale that noise is drawn at (noise.py)."""
 PRECISION = 1e-9
 """How near to the least scale calibration comes, relatively."""
 
@@ -53,8 +52,8 @@ def least_noise(build: Callable[[float], M]) -> M:
     low, high = 0.0, 1.0
     while not within_budget(build(high)):
         low, high = high, 2 * high
-        if high > LARGEST:
-            raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST:g}")
+        if high > MOST:
+            raise WrongInput(f"the budget is too small for noise of any scale up to {MOST:g}")
     while high > low * (1 + PRECISION):
         middle = (low + high) / 2
         low, high = (low, middle) if within_budget(build(middle)) else (middle, high)

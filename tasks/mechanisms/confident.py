@@ -5,7 +5,7 @@ Privacy statement
                  to k; scales, threshold, rows, `queries` and `answers` are fixed or chosen from released things alone
     Guarantees   (epsilon, delta) for all tests and all released counts together, against any adaptive asker, and
                  Rényi α·ρ at every order α, ρ = queries / (2·test_scale²) + answers · shifts / (2·scale²)
-    Ends         at `queries` rows; after `answers` released rows every further row is refused without being looked at
+    Ends         at `queries` rows; after `answers` released rows every further row is refused, whatever its votes
     Not covered  the data-dependent ε of the paper: it is itself private, and is neither used nor reported
 
 Proof. One unit changes one teacher's vote from one class to another: no count moves by more than one, so neither does
