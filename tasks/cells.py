@@ -2,7 +2,7 @@
 
 Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
 becomes the first declared class. So no row can change another row, a column's type or the exit status.
-Checked by tests/test_cells.py.
+Checked by tests/test_encode.py.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,8 @@ def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     columns = [column for column in encoding.columns if column.kind != "null"]
     cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
     if encoding.label in frame.columns:
-        cells.append(class_index(encoding.label, frame.schema[encoding.label], encoding.classes).alias(LABEL))
+        declared = class_index(encoding.label, frame.schema[encoding.label], encoding.classes)
+        cells.append(declared.fill_null(0).alias(LABEL))
     absent = [pl.lit(None).alias(name) for name in encoding.features if name not in frame.columns]
     return frame.with_columns(absent).select(cells)
 
@@ -116,11 +117,11 @@ def identity(name: str, dtype: Type) -> pl.Expr:
 
 
 def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:
-    """UInt16 index of the declared class a label names; 0 where it names none."""
+    """UInt16 index of the declared class a label names; null where it names none."""
     declared = pl.Series("c", classes, pl.String)
     names = declared.str.to_lowercase() if dtype == pl.Boolean else declared
     known = names.to_frame().select(identity("c", pl.String())).to_series().to_list()
-    return _looked_up(identity(name, dtype), known, pl.UInt16()).fill_null(0)
+    return _looked_up(identity(name, dtype), known, pl.UInt16())
 
 
 def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:

@@ -20,7 +20,7 @@ from artifacts.errors import WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.vault import Vault
-from tasks.cells import LABEL, cast_rows, word_index
+from tasks.cells import cast_rows, class_index, word_index
 from tasks.statistics import DAY, learn_columns
 from tasks.tables import PublicTable, open_public
 
@@ -74,8 +74,12 @@ def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tu
     """
     table = open_public(path, field)
     table.check(encoding)
-    frame = pl.concat(cast_rows(rows, encoding) for rows in table.frames((*encoding.features, encoding.label)))
-    return frame.drop(LABEL), frame[LABEL].to_numpy().astype(np.int64)
+    raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
+    index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
+    foreign = raw.filter(index.is_null())[encoding.label]
+    if len(foreign):
+        raise WrongInput(f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}")
+    return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
 
 
 def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
