@@ -16,9 +16,9 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     new_session   open a further session in the domain, which costs again
     start_from    run this stage and those after it even where the cache could answer
     """
-    line = Pipeline(plan, home, start_from)
+    line = Pipeline(plan, home, new_session=new_session, start_from=start_from)
     public = line.encode()
-    line.admit(public, new_session=new_session)  # refuses here, before anything private is read
+    line.admit(public)  # refuses here, before anything private is read
     shards = line.split(public)
     teachers = line.teach(public, shards)
     votes = line.poll(public, teachers)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OURS = {"flows", "tasks", "artifacts"}
-COMMON = {"numpy", "pyarrow", "pydantic", "dp_accounting", "cryptography", "jinja2"}
+COMMON = {"numpy", "pyarrow", "pydantic", "dp_accounting", "cryptography", "jinja2", "markupsafe"}
 
 LAYERS = {
     "flows": {"tasks", "artifacts", "flows", "prefect", "prefect_dask", "typer", "rich", "pydantic"},

@@ -1,0 +1,68 @@
+"""A small world for end-to-end tests: tables of made-up people on disk, and a plan over them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from artifacts.plan import Plan, parse_plan
+
+CLASSES = ["no", "yes"]
+
+
+def people(rows: int, seed: int) -> pl.DataFrame:
+    """Rows with a number, a category and a label that both decide; each person has about two rows."""
+    rng = np.random.default_rng(seed)
+    size, shade = rng.normal(size=rows), rng.choice(["dark", "light"], size=rows)
+    label = size + 2 * (shade == "dark") + 0.3 * rng.normal(size=rows) > 1
+    return pl.DataFrame(
+        {
+            "person": [f"p{seed}-{one}" for one in rng.integers(0, rows // 2, size=rows)],
+            "size": size.round(4),
+            "shade": shade,
+            "visits": rng.integers(0, 9, size=rows),
+            "outcome": np.where(label, "yes", "no"),
+        }
+    )
+
+
+def write_tables(folder: Path, private: pl.DataFrame | None = None) -> Path:
+    """private.csv, public.parquet and test.parquet in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (people(1500, 1) if private is None else private).write_csv(folder / "private.csv")
+    people(300, 2).drop("outcome", "person").write_parquet(folder / "public.parquet")
+    people(200, 3).drop("person").write_parquet(folder / "test.parquet")
+    return folder
+
+
+def tables_of_plan(folder: Path) -> dict[str, Any]:
+    """The plan as nested tables, to be changed before it is parsed."""
+    return {
+        "folder": str(folder),
+        "data": {
+            "private": "private.csv",
+            "public": "public.parquet",
+            "test": "test.parquet",
+            "label": "outcome",
+            "unit": "person",
+            "classes": CLASSES,
+        },
+        "privacy": {
+            "domain": "people",
+            "epsilon": 4.0,
+            "delta": 1e-5,
+            "lifetime": {"epsilon": 9.0, "delta": 4e-5},
+        },
+        "teachers": {"count": 40, "block": 20},
+        "labeling": {"mechanism": "stable", "cutoff": 8, "batch": 128},
+        "student": {},
+    }
+
+
+def changed(tables: dict[str, Any], **changes: Any) -> Plan:
+    """The plan with changes such as teachers__count=50."""
+    for place, value in changes.items():
+        section, key = place.split("__")
+        tables = {**tables, section: {**tables[section], key: value}}
+    return parse_plan(tables)

@@ -1,0 +1,241 @@
+"""The command line: every mistake ends in its exit status and one sentence, and has spent nothing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from artifacts.ledger import Ledger
+from artifacts.privacy import Charge
+from flows.cli import main
+from tests.people import people, tables_of_plan, write_tables
+
+Arguments = tuple[str, ...]
+
+
+def toml(value: Any) -> str:
+    """A TOML value of strings, numbers, lists and inline tables."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)
+
+
+def write_plan(folder: Path, **changes: Any) -> Path:
+    tables = tables_of_plan(folder)
+    del tables["folder"]
+    for place, value in changes.items():
+        section, _, key = place.partition("__")
+        if value is None:
+            del tables[section][key]
+        else:
+            tables.setdefault(section, {})[key] = value
+    lines = [
+        line
+        for section, keys in tables.items()
+        for line in (f"[{section}]", *(f"{key} = {toml(value)}" for key, value in keys.items()))
+    ]
+    (folder / "plan.toml").write_text("\n".join(lines))
+    return folder / "plan.toml"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_tables(tmp_path / "data")
+
+
+@pytest.fixture
+def concord(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run the command line in this process: exit status, what stdout held, and the last line of stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["concord", *arguments, "--home", str(home)])
+        capsys.readouterr()
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err.strip().splitlines()[-1] if printed.err.strip() else ""
+
+    return run
+
+
+def charged(home: Path) -> Charge:
+    return Ledger.of(home).total("people") if (home / "ledger.db").exists() else Charge()
+
+
+WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown key, with the near one": ({"data__clases": ["a", "b"]}, "did you mean 'classes'"),
+    "unknown section": ({"studnt__refused": "drop"}, "did you mean 'student'"),
+    "epsilon of zero": ({"privacy__epsilon": 0}, "privacy.epsilon"),
+    "delta of one": ({"privacy__delta": 1}, "privacy.delta"),
+    "one class": ({"data__classes": ["no"]}, "data.classes"),
+    "no teachers": ({"teachers__count": 0}, "teachers.count"),
+    "cutoff without a meaning": ({"labeling__mechanism": "noisy_votes"}, "cutoff has no meaning"),
+    "cutoff missing": ({"labeling__cutoff": None}, "cutoff must be given"),
+    "estimator that is none": ({"teachers__estimator": "sklearn.nowhere.Learner"}, "importable"),
+    "estimator that cannot predict": (
+        {"student__estimator": "sklearn.preprocessing.StandardScaler"},
+        "fit and predict",
+    ),
+    "unknown parameter": ({"teachers__params": {"depth": 3}}, "'depth'"),
+    "more than the lifetime": ({"privacy__epsilon": 10.0}, "lifetime"),
+    "private table missing": ({"data__private": "nowhere.csv"}, "data.private"),
+    "public table missing": ({"data__public": "nowhere.parquet"}, "data.public"),
+    "test table missing": ({"data__test": "nowhere.parquet"}, "data.test"),
+    "feature the public table lacks": ({"data__features": ["size", "height"]}, "'height'"),
+    "label the private table lacks": ({"data__label": "verdict"}, "'verdict'"),
+    "unit the private table lacks": ({"data__unit": "household"}, "'household'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_PLANS)
+def test_a_wrong_plan_ends_in_two_and_one_sentence(
+    concord: Callable[..., Any], folder: Path, home: Path, wrong: str
+) -> None:
+    changes, said = WRONG_PLANS[wrong]
+    status, out, error = concord("run", str(write_plan(folder, **changes)))
+    assert (status, out) == (2, "")
+    assert said in error
+    assert error.startswith("concord: ")
+    assert charged(home) == Charge()
+
+
+def not_a_table(folder: Path) -> None:
+    (folder / "public.parquet").write_bytes(b"PAR1 is not enough")
+
+
+def no_rows(folder: Path) -> None:
+    people(9, 2).clear().drop("outcome", "person").write_parquet(folder / "public.parquet")
+
+
+def truncated(folder: Path) -> None:
+    whole = (folder / "public.parquet").read_bytes()
+    (folder / "public.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def private_of_another_format(folder: Path) -> None:
+    (folder / "private.csv").rename(folder / "private.parquet")
+    (folder / "private.csv").mkdir()
+    (folder / "private.csv" / "one.parquet").write_bytes(b"no table")
+
+
+@pytest.mark.parametrize("spoil", [not_a_table, no_rows, truncated, private_of_another_format])
+def test_a_wrong_table_ends_in_two(
+    concord: Callable[..., Any], folder: Path, home: Path, spoil: Callable[[Path], None]
+) -> None:
+    plan = write_plan(folder)
+    spoil(folder)
+    status, out, error = concord("run", str(plan))
+    assert (status, out) == (2, "")
+    assert "data.p" in error
+    assert charged(home) == Charge()
+
+
+def test_a_test_table_of_another_type_ends_in_two_and_loses_nothing(
+    concord: Callable[..., Any], folder: Path, home: Path
+) -> None:
+    """The student fails after the door: what was released stays, and mending the table finishes the run."""
+    whole = pl.read_parquet(folder / "test.parquet")
+    whole.with_columns(size=pl.col("size").cast(pl.String)).write_parquet(folder / "test.parquet")
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 2
+    assert "data.test" in error
+    charge = charged(home)
+    whole.write_parquet(folder / "test.parquet")
+    status, out, _ = concord("run", str(folder / "plan.toml"), "--json")
+    assert status == 0
+    assert json.loads(out)["spent_now"]["epsilon"] == 0
+    assert charged(home) == charge
+
+
+def test_json_holds_what_the_contract_names(concord: Callable[..., Any], folder: Path) -> None:
+    status, out, _ = concord("run", str(write_plan(folder)), "--json")
+    printed = json.loads(out)
+    assert status == 0
+    assert out.count("\n") == 1
+    assert {"epsilon", "delta", "unit", "neighbours"} <= set(printed["guarantee"])
+    assert {"name"} <= set(printed["mechanism"])
+    assert {"accuracy", "model_uri"} <= set(printed["student"])
+    assert set(printed["spent_now"]) == {"epsilon", "delta"}
+    assert [set(stage) for stage in printed["stages"]] == [{"name", "cached", "seconds"}] * 7
+    names = "run_id session certificate teachers asked answered refused"
+    assert set(names.split()) <= set(printed)
+
+
+def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any], folder: Path) -> None:
+    session = json.loads(concord("run", str(write_plan(folder)), "--json")[1])
+    (domain,) = json.loads(concord("budget", "--json")[1])["domains"]
+    assert domain["cap"] == {"epsilon": 9.0, "delta": 4e-5}
+    assert domain["spent"]["epsilon"] == pytest.approx(session["spent_now"]["epsilon"])
+    assert domain["spent"]["epsilon"] + domain["remaining"]["epsilon"] == pytest.approx(9.0)
+    (listed,) = domain["sessions"]
+    assert (listed["id"], listed["refused"]) == (session["session"], session["refused"])
+
+
+def test_a_further_session_not_asked_for_ends_in_three(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    concord("run", str(write_plan(folder)))
+    charge = charged(home)
+    status, _, error = concord("run", str(write_plan(folder, teachers__count=41)))
+    assert status == 3
+    assert "--new-session" in error
+    assert charged(home) == charge
+
+
+def test_what_does_not_verify_ends_in_four(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    concord("run", str(write_plan(folder)))
+    labels = next((home / "released").rglob("batch-*.arrow"))
+    labels.write_bytes(labels.read_bytes()[:-1] + b"?")
+    assert concord("run", str(folder / "plan.toml"))[0] == 4
+    status, out, _ = concord("verify", "--json")
+    checks = json.loads(out)
+    assert status == 4
+    assert not checks["ok"]
+    assert any(not check["ok"] and labels.name in check["name"] + check["detail"] for check in checks["checks"])
+
+
+def test_an_honest_home_verifies(concord: Callable[..., Any], folder: Path) -> None:
+    concord("run", str(write_plan(folder)))
+    status, out, _ = concord("verify", "--json")
+    assert status == 0, out
+    assert all(check["ok"] for check in json.loads(out)["checks"])
+
+
+def test_a_home_that_cannot_be_written_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("a file where the folder should be")
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 1
+    assert "home" in error
+
+
+def test_a_vault_others_can_read_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    (home / "vault").mkdir(parents=True, mode=0o755)
+    (home / "vault").chmod(0o755)
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 1
+    assert "0700" in error
+
+
+def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    concord("run", str(write_plan(folder)))
+    status, _, error = concord("domain", "people", "--epsilon", "0.1", "--delta", "1e-9", "--reason", "less")
+    assert status == 3
+    assert "people" in error
+    assert concord("domain", "people", "--epsilon", "20", "--delta", "4e-5", "--reason", "a new study")[0] == 0
+    domain = Ledger.of(home).domain("people")
+    assert domain is not None
+    assert domain.filter.epsilon == 20
+
+
+def test_help_is_there_before_heavy_packages_are() -> None:
+    """Importing the command line imports none of them; a person waits for --help otherwise."""
+    probe = "import sys, flows.cli; print([name for name in ('prefect', 'mlflow', 'sklearn') if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout
+    assert printed.strip() == "[]"
