@@ -68,12 +68,12 @@ def _candidates(epsilon: float, delta: float, cutoff: int) -> Iterator[SparseVec
         for ratio in QUERY_RATIOS:
             threshold_scale = (1 + 2 / ratio) / epoch
             query_scale = ratio * threshold_scale
-            threshold = least_with_tail(threshold_scale, query_scale, delta * share * HEADROOM / cutoff) - 1
+            escaping = least_with_tail(threshold_scale, query_scale, delta * share * HEADROOM / cutoff)
             yield SparseVector(
                 epsilon=epsilon,
                 delta=delta,
                 cutoff=cutoff,
-                threshold=threshold,
+                threshold=max(0, escaping - 1),
                 threshold_scale=threshold_scale,
                 query_scale=query_scale,
             )

@@ -239,6 +239,12 @@ def test_calibrated_settings_cost_at_most_the_budget(epsilon: float, delta: floa
     assert SparseVector.from_settings(mechanism.settings()) == mechanism
 
 
+@pytest.mark.parametrize("delta", [0.7, 0.99])
+def test_a_vast_delta_still_calibrates(delta: float) -> None:
+    mechanism = SparseVector.calibrate(epsilon=0.5, delta=delta, cutoff=1)
+    assert mechanism.cost.epsilon(delta) <= 0.5
+
+
 def test_more_budget_and_fewer_refusals_never_reach_less() -> None:
     reach = [[SparseVector.calibrate(epsilon=e, delta=1e-6, cutoff=t).reach for t in (1, 5, 50)] for e in (0.5, 1, 4)]
     assert (np.diff(reach, axis=0) < 0).all()
