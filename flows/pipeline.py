@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from artifacts.certificate import Guarantee
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
 from flows import work
 from flows.stages import StageName, StageReport, Stages
-from flows.work import Public
+from flows.work import Public, Record
 from tasks.admit import admit, canonical, check_ensemble, identity, name_domain, open_session, spent
 from tasks.mechanisms.catalogue import calibrate
 from tasks.release import Door
 from tasks.study import Student
-from tasks.tables import find_files
+from tasks.files import find_files
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
@@ -132,6 +133,34 @@ class Pipeline:
         call = self._call("study", depends, plan=self.plan, labels=list(labels), **arguments)
         student: Student = self.stages.one("study", work.study, call)
         return student
+
+    def certify(self, public: Public, labels: Sequence[Ref], student: Student) -> Summary:
+        """Certificate, report and MLflow run; and what this run came to."""
+        session, domain = self._session, name_domain(self.door, self.plan)
+        charged = spent(self.door, domain)
+        depends = (session.id, session.asked, session.status, charged, student.model_dump())
+        call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
+        call |= {"per_refusal": self.mechanism.per_refusal, "public": public, "labels": list(labels)}
+        record: Record = self.stages.one("certify", work.certify, {**call, "student": student})
+        guarantee = Guarantee.of(domain, session)
+        return Summary(
+            run_id=record.run_id,
+            session=session.id,
+            certificate=str(self.door.released.root / record.certificate.path),
+            report=str(self.door.released.root / record.report.path),
+            guarantee=guarantee.model_dump(),
+            mechanism=session.mechanism,
+            teachers=session.teachers,
+            asked=session.asked,
+            answered=session.answered,
+            refused=session.refused,
+            student={"accuracy": student.accuracy, "model_uri": record.model_uri},
+            spent_now={
+                "epsilon": charged[0] - self.spent_before[0],
+                "delta": charged[1] - self.spent_before[1],
+            },
+            stages=self.stages.reports,
+        )
 
     @property
     def _session(self) -> Session:

@@ -26,7 +26,9 @@ class Progress:
         self._artifact: UUID | None = None
         self._started = self._updated = time.monotonic()
         columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Bars(*columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=False)
+        self._bars = Bars(
+            *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+        )
         self._bar = self._bars.add_task(name, total=total)
 
     def __enter__(self) -> Self:

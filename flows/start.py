@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
@@ -20,10 +20,10 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     """Run the flow `learn` over a plan. Raises a ConcordError for everything that is not a fault of this program."""
     if start_from is not None and start_from not in STAGES:
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
-    stage = cast("StageName | None", start_from)
+    stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
     with one_server(plan.teachers):
         flow = learn.with_options(task_runner=task_runner(plan.teachers))
-        return cast(Summary, flow(plan, home, new_session=new_session, start_from=stage))
+        return flow(plan, home, new_session=new_session, start_from=stage)
 
 
 def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
@@ -34,7 +34,7 @@ def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
     if teachers.runner == "processes":
         return ProcessPoolTaskRunner(max_workers=workers)
     try:
-        from prefect_dask import DaskTaskRunner
+        from prefect_dask.task_runners import DaskTaskRunner
     except ImportError:
         raise EnvironmentFailed("runner = 'dask' needs the extra concord[dask]") from None
     if teachers.address is not None:

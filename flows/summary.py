@@ -25,8 +25,8 @@ def show(summary: Summary, home: Path) -> None:
     if student.get("accuracy") is not None:
         table.add_row("student", f"{student['accuracy']:.1%} right on the public test rows")
     table.add_row("spent now", f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget")
-    table.add_row("certificate", str(home / summary.certificate))
-    table.add_row("report", str(home / summary.report))
+    table.add_row("certificate", summary.certificate)
+    table.add_row("report", summary.report)
     table.add_row("audit view", f"concord ui --home {home}")
     out.print(table)
 

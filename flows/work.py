@@ -1,22 +1,27 @@
 """The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from prefect import task
 from pydantic import BaseModel
 
+import tasks.certify
 import tasks.encode
 import tasks.poll
 import tasks.release
 import tasks.split
 import tasks.study
 import tasks.teach
+import tasks.track
 from artifacts.encoding import Encoding
 from artifacts.plan import Plan, TeachersPlan
+from artifacts.privacy import Cost
 from artifacts.released import Released
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
+from artifacts.tracking import Tracking
 from artifacts.vault import Vault, derive
 from flows.stages import stage
 from tasks.encode import PublicBatch
@@ -35,6 +40,16 @@ class Public(BaseModel):
     def rows(self) -> int:
         """How many public rows there are."""
         return sum(batch.rows for batch in self.batches)
+
+
+class Record(BaseModel):
+    """Where a session was written up: its files, and its run and model in MLflow."""
+
+    certificate: Ref
+    report: Ref
+    figures: dict[str, Ref]
+    run_id: str
+    model_uri: str
 
 
 @stage("encode")
@@ -99,3 +114,41 @@ def study(
     student = tasks.study.study(plan.student, encoding, batches, table, teachers=count, vault=vault)
     accuracy = None if plan.data.test is None else tasks.study.evaluate(student, plan.path("test"), encoding)
     return tasks.study.publish(student, session, accuracy, released)
+
+
+@stage("certify")
+def certify(
+    key: str,  # noqa: ARG001  # the cache's
+    home: Path,
+    plan: Plan,
+    session: str,
+    per_refusal: Cost | None,
+    public: Public,
+    labels: Sequence[Ref],
+    student: Student,
+    started: datetime,
+) -> Record:
+    """Write certificate and report, and record the session in MLflow as begun at the door."""
+    door = Door.of(home)
+    certified = tasks.certify.certify(
+        plan, session, labels, student, per_refusal=per_refusal, ledger=door.ledger, released=door.released
+    )
+    tracked = tasks.track.track(
+        plan,
+        certified,
+        public.encoding,
+        public.batches,
+        per_refusal=per_refusal,
+        started=started,
+        vault=door.vault,
+        ledger=door.ledger,
+        released=door.released,
+        tracking=Tracking.of(home),
+    )
+    return Record(
+        certificate=certified.certificate,
+        report=certified.report,
+        figures=certified.figures,
+        run_id=tracked.run_id,
+        model_uri=tracked.model_uri,
+    )
