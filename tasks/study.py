@@ -68,7 +68,8 @@ def publish(student: Pipeline, session: str, accuracy: float | None, released: R
 def evaluate(student: Pipeline, path: str, encoding: Encoding) -> float:
     """Share of the public labelled rows at `path` that the student is right on. Raises WrongInput."""
     rows, truth = labelled_rows(path, encoding)
-    return float(np.mean(student.predict(rows) == np.array(encoding.classes)[truth]))
+    predicted = student["student"].predict(encode(rows, encoding))
+    return float(np.mean(predicted == np.array(encoding.classes)[truth]))
 
 
 def lessons(

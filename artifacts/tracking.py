@@ -1,0 +1,239 @@
+"""Tracking: what is published, as MLflow shows it to an auditor. The one place that knows MLflow.
+
+Assumes      all that is handed in is released or public: `Publication` has no other fields
+Guarantees   a run begins at the door and spans no private work; nothing is logged automatically; nothing of this
+             machine is tagged; the logged model holds the very file that the certificate digests
+Not covered  who may open the tracking store. Checked by tests/test_tracking.py
+
+Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
+"""
+
+import importlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import mlflow.artifacts
+import mlflow.sklearn
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Param,
+    Run,
+    RunTag,
+)
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.tracking import MlflowClient
+
+from artifacts.certificate import Certificate
+from artifacts.errors import EnvironmentFailed
+from artifacts.publication import Publication, figures, listing, params, signature, tags, words
+from artifacts.released import sha256
+
+with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
+    warnings.simplefilter("ignore", UserWarning)
+    importlib.import_module("mlflow.pyfunc")
+
+for chatter in ("mlflow", "alembic"):  # migrations are told to nobody: the console is the command line's
+    logging.getLogger(chatter).setLevel(logging.WARNING)
+
+ALIAS = "champion"
+MODEL = "student"
+MODEL_FILE = "model.skops"
+NOT_OURS = {"registered_model_meta", "__pycache__"}
+"""What MLflow and Python add to a model's folder when it is used."""
+REQUIREMENTS = (
+    *("cryptography", "mlflow", "numpy", "pandas", "polars", "pyarrow", "pydantic", "scikit-learn", "scipy", "skops"),
+)
+"""What a copy of the model needs to run; the code of this project travels with it."""
+DIGEST_SHOWN = 36
+"""Characters of a digest that MLflow keeps of a dataset."""
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Where a publication is in MLflow."""
+
+    run_id: str
+    model_uri: str
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as MLflow has it now; the digests of its files and of its model's are computed from what is there."""
+
+    run_id: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    files: dict[str, str]
+    model_files: dict[str, str]
+    model_tags: dict[str, str]
+
+
+class Tracking:
+    """The tracking store of one home folder, or the server that MLFLOW_TRACKING_URI names."""
+
+    def __init__(self, uri: str, artifact_root: Path) -> None:
+        """`uri` of the store; files of experiments made here go below `artifact_root`."""
+        self._client = MlflowClient(uri, registry_uri=uri)
+        self._uri = uri
+        self._artifact_root = artifact_root
+
+    @classmethod
+    def of(cls, home: Path) -> "Tracking":
+        """The tracking store of a home folder."""
+        home = home.absolute()
+        return cls(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}"), home / "mlartifacts")
+
+    def publish(self, publication: Publication) -> Tracked:
+        """Record a publication as a run of its domain's experiment, and register its student as the champion."""
+        certificate = publication.certificate
+        with _told_in_one_sentence():
+            run = self._client.create_run(
+                self._experiment(certificate.domain.name),
+                start_time=_milliseconds(publication.started),
+                run_name=certificate.session,
+                tags={**tags(certificate), "mlflow.note.content": words(certificate)},
+            )
+            try:
+                self._log(run.info.run_id, publication)
+                model_uri = self._register(run, self._log_model(run, publication), certificate)
+            except BaseException:
+                self._client.set_terminated(run.info.run_id, "FAILED")
+                raise
+            self._client.set_terminated(run.info.run_id)
+        return Tracked(run.info.run_id, model_uri)
+
+    def runs(self, session: str) -> list[str]:
+        """Ids of the finished runs of a session, the latest first."""
+        with _told_in_one_sentence():
+            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
+            found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
+        return [run.info.run_id for run in found]
+
+    def recorded(self, run_id: str) -> Recorded | None:
+        """What MLflow has of a run; None where it has no such run."""
+        try:
+            run = self._client.get_run(run_id)
+        except MlflowException:
+            return None
+        with _told_in_one_sentence():
+            files = self._digests(run.info.artifact_uri)
+            models = [one.model_id for one in run.outputs.model_outputs] if run.outputs else []
+            made = self._client.search_model_versions(f"run_id = '{run_id}'")
+            return Recorded(
+                run_id=run_id,
+                tags=run.data.tags,
+                params=run.data.params,
+                metrics=run.data.metrics,
+                files=files,
+                model_files=self._model_digests(models[0]) if models else {},
+                model_tags=made[0].tags if made else {},
+            )
+
+    def _experiment(self, domain: str) -> str:
+        found = self._client.get_experiment_by_name(domain)
+        if found is not None:
+            return str(found.experiment_id)
+        return str(self._client.create_experiment(domain, artifact_location=(self._artifact_root / domain).as_uri()))
+
+    def _log(self, run_id: str, publication: Publication) -> None:
+        now = _milliseconds(datetime.now(UTC))
+        metrics = [Metric(name, value, now, 0) for name, value in figures(publication.certificate).items()]
+        metrics += [Metric("epsilon_charged", epsilon, now, rows) for rows, epsilon in publication.charged]
+        settings = [Param(name, value) for name, value in params(publication.certificate).items()]
+        digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
+        self._client.log_batch(run_id, metrics=metrics, params=settings, tags=digests)
+        self._client.log_inputs(run_id, [_dataset(name, digest) for name, digest in publication.datasets.items()])
+        for file in publication.files:
+            self._client.log_artifact(run_id, str(file))
+
+    def _log_model(self, run: Run, publication: Publication) -> str:
+        """The student as a logged model of the run; its id."""
+        filters = tags(publication.certificate)
+        made = self._client.create_logged_model(run.info.experiment_id, MODEL, run.info.run_id, tags=filters)
+        with TemporaryDirectory() as folder:
+            described = Model(artifact_path=made.artifact_location, run_id=run.info.run_id, model_id=made.model_id)
+            _save(Path(folder, MODEL), described, publication)
+            self._client.log_model_artifacts(made.model_id, str(Path(folder, MODEL)))
+        self._client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
+        self._client.log_outputs(run.info.run_id, [LoggedModelOutput(made.model_id, step=0)])
+        return str(made.model_id)
+
+    def _register(self, run: Run, model_id: str, certificate: Certificate) -> str:
+        """The logged model as the new champion among its domain's students; its URI."""
+        name = f"{certificate.domain.name}-student"
+        if not self._client.search_registered_models(f"name = '{name}'"):
+            self._client.create_registered_model(name, description=f"Students of the domain {certificate.domain.name}.")
+        made = self._client.create_model_version(
+            name,
+            self._client.get_logged_model(model_id).artifact_location,
+            run.info.run_id,
+            tags={**tags(certificate), "digest.model": listing(self._model_digests(model_id))},
+            description=words(certificate),
+            model_id=model_id,
+        )
+        self._client.set_registered_model_alias(name, ALIAS, made.version)
+        return f"models:/{name}/{made.version}"
+
+    def _model_digests(self, model_id: str) -> dict[str, str]:
+        return self._digests(self._client.get_logged_model(model_id).artifact_location)
+
+    def _digests(self, location: str) -> dict[str, str]:
+        """SHA-256 of the files at an artifact location as they are now, by path."""
+        with TemporaryDirectory() as folder:
+            root = Path(
+                mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
+            )
+            paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+            return {str(path): sha256((root / path).read_bytes()) for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def _dataset(name: str, digest: str) -> DatasetInput:
+    source = json.dumps({"sha256": digest})
+    dataset = Dataset(name, digest[:DIGEST_SHOWN], source_type="sha256", source=source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training"), InputTag("sha256", digest)])
+
+
+def _save(folder: Path, described: Model, publication: Publication) -> None:
+    """A model folder in MLflow's format, holding the released file in the place of the one MLflow would write."""
+    mlflow.sklearn.save_model(
+        publication.student,
+        str(folder),
+        mlflow_model=described,
+        signature=ModelSignature.from_dict(signature(publication.columns)),
+        input_example=publication.example,
+        code_paths=[str(code) for code in publication.code],
+        pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+        serialization_format="skops",
+        skops_trusted_types=list(publication.trusted_types),
+    )
+    (folder / MODEL_FILE).write_bytes(publication.student_file)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except (MlflowException, OSError) as failed:
+        reason = str(failed).partition("\n")[0]
+        raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None

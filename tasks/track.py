@@ -1,0 +1,119 @@
+"""Track: hand a certified session to MLflow, from released files and public rows alone.
+
+Assumes      public rows are public; the door was reached at `started`
+Guarantees   what is recorded holds nothing that the certificate, the released files and the public rows do not
+Not covered  see artifacts.tracking. Checked by tests/test_tracking.py
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+
+import artifacts
+import tasks
+from artifacts.certificate import Certificate
+from artifacts.encoding import Encoding
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.privacy import Cost
+from artifacts.publication import ColumnType, Publication
+from artifacts.released import Released
+from artifacts.tracking import Tracked, Tracking
+from artifacts.vault import Vault
+from tasks.certify import Certified
+from tasks.encode import PublicBatch, read_frame
+from tasks.figures import spending
+from tasks.student import load, trusted_types
+from tasks.tables import open_public
+
+EXAMPLE_ROWS = 5
+
+
+def track(
+    plan: Plan,
+    certified: Certified,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    *,
+    per_refusal: Cost | None,
+    started: datetime,
+    vault: Vault,
+    ledger: Ledger,
+    released: Released,
+    tracking: Tracking,
+) -> Tracked:
+    """Record the session in MLflow and register its student. `batches` are the staged public rows.
+
+    Raises NotVerified where a released file is not what was written, EnvironmentFailed where MLflow fails.
+    """
+    certificate = Certificate.model_validate_json(released.read(certified.certificate))
+    labels, session = released.labels(certificate.labels), ledger.session(certificate.session)
+    charged = spending(session, per_refusal, labels)
+    file = released.read(certificate.student.file)
+    return tracking.publish(
+        Publication(
+            certificate=certificate,
+            files=[
+                released.root / ref.path
+                for ref in (certified.certificate, certified.report, *certified.figures.values())
+            ],
+            charged=list(zip(charged.rows.tolist(), charged.epsilon.tolist(), strict=True)),
+            datasets={
+                "public rows": _digest(vault.read(batch.ref) for batch in batches),
+                "released labels": _digest(ref.digest.encode() for ref in certificate.labels),
+            },
+            student=load(file, plan.student.estimator),
+            student_file=file,
+            trusted_types=trusted_types(file, plan.student.estimator),
+            example=_example(batches[0], encoding, vault),
+            columns=column_types(plan.path("public"), encoding),
+            code=[Path(package.__path__[0]) for package in (artifacts, tasks)],
+            started=started,
+        )
+    )
+
+
+def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
+    """What MLflow should let through for each feature column, as the public table at `path` has it.
+
+    Whole numbers and text files are "any": the same column arrives as int64, float64 (with a null) or text.
+    """
+    table = open_public(path)
+    text = table.files[0].format == "csv"
+    return {
+        column.name: _column_type(table.type_of(column.name), column.kind, text=text) for column in encoding.columns
+    }
+
+
+def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
+    if kind == "list":
+        return "list"
+    if dtype == pl.String and kind == "categorical":
+        return "string"
+    if text or dtype.is_integer():
+        return "any"
+    if dtype.is_float():
+        return "double"
+    if kind == "boolean":
+        return "boolean"
+    return "datetime" if kind == "date" else "any"
+
+
+def _example(batch: PublicBatch, encoding: Encoding, vault: Vault) -> object:
+    """A few public rows as a pandas frame, with every feature column in order."""
+    rows = read_frame(batch.ref, vault).head(EXAMPLE_ROWS)
+    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in rows.columns]
+    frame = rows.with_columns(absent).select(encoding.features).to_pandas()
+    frame.columns = frame.columns.astype(object)  # MLflow compares them in a way that pandas' own text will not allow
+    for column in encoding.columns:
+        if column.kind == "list":
+            frame[column.name] = [None if cell is None else cell.tolist() for cell in frame[column.name]]
+    return frame
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """SHA-256 of parts, each by its own digest: plain, for they are public."""
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
