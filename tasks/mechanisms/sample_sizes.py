@@ -1,0 +1,73 @@
+"""Rows that private learning takes: BTT18, Section 4, and BN19, as functions.
+
+BTT18 is Bassily, Thakkar & Thakurta 2018, BN19 Nandi & Bassily 2020. What a theorem hides in O or Õ is a named argument
+without a default (`public`, `private`): with 1 in its place a bound is a shape, not a number.
+
+Letters      n private rows, m unlabelled public rows, V the VC dimension, γ the least error in the class, α the error
+             above γ, β the probability of failure
+Assumes      all rows are drawn independently from one distribution; two classes
+Guarantees   there is a setting at these sizes whose student errs as stated, with probability 1 − O(β)
+Ends         not applicable: nothing is drawn
+Not covered  what is hidden in O and Õ; the setting itself (bounds.consistent_setting)
+
+Checked by tests/privacy/test_bounds.py.
+"""
+
+import math
+from dataclasses import dataclass
+
+from tasks.mechanisms.bounds import check
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows a private learner needs: unlabelled `public` ones, which are its queries, and `private` ones."""
+
+    public: float
+    private: float
+
+
+def realizable_sizes(
+    *, dimension: float, alpha: float, beta: float, epsilon: float, public: float, private: float
+) -> Sizes:
+    """BTT18, Theorem 4.2 (γ = 0, err = O(α)): m = public·(V + ln(1/β))/α², n = private·V^(3/2)/(ε·α^(3/2))."""
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
+    return Sizes(public * (dimension - math.log(beta)) / alpha**2, private * dimension**1.5 / (epsilon * alpha**1.5))
+
+
+def erm_sizes(*, dimension: float, alpha: float, epsilon: float, public: float, private: float) -> Sizes:
+    """BTT18, Remark 2 (γ = 0, a student that minimises empirical risk): m = public·V/α, n = private·V^(3/2)/(εα)."""
+    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
+    return Sizes(public * dimension / alpha, private * dimension**1.5 / (epsilon * alpha))
+
+
+def efficient_sizes(*, dimension: float, alpha: float, epsilon: float, public: float, private: float) -> Sizes:
+    """BTT18, Remark 3 (γ = 0, no agnostic learner, teachers of accuracy 1/m): m = public·V/α, n = private·V²/(εα)."""
+    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
+    return Sizes(public * dimension / alpha, private * dimension**2 / (epsilon * alpha))
+
+
+def agnostic_sizes(
+    *, dimension: float, alpha: float, beta: float, epsilon: float, public: float, private: float
+) -> Sizes:
+    """BTT18, Theorem 4.3 (err = O(α + γ)): m = public·(V + ln(1/β))/α², n = private·V^(3/2)/(ε·α^(5/2))."""
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
+    return Sizes(public * (dimension - math.log(beta)) / alpha**2, private * dimension**1.5 / (epsilon * alpha**2.5))
+
+
+def relabelled_rows(*, dimension: float, alpha: float, epsilon: float, queries: float, private: float) -> float:
+    """n of BN19, Theorem 3.3, for an average excess error of α on m queries: private·V/(εα²)·max(1, √m·α^(3/2)).
+
+    Up to m = α⁻³ that is the size learning takes without privacy. The abstract gives the shape at constant ε; the 1/ε
+    is derived, from a subset of about εn rows being relabelled. The theorem's own condition on m is not known to us.
+    """
+    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon, "queries": queries})
+    growth = max(1.0, math.sqrt(queries) * alpha * math.sqrt(alpha))
+    return private * dimension / (epsilon * alpha * alpha) * growth
+
+
+def universal_rows(*, dimension: float, alpha: float, epsilon: float, private: float) -> float:
+    """n of BN19 for any number of queries, private·V/(εα²)·max(1, √V·α): relabelling, for the first V/α of them."""
+    return relabelled_rows(
+        dimension=dimension, alpha=alpha, epsilon=epsilon, queries=dimension / alpha, private=private
+    )
