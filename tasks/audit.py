@@ -1,0 +1,157 @@
+"""Audit: attack a mechanism as it runs, with real randomness, and say what ε that proves at least.
+
+Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
+key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import numpy as np
+from pydantic import BaseModel
+
+from artifacts.errors import WrongInput
+from tasks.mechanisms import noise
+from tasks.mechanisms.attacks import Attack, attacks_on
+from tasks.mechanisms.audit import Event, best_event, lower_bound
+from tasks.mechanisms.refusal import Floats
+from tasks.mechanisms.voting import Draws, Ints, Mechanism
+
+BLOCK = 2**18
+"""Rows drawn for at a time, over all trials of a block."""
+AHEAD = 2**15
+"""Noise drawn at a time."""
+LEAST_TRIALS = 100
+
+
+class AuditReport(BaseModel):
+    """What an audit found. It holds nothing private: streams are made up, and the mechanism is public."""
+
+    mechanism: str
+    epsilon_claimed: float
+    delta: float
+    epsilon_lower_bound: float
+    confidence: float
+    trials: int
+    attack: str
+    event: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands: nothing above it was proved."""
+        return self.epsilon_lower_bound <= self.epsilon_claimed
+
+
+class Fresh:
+    """The `tasks.mechanisms.voting.Source` of one trial after another; `rows` is the longest stream of a trial."""
+
+    def __init__(self, trials: int, rows: int) -> None:
+        self._key, self._trials, self._rows, self._trial = secrets.token_bytes(32), trials, rows, -1
+        self._stream: Draws | None = None
+        self._pools: dict[tuple[Callable[[float, int], Ints], float], Ints] = {}
+
+    def next_trial(self) -> None:
+        """Forget what the last trial drew."""
+        self._trial += 1
+        self._once: dict[str, Ints] = {}
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        """Keyed draws of this trial's rows: each trial has rows of its own under the block's key."""
+        if self._stream is None:
+            self._stream = noise.keyed_draws(self._key, 0, self._trials * self._rows)
+        start = self._trial * self._rows + first
+        return self._stream[start : start + rows]
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Exact discrete Laplace noise from OpenDP."""
+        return self._take(noise.laplace, scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Exact discrete Gaussian noise from OpenDP."""
+        return self._take(noise.gaussian, scale, size)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        """What `draw` gave the first time in this trial."""
+        if name not in self._once:
+            self._once[name] = draw()
+        return self._once[name]
+
+    def _take(self, sampler: Callable[[float, int], Ints], scale: float, size: int) -> Ints:
+        """Noise drawn ahead, each used once: a call of OpenDP for a few draws costs more than the draws."""
+        pool = self._pools.get((sampler, scale), np.empty(0, np.int64))
+        if len(pool) < size:
+            pool = np.concatenate([pool, sampler(scale, max(size, AHEAD))])
+        self._pools[sampler, scale] = pool[size:]
+        return pool[:size]
+
+
+def audit(
+    mechanism: Mechanism,
+    *,
+    epsilon: float,
+    delta: float,
+    trials: int,
+    classes: int = 2,
+    teachers: int = 250,
+    confidence: float = 0.99,
+    workers: int | None = None,
+) -> AuditReport:
+    """Try to prove that `mechanism` is not (epsilon, delta)-DP, by `trials` sessions on each of two neighbours.
+
+    Every attack (attacks.py) gets its share of the trials. The attack and its event are chosen on one half of them and
+    counted on the other (audit.py). `workers` processes; default: one a processor.
+    """
+    if trials < LEAST_TRIALS or not 0 < confidence < 1:
+        raise WrongInput(
+            f"an audit needs at least {LEAST_TRIALS} trials and 0 < confidence < 1, got {trials}, {confidence}"
+        )
+    found: list[tuple[float, Attack, Event, Floats]] = []
+    for attack in attacks_on(mechanism, classes, teachers):
+        scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, workers or os.cpu_count() or 1)
+        chosen, counted = np.split(scores, 2, axis=1)
+        event, promise = best_event(chosen[0], chosen[1], delta, confidence)
+        found.append((promise, attack, event, counted))
+    _, attack, event, counted = max(found, key=lambda one: one[0])
+    side, other = ("at least", "here") if event.above else ("below", "there")
+    return AuditReport(
+        mechanism=mechanism.name,
+        epsilon_claimed=epsilon,
+        delta=delta,
+        epsilon_lower_bound=lower_bound(event, counted[0], counted[1], delta, confidence),
+        confidence=confidence,
+        trials=trials,
+        attack=attack.name,
+        event=f"log-likelihood ratio of the answers {side} {event.cut:.4g}, likelier {other}",
+    )
+
+
+def both_sides(mechanism: Mechanism, attack: Attack, trials: int, workers: int) -> Floats:
+    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there."""
+    run = partial(_block, mechanism, attack)
+    jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, len(attack.here))]
+    if workers == 1:
+        blocks = list(map(run, jobs))
+    else:
+        with ProcessPoolExecutor(workers) as pool:
+            blocks = list(pool.map(run, jobs))
+    return np.concatenate(blocks).reshape(2, trials)
+
+
+def _sizes(trials: int, rows: int) -> Iterator[int]:
+    size = max(1, BLOCK // rows)
+    yield from (min(size, trials - start) for start in range(0, trials, size))
+
+
+def _block(mechanism: Mechanism, attack: Attack, job: tuple[int, int]) -> Floats:
+    """Scores (trials,) of sessions on one side, each from its beginning."""
+    side, trials = job
+    votes = (attack.here, attack.there)[side]
+    source = Fresh(trials, len(votes))
+    scores = np.empty(trials)
+    for trial in range(trials):
+        source.next_trial()
+        scores[trial] = attack.score(mechanism.release(votes, source, 0, 0))
+    return scores
