@@ -16,10 +16,10 @@ from flows import work
 from flows.stages import StageName, StageReport, Stages
 from flows.work import Public, Record
 from tasks.admit import admit, canonical, check_ensemble, identity, name_domain, open_session, spent
+from tasks.files import find_files
 from tasks.mechanisms.catalogue import calibrate
 from tasks.release import Door
 from tasks.study import Student
-from tasks.files import find_files
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""

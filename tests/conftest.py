@@ -1,5 +1,6 @@
 """One Prefect server for the whole session of tests, and a home folder of its own for each that runs the flow."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,19 +16,36 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty tracking store, migrated once: each further one is a copy."""
+    from artifacts.tracking import Tracking
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        Tracking.of(folder).runs("none")
+    return folder / "mlflow.db"
+
+
 @pytest.fixture
-def home(prefect_server: None, tmp_path: Path) -> Iterator[Path]:
+def home(
+    prefect_server: None,  # noqa: ARG001  # it must be up
+    mlflow_database: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
     """A fresh home folder, with Prefect keeping results there."""
-    from prefect.settings import (
-        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-        PREFECT_RESULTS_LOCAL_STORAGE_PATH,
-        temporary_settings,
-    )
+    from prefect import settings
 
     folder = tmp_path / "home"
-    settings = {
-        PREFECT_RESULTS_LOCAL_STORAGE_PATH: str(folder / "results"),
-        PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # its thread outlives the flow by a second
+    folder.mkdir(mode=0o700)
+    shutil.copy(mlflow_database, folder / "mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    changes = {
+        settings.PREFECT_RESULTS_LOCAL_STORAGE_PATH: str(folder / "results"),
+        settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # its thread outlives the flow by a second
+        settings.PREFECT_LOGGING_TO_API_ENABLED: False,
     }
-    with temporary_settings(settings):
+    with settings.temporary_settings(changes):
         yield folder

@@ -30,7 +30,7 @@ def people(rows: int, seed: int) -> pl.DataFrame:
 def write_tables(folder: Path, private: pl.DataFrame | None = None) -> Path:
     """private.csv, public.parquet and test.parquet in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    (people(1500, 1) if private is None else private).write_csv(folder / "private.csv")
+    (people(6000, 1) if private is None else private).write_csv(folder / "private.csv")
     people(300, 2).drop("outcome", "person").write_parquet(folder / "public.parquet")
     people(200, 3).drop("person").write_parquet(folder / "test.parquet")
     return folder
@@ -54,8 +54,8 @@ def tables_of_plan(folder: Path) -> dict[str, Any]:
             "delta": 1e-5,
             "lifetime": {"epsilon": 9.0, "delta": 4e-5},
         },
-        "teachers": {"count": 40, "block": 20},
-        "labeling": {"mechanism": "stable", "cutoff": 8, "batch": 128},
+        "teachers": {"count": 150, "block": 75},
+        "labeling": {"mechanism": "stable", "cutoff": 12, "batch": 128},
         "student": {},
     }
 

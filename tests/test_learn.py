@@ -96,7 +96,7 @@ def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> 
 
 @pytest.mark.parametrize(
     "change",
-    [{"teachers__count": 41}, {"labeling__cutoff": 9}, {"privacy__epsilon": 3.0}, {"data__version": "2"}],
+    [{"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"}],
     ids=lambda change: next(iter(change)),
 )
 def test_other_teachers_or_another_door_need_a_new_session(plan: Plan, home: Path, change: dict[str, Any]) -> None:
@@ -115,15 +115,16 @@ def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, h
     start(plan, home)
     charge = spent(home)
     Path(plan.path("private")).unlink()  # whoever reads it now fails with another error
+    dear = another(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
     with pytest.raises(BudgetRefused, match="budget does not cover"):
-        start(another(plan, privacy__epsilon=8.9), home, new_session=True)
+        start(dear, home, new_session=True)
     assert spent(home) == charge
 
 
 def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
     start(plan, home)
     charge = spent(home)
-    people(1500, 7).write_csv(plan.path("private"))
+    people(6000, 7).write_csv(plan.path("private"))
     with pytest.raises(NotVerified, match="version"):
         start(plan, home)
     assert spent(home) == charge
@@ -170,7 +171,7 @@ def nulls(table: pl.DataFrame) -> pl.DataFrame:
 def test_private_content_never_stops_a_run(
     plan: Plan, home: Path, oddity: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> None:
-    oddity(people(1500, 1)).write_csv(plan.path("private"))
+    oddity(people(6000, 1)).write_csv(plan.path("private"))
     assert start(plan, home).asked > 0
 
 
