@@ -6,8 +6,8 @@ Guarantees   the table's proved cost, recomputed from its integers, is within (e
 Ends         not applicable: nothing is drawn here
 Not covered  the best table: this is the greedy one, whose steps all cost the same at one Rényi order
 
-Source: shared/design STABLE_VOTING, "Calibration". Deterministic, and cached by its arguments.
-Checked by tests/privacy/test_stable.py.
+Deterministic, and cached by its arguments.
+Checked by tests/privacy/test_stable.py and tests/privacy/test_stable_game.py.
 """
 
 import math

@@ -8,9 +8,9 @@ Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, fo
 Ends         not applicable: nothing is drawn here
 Not covered  labels that differ at distance 0: their additive δ is stable.py's
 
-Source: shared/design STABLE_VOTING, theorem and "Calibration"; F_α(p, q) is derived in stable.py. Near 1 everything is
-built from the integer complement 2^64 − P: as a float, 1 − π is 1 long before π is negligible.
-Checked by tests/privacy/test_stable.py, against rational arithmetic.
+Source: F_α(p, q) is derived in stable.py. Near 1 everything is built from the integer complement 2^64 − P: as a float,
+1 − π is 1 long before π is negligible.
+Checked by tests/privacy/test_stable.py, against 60-digit arithmetic.
 """
 
 import math

@@ -1,0 +1,217 @@
+"""Stable voting: its table, its certificate and its answers.
+
+The certificate is recomputed from the shipped integers in 60-digit arithmetic, the answers row by row from the
+definition. What the best adversary makes of it is test_stable_game.py's.
+"""
+
+import json
+import math
+import time
+from decimal import Decimal, localcontext
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import ORDERS
+from tasks.mechanisms import fitting, refusal
+from tasks.mechanisms.refusal import FLOOR, WHOLE, per_refusal
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import REFUSED, Ints
+
+PAGE = {
+    0.5: (303, 514, 672, 1068, 1823, 3037),
+    1: (161, 271, 354, 561, 955, 1590),
+    2: (88, 144, 188, 297, 503, 837),
+    4: (49, 78, 101, 159, 272, 453),
+}
+PAGE_CUTOFFS = (10, 50, 100, 300, 1000, 3000)
+PAGE_ORDERS = (4, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 80)
+SETTINGS = [(0.1, 1e-6, 10_000), (0.5, 1e-5, 1), (1.0, 1e-6, 100), (1.0, 1e-2, 2), (4.0, 1e-9, 30), (20.0, 1e-6, 3)]
+
+
+def one_percent(mechanism: StableVoting) -> int:
+    """The least distance refused with probability at most 1%."""
+    return int(np.argmax(mechanism.refusal <= WHOLE // 100))
+
+
+@pytest.mark.parametrize("epsilon", PAGE)
+def test_the_published_distances_are_reproduced(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "ORDERS", PAGE_ORDERS)
+    for cutoff, distance in zip(PAGE_CUTOFFS, PAGE[epsilon], strict=True):
+        made = fitting.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5, "renyi")
+        assert made.reach == pytest.approx(distance, rel=0.02)
+
+
+@pytest.mark.parametrize("epsilon", PAGE)
+def test_a_finer_grid_of_orders_never_needs_more(epsilon: float) -> None:
+    for cutoff, distance in zip(PAGE_CUTOFFS, PAGE[epsilon], strict=True):
+        made = StableVoting.calibrate(epsilon=epsilon, delta=1e-6, cutoff=cutoff)
+        assert 0.95 * distance < one_percent(made) <= 1.001 * distance
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SETTINGS)
+def test_the_cost_is_within_what_was_asked_and_uses_it(epsilon: float, delta: float, cutoff: int) -> None:
+    cost = StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff).cost
+    assert 0.9999 * epsilon < cost.epsilon(delta) <= epsilon
+    assert cost.delta == pytest.approx(delta / 10)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SETTINGS)
+def test_the_table_falls_from_all_but_the_slip_to_the_floor(epsilon: float, delta: float, cutoff: int) -> None:
+    table = [int(entry) for entry in StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff).refusal]
+    assert WHOLE - table[0] == math.floor(delta / 10 / (cutoff + delta / 10) * WHOLE)
+    assert table == sorted(set(table), reverse=True)
+    assert table[-1] == FLOOR
+
+
+def exact_cost(order: float, first: int, last: int) -> Decimal:
+    """F_α of refusal probabilities first/2^64 and last/2^64, in 60 digits."""
+    with localcontext(prec=60):
+        a, p, q = Decimal(order), Decimal(first) / WHOLE, Decimal(last) / WHOLE
+        paid = 1 - (a * (1 - p).ln() + (1 - a) * (1 - q).ln()).exp()
+        return a * p.ln() + (1 - a) * q.ln() - paid.ln() if paid > 0 else Decimal("inf")
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SETTINGS[1:])
+def test_the_certificate_agrees_with_exact_arithmetic_and_errs_upwards(
+    epsilon: float, delta: float, cutoff: int
+) -> None:
+    made = StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    table = [int(entry) for entry in made.refusal]
+    pairs = list(pairwise(table))
+    some = pairs[:40] + pairs[40:-5:97] + pairs[-5:]
+    for order in {1.5, 5.0, made.order}:
+        ours = [per_refusal(np.array(pair, np.uint64), order) for pair in some]
+        exact = [float(max(exact_cost(order, *pair), exact_cost(order, *pair[::-1]))) for pair in some]
+        assert all(mine >= true for mine, true in zip(ours, exact, strict=True))
+        assert ours == pytest.approx(exact, rel=1e-8, abs=1e-11)
+        assert max(ours) <= per_refusal(made.refusal, order)
+
+
+def test_what_one_refusal_costs_adds_up_to_the_whole() -> None:
+    made = StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=50)
+    assert [50 * nats for nats in made.per_refusal.renyi] == pytest.approx(made.cost.renyi)
+    assert 50 * made.per_refusal.delta == pytest.approx(made.cost.delta)
+    assert all(math.isfinite(nats) for order, nats in zip(ORDERS, made.cost.renyi, strict=True) if order <= made.order)
+
+
+def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
+    at = ORDERS.index(11.0)
+    assert math.isinf(StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10).cost.renyi[at])
+    made = StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10, least_order=11.0)
+    assert math.isfinite(made.cost.renyi[at])
+    assert made.cost.epsilon(1e-6) <= 8
+
+
+def test_planted_bug_a_table_built_in_one_direction_is_certified_as_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, kappa = refusal.both_ways, 0.1
+    monkeypatch.setattr(refusal, "both_ways", lambda a, p, q, _, not_q, gap: refusal.renyi(a, p, q, not_q, gap))
+    table = refusal.greedy_table(1e-7, 12.0, kappa)
+    assert per_refusal(table, 12.0) <= kappa
+    monkeypatch.setattr(refusal, "both_ways", both)
+    assert per_refusal(table, 12.0) > 1.1 * kappa
+
+
+def test_planted_bug_a_table_shifted_by_one_has_another_slip() -> None:
+    made = StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=10)
+    shifted = StableVoting(epsilon=1.0, delta=1e-6, cutoff=10, order=made.order, refusal=made.refusal[1:])
+    assert made.cost.epsilon(1e-6) <= 1 < 1.01 < shifted.cost.epsilon(1e-6)
+
+
+def row_by_row(made: StableVoting, votes: Ints, draws: NDArray[np.uint64], refused: int) -> list[int]:
+    """The mechanism as its definition reads."""
+    labels: list[int] = []
+    for counts, draw in zip(votes.tolist(), draws.tolist(), strict=True):
+        if refused == made.cutoff:
+            break
+        first, second = sorted(counts, reverse=True)[:2]
+        distance = min(max(0, -(-(first - second) // 2) - 1), len(made.refusal) - 1)
+        refuse = draw < int(made.refusal[distance])
+        labels.append(REFUSED if refuse else counts.index(first))
+        refused += refuse
+    return labels
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("refused", [0, 7, 299, 300])
+def test_answers_are_the_definition_read_row_by_row(classes: int, refused: int) -> None:
+    made, generator = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=300), np.random.default_rng(classes)
+    votes = generator.multinomial(900, generator.dirichlet([0.3] * classes, 40_000))
+    draws = generator.integers(0, WHOLE, 40_000, np.uint64, endpoint=False)
+    expected = row_by_row(made, votes, draws, refused)
+    assert made.answer(votes, draws, refused).tolist() == expected
+    assert made.answer(votes.astype(np.uint16), draws, refused).tolist() == expected
+
+
+def test_a_row_is_refused_below_its_entry_and_not_at_it() -> None:
+    made = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=300)
+    last = len(made.refusal) - 1
+    for distance in (0, 1, last // 2, last, 10 * last):
+        votes, entry = np.array([[2 * distance + 1, 0]]), made.refusal[min(distance, last)]
+        assert made.answer(votes, np.array([entry - np.uint64(1)])).tolist() == [REFUSED]
+        assert made.answer(votes, np.array([entry])).tolist() == [0]
+
+
+def test_the_last_answer_is_the_last_refusal_and_none_follows() -> None:
+    made = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=3)
+    ties, zeros = np.ones((50_000, 2), np.int64), np.zeros(50_000, np.uint64)
+    assert made.answer(ties, zeros).tolist() == [REFUSED] * 3
+    assert made.answer(ties, zeros, refused=2).tolist() == [REFUSED]
+    assert made.answer(ties, zeros, refused=3).tolist() == []
+
+
+def test_votes_and_draws_must_fit() -> None:
+    made = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=3)
+    wrong: list[tuple[tuple[int, ...], Any]] = [
+        ((5,), np.zeros(5, np.uint64)),
+        ((5, 2), np.zeros(4, np.uint64)),
+        ((5, 2), np.zeros(5)),
+    ]
+    for shape, draws in wrong:
+        with pytest.raises(ValueError, match="votes must be"):
+            made.answer(np.ones(shape, np.int64), draws)
+
+
+def test_settings_rebuild_the_mechanism() -> None:
+    made = StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=5, accountant="game")
+    again = StableVoting.from_settings(json.loads(json.dumps(made.settings())))
+    assert again.refusal.tolist() == made.refusal.tolist()
+    assert again.cost == made.cost
+
+
+def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
+    first = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
+    again = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
+    assert first.refusal.tolist() == again.refusal.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "cutoff"),
+    [
+        (0, 1e-6, 1),
+        (-1, 1e-6, 1),
+        (math.inf, 1e-6, 1),
+        (1, 0, 1),
+        (1, 1, 1),
+        (1, 1e-6, 0),
+        (1, 1e-16, 10),
+        (1e-4, 1e-6, 10**6),
+    ],
+)
+def test_what_no_table_can_do_is_refused(epsilon: float, delta: float, cutoff: int) -> None:
+    with pytest.raises(WrongInput):
+        StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "cutoff", "seconds"), [(0.5, 1000, 0.3), (4.0, 1, 0.3), (0.1, 10_000, 3.0)])
+def test_calibration_takes_no_time_to_speak_of(epsilon: float, cutoff: int, seconds: float) -> None:
+    start = time.perf_counter()
+    fitting.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5, "renyi")
+    assert time.perf_counter() - start < seconds
