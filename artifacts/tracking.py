@@ -73,12 +73,16 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run as MLflow has it now; the digests of its files and of its model's are computed from what is there."""
+    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
+
+    certificate  the bytes of its copy, empty where there is none
+    """
 
     run_id: str
     tags: dict[str, str]
     params: dict[str, str]
     metrics: dict[str, float]
+    certificate: bytes
     files: dict[str, str]
     model_files: dict[str, str]
     model_tags: dict[str, str]
@@ -133,7 +137,7 @@ class Tracking:
         except MlflowException:
             return None
         with _told_in_one_sentence():
-            files = self._digests(run.info.artifact_uri)
+            files = self._files(run.info.artifact_uri)
             models = [one.model_id for one in run.outputs.model_outputs] if run.outputs else []
             made = self._client.search_model_versions(f"run_id = '{run_id}'")
             return Recorded(
@@ -141,7 +145,8 @@ class Tracking:
                 tags=run.data.tags,
                 params=run.data.params,
                 metrics=run.data.metrics,
-                files=files,
+                certificate=files.get("certificate.json", b""),
+                files={name: sha256(data) for name, data in files.items()},
                 model_files=self._model_digests(models[0]) if models else {},
                 model_tags=made[0].tags if made else {},
             )
@@ -192,16 +197,17 @@ class Tracking:
         return f"models:/{name}/{made.version}"
 
     def _model_digests(self, model_id: str) -> dict[str, str]:
-        return self._digests(self._client.get_logged_model(model_id).artifact_location)
+        files = self._files(self._client.get_logged_model(model_id).artifact_location)
+        return {name: sha256(data) for name, data in files.items()}
 
-    def _digests(self, location: str) -> dict[str, str]:
-        """SHA-256 of the files at an artifact location as they are now, by path."""
+    def _files(self, location: str) -> dict[str, bytes]:
+        """What the files at an artifact location hold now, by path."""
         with TemporaryDirectory() as folder:
             root = Path(
                 mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-            return {str(path): sha256((root / path).read_bytes()) for path in paths if not NOT_OURS & set(path.parts)}
+            return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
 
 
 def _dataset(name: str, digest: str) -> DatasetInput:

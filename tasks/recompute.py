@@ -1,0 +1,194 @@
+"""The guarantee of a session recomputed from its recorded settings alone, by no line of the code that claimed it.
+
+Where the mechanisms use doubles and rounding towards safety, this uses 40 decimal digits or exact sums; where they
+bound, this enumerates, and the other way round. So a fault would have to be made twice, in two ways.
+
+Assumes      settings are those that ran (the ledger's chain says so); the theorems named below
+Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is what a domain must hold
+Not covered  stable voting calibrated to the adaptive game: refused, since its Rényi bound does not prove it
+             Checked by tests/test_recompute.py, against the mechanisms and with settings tampered with
+"""
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom, dlaplace, norm
+
+from artifacts.errors import NotVerified
+
+Settings = Mapping[str, Any]
+DIGITS = 40
+WHOLE = 2**64
+WIDE = 12
+"""Standard deviations beyond which nothing is summed: less than 1e-32."""
+LARGEST_GRID = 1 << 22
+"""Points up to which sums of discrete Gaussians are convolved; beyond, the continuous law is the same to 1e-9."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """How one mechanism's settings are priced: δ at an ε; and Rényi nats at an order with the additive δ."""
+
+    least_delta: Callable[[Settings, float], float]
+    charge: Callable[[Settings, float], tuple[float, float]]
+
+
+def least_delta(settings: Settings, epsilon: float) -> float:
+    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified where no other path is known."""
+    return _route(settings).least_delta(settings, epsilon)
+
+
+def charge(settings: Settings, order: float) -> tuple[float, float]:
+    """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
+    return _route(settings).charge(settings, order)
+
+
+def _route(settings: Settings) -> Route:
+    name, accountant = settings.get("name"), settings.get("accountant", "renyi")
+    if name not in ROUTES or accountant != "renyi":
+        raise NotVerified(f"the guarantee of {name!r} (accountant {accountant!r}) cannot be recomputed by another path")
+    return ROUTES[name]
+
+
+def _stable_delta(settings: Settings, epsilon: float) -> float:
+    """Rényi bound of the table at its own order, converted (Canonne, Kamath & Steinke 2020, Prop. 12), plus slips."""
+    order = float(settings["order"])
+    nats, slips = _stable_charge(settings, order)
+    return _converted(nats, order, epsilon) + slips
+
+
+def _stable_charge(settings: Settings, order: float) -> tuple[float, float]:
+    """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
+    cutoff, first, logs = int(settings["cutoff"]), *_table(settings["refusal"])
+    with localcontext(prec=DIGITS):
+        alpha, steps = Decimal(order), [pair for pair in pairwise(logs) if pair[0] != pair[1]]
+        kappa = max((_refusal_cost(alpha, *pair[::way]) for pair in steps for way in (1, -1)), default=Decimal(0))
+        slips = Decimal(cutoff) * (WHOLE - first) / first
+        return float(cutoff * kappa / (alpha - 1)), float(slips)
+
+
+@lru_cache(maxsize=8)
+def _table(refusal: str) -> tuple[int, list[tuple[Decimal, Decimal]]]:
+    """The first entry of a table, and the log-probabilities (refused, answered) of all."""
+    table = [int(entry) for entry in np.frombuffer(base64.b64decode(refusal), "<u8")]
+    with localcontext(prec=DIGITS):
+        return table[0], [((Decimal(p) / WHOLE).ln(), (Decimal(WHOLE - p) / WHOLE).ln()) for p in table]
+
+
+def _refusal_cost(alpha: Decimal, p: tuple[Decimal, Decimal], q: tuple[Decimal, Decimal]) -> Decimal:
+    """ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ] of log-probabilities (refused, answered)."""
+    paid = 1 - (alpha * p[1] + (1 - alpha) * q[1]).exp()
+    return alpha * p[0] + (1 - alpha) * q[0] - paid.ln() if paid > 0 else Decimal("Infinity")
+
+
+def _converted(nats: float, order: float, epsilon: float) -> float:
+    return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
+
+
+def _moved(settings: Settings, rows: str) -> int:
+    """How many noisy counts one teacher moves by one over that many rows."""
+    return int(settings[rows]) * (1 if settings["classes"] == 2 else 2)
+
+
+def _gaussian_delta(settings: Settings, epsilon: float) -> float:
+    """Exactly, from the law of the sum of discrete Gaussians; for large sums the closed form of Balle & Wang 2018."""
+    count, scale = _moved(settings, "queries"), float(settings["scale"])
+    reach = math.ceil(WIDE * scale * math.sqrt(count))
+    if 2 * reach + 1 > LARGEST_GRID:
+        mu = math.sqrt(count) / scale
+        below = epsilon + norm.logcdf(-epsilon / mu - mu / 2)
+        return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(below))
+    points = np.fft.ifftshift(np.arange(-reach, reach + 1))
+    single = np.exp(-(points.astype(float) ** 2) / (2 * scale**2))
+    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, len(points)).clip(0)
+    return _hockey_stick(law, (count - 2 * points) / (2 * scale**2), epsilon)
+
+
+def _rho(settings: Settings) -> float:
+    """Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
+    if settings["name"] == "noisy_votes":
+        return _moved(settings, "queries") / (2 * float(settings["scale"]) ** 2)
+    tests = int(settings["queries"]) / (2 * float(settings["test_scale"]) ** 2)
+    return tests + _moved(settings, "answers") / (2 * float(settings["scale"]) ** 2)
+
+
+def _concentrated_delta(settings: Settings, epsilon: float) -> float:
+    """The best order's conversion of α·ρ, over a continuum of orders."""
+    rho = _rho(settings)
+
+    def log_delta(log_excess: float) -> float:
+        order = 1 + math.exp(log_excess)
+        return (order - 1) * (order * rho - epsilon + math.log1p(-1 / order)) - math.log(order)
+
+    return math.exp(min(0.0, float(minimize_scalar(log_delta, bounds=(-7, 14), method="bounded").fun)))
+
+
+def _concentrated_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return order * _rho(settings), 0.0
+
+
+def _responses_delta(each: float, times: int, epsilon: float) -> float:
+    """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
+    flip = 1 / (1 + math.exp(each))
+    wide = WIDE * math.sqrt(times)
+    flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
+    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * each, epsilon)
+
+
+def _responses_nats(each: float, times: int, order: float) -> float:
+    with localcontext(prec=DIGITS):
+        alpha, high = Decimal(order), 1 / (1 + Decimal(-each).exp())
+        low = 1 - high
+        moment = high**alpha * low ** (1 - alpha) + low**alpha * high ** (1 - alpha)
+        return float(times * moment.ln() / (alpha - 1))
+
+
+def _laplace_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(1 / float(settings["scale"]), _moved(settings, "queries"), epsilon)
+
+
+def _laplace_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
+
+
+def _epoch(settings: Settings) -> float:
+    return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
+
+
+def _escapes(settings: Settings) -> float:
+    """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
+    across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
+    noise = np.arange(-math.ceil(80 * across), math.ceil(80 * across) + 1)
+    chance = dlaplace.pmf(noise, 1 / across) * dlaplace.sf(int(settings["threshold"]) + noise, 1 / along)
+    return float(int(settings["cutoff"]) * chance.sum())
+
+
+def _threshold_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(_epoch(settings), int(settings["cutoff"]), epsilon) + _escapes(settings)
+
+
+def _threshold_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(_epoch(settings), int(settings["cutoff"]), order), _escapes(settings)
+
+
+def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
+    """Σ law·(1 − e^(ε − loss))⁺: the least δ at ε of a mechanism with that law of privacy loss."""
+    return float(np.sum(law * -np.expm1(np.minimum(epsilon - loss, 0.0))))
+
+
+ROUTES = {
+    "stable": Route(_stable_delta, _stable_charge),
+    "sparse_vector": Route(_threshold_delta, _threshold_charge),
+    "published": Route(_threshold_delta, _threshold_charge),
+    "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
+    "confident": Route(_concentrated_delta, _concentrated_charge),
+    "laplace_votes": Route(_laplace_delta, _laplace_charge),
+}

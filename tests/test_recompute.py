@@ -1,0 +1,133 @@
+"""The guarantee by another path: it agrees with every mechanism's own claim, and rejects settings tampered with."""
+
+import base64
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from artifacts.errors import NotVerified
+from artifacts.plan import MechanismName
+from artifacts.privacy import ORDERS
+from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.voting import Mechanism
+from tasks.recompute import charge, least_delta
+
+DELTA = 1e-5
+CASES: tuple[tuple[MechanismName, float, int, int], ...] = (
+    ("stable", 1.0, 20, 2),
+    ("stable", 0.5, 3, 2),
+    ("sparse_vector", 1.0, 20, 2),
+    ("published", 1.0, 3, 2),
+    ("noisy_votes", 1.0, 1, 2),
+    ("noisy_votes", 4.0, 1, 10),
+    ("laplace_votes", 1.0, 1, 2),
+    ("laplace_votes", 2.0, 1, 3),
+    ("confident", 1.0, 1, 2),
+)
+BROKEN: tuple[tuple[MechanismName, str, float], ...] = (
+    ("stable", "cutoff", 21 / 20),
+    ("sparse_vector", "cutoff", 21 / 20),
+    ("sparse_vector", "threshold", 0.98),
+    ("sparse_vector", "threshold_scale", 0.95),
+    ("sparse_vector", "query_scale", 0.95),
+    ("noisy_votes", "scale", 0.99),
+    ("noisy_votes", "queries", 1.02),
+    ("laplace_votes", "scale", 0.99),
+    ("confident", "scale", 0.98),
+    ("confident", "test_scale", 0.9),
+    ("confident", "answers", 1.02),
+)
+
+
+def made(name: MechanismName, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2) -> Mechanism:
+    return calibrate(name, epsilon=epsilon, delta=DELTA, cutoff=cutoff, queries=1000, classes=classes, teachers=200)
+
+
+def settings_of(mechanism: Mechanism) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return settings
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), CASES)
+def test_it_proves_what_each_mechanism_claims(name: MechanismName, epsilon: float, cutoff: int, classes: int) -> None:
+    settings = settings_of(made(name, epsilon, cutoff, classes))
+    assert least_delta(settings, epsilon) <= DELTA
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), [case for case in CASES if case[0] != "published"])
+def test_it_is_no_loose_bound(name: MechanismName, epsilon: float, cutoff: int, classes: int) -> None:
+    settings = settings_of(made(name, epsilon, cutoff, classes))
+    assert least_delta(settings, epsilon) > 0.9 * DELTA
+    assert least_delta(settings, epsilon * 0.97) > DELTA
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), CASES)
+def test_the_charge_is_the_mechanisms_cost(name: MechanismName, epsilon: float, cutoff: int, classes: int) -> None:
+    mechanism = made(name, epsilon, cutoff, classes)
+    for order in (2.0, 4.0):
+        nats, additive = charge(settings_of(mechanism), order)
+        cost = mechanism.cost
+        assert nats == pytest.approx(cost.renyi[ORDERS.index(order)], rel=1e-6)
+        assert nats <= cost.renyi[ORDERS.index(order)] * (1 + 1e-12)
+        assert additive == pytest.approx(cost.delta, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "field", "factor"), BROKEN)
+def test_planted_settings_are_rejected(name: MechanismName, field: str, factor: float) -> None:
+    settings = settings_of(made(name))
+    changed = settings[field] * factor
+    tampered = {**settings, field: round(changed) if isinstance(settings[field], int) else changed}
+    assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
+
+
+def test_a_steeper_table_is_rejected() -> None:
+    settings = settings_of(made("stable"))
+    table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").copy()
+    for at in (1, len(table) // 2):
+        steeper = np.concatenate([table[:at], table[at + 1 :]])
+        tampered = {**settings, "refusal": base64.b64encode(steeper.tobytes()).decode()}
+        assert least_delta(tampered, 1.0) > DELTA
+
+
+def test_a_table_of_one_step_by_rational_arithmetic() -> None:
+    table = np.array([2**64 - 2**44, 2**63], dtype="<u8")
+    settings = {"name": "stable", "cutoff": 3, "order": 2.0, "refusal": base64.b64encode(table.tobytes()).decode()}
+    p, q = (Fraction(int(entry), 2**64) for entry in table)
+    assert (1 - q) ** 2 > 1 - p  # one way round, the moment that κ bounds has no bound
+    assert charge(settings, 2.0)[0] == math.inf
+    gentle = np.array([6 * 2**61, 5 * 2**61], dtype="<u8")
+    settings["refusal"] = base64.b64encode(gentle.tobytes()).decode()
+    p, q = (Fraction(int(entry), 2**64) for entry in gentle)
+    ratios = [a**2 / b / (1 - (1 - a) ** 2 / (1 - b)) for a, b in ((p, q), (q, p))]
+    nats, additive = charge(settings, 2.0)
+    assert nats == pytest.approx(3 * math.log(max(ratios)), rel=1e-12)
+    assert additive == pytest.approx(float(3 * (1 - p) / p), rel=1e-12)
+
+
+def test_one_gaussian_and_one_response_by_hand() -> None:
+    settings = {"name": "noisy_votes", "queries": 1, "classes": 2, "scale": 1.5}
+    law = {k: math.exp(-(k**2) / 4.5) for k in range(-60, 61)}
+    whole = sum(law.values())
+    by_hand = sum(max(0.0, law[k] - math.e**0.3 * law.get(k - 1, 0.0)) for k in law) / whole
+    assert least_delta(settings, 0.3) == pytest.approx(by_hand, rel=1e-9)
+    settings = {"name": "laplace_votes", "queries": 1, "classes": 2, "scale": 2.0}
+    kept = 1 / (1 + math.exp(-0.5))
+    assert least_delta(settings, 0.2) == pytest.approx(kept - math.exp(0.2) * (1 - kept), rel=1e-9)
+    assert least_delta(settings, 0.5) == pytest.approx(0, abs=1e-15)
+
+
+def test_large_sums_meet_the_convolved_ones() -> None:
+    grid = {"name": "noisy_votes", "queries": 900, "classes": 2, "scale": 110.0}
+    large = {**grid, "queries": 900 * 10**8, "scale": 110.0 * 10**4}
+    assert least_delta(large, 1.0) == pytest.approx(least_delta(grid, 1.0), rel=1e-3)
+
+
+def test_what_has_no_other_path_is_refused() -> None:
+    with pytest.raises(NotVerified, match="another path"):
+        least_delta({"name": "trust me"}, 1.0)
+    with pytest.raises(NotVerified, match="'game'"):
+        least_delta({**settings_of(made("stable")), "accountant": "game"}, 1.0)

@@ -1,0 +1,36 @@
+"""A small published world that MLflow holds too; apart from tests.published, for MLflow is slow to import."""
+
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.ledger import Ledger
+from artifacts.tracking import Tracked, Tracking
+from tasks.certify import Certified
+from tasks.mechanisms.voting import Mechanism
+from tasks.track import track
+from tests.published import SESSION, World, certified
+
+
+def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
+    """The world's session in MLflow; with labels, after it was certified."""
+    if labels is not None:
+        certified(world, mechanism, labels)
+    found = {name: world.released.find(f"{SESSION}/{name}") for name in ("certificate.json", "report.html")}
+    drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "budget")}
+    written = Certified.model_validate(
+        {"certificate": found["certificate.json"], "report": found["report.html"], "figures": drawn}
+    )
+    return track(
+        world.plan,
+        written,
+        world.encoding,
+        world.batches,
+        per_refusal=mechanism.per_refusal,
+        started=started,
+        vault=world.vault,
+        ledger=Ledger.of(world.home),
+        released=world.released,
+        tracking=Tracking.of(world.home),
+    )
