@@ -56,6 +56,13 @@ class StableVoting:
     refusal: Table
     accountant: Accountant = "renyi"
 
+    def __post_init__(self) -> None:
+        table = self.refusal
+        if table.dtype != np.uint64 or table.ndim != 1 or not len(table) or table[-1] == 0:
+            raise ValueError("refusal must be a row of positive 64-bit integers")
+        if (table[:-1] < table[1:]).any() or self.cutoff < 1:
+            raise ValueError("refusal must not rise with distance and cutoff must be at least 1")
+
     @classmethod
     def calibrate(
         cls,

@@ -183,6 +183,12 @@ def test_settings_rebuild_the_mechanism() -> None:
     assert again.cost == made.cost
 
 
+@pytest.mark.parametrize("table", [[], [5, 6], [5, 0], [[7, 5]]])
+def test_a_table_that_cannot_be_certified_is_refused(table: list[int]) -> None:
+    with pytest.raises(ValueError, match="refusal must"):
+        StableVoting(epsilon=1.0, delta=1e-6, cutoff=1, order=5.0, refusal=np.array(table, np.uint64))
+
+
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
     first = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
     again = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
