@@ -1,0 +1,352 @@
+"""Planning: laws, the tables of the design, and simulations of the mechanisms themselves."""
+
+import json
+import math
+from dataclasses import asdict
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from artifacts.errors import WrongInput
+from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.confident import Confident
+from tasks.mechanisms.laplace_votes import LaplaceVotes
+from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.outcome import Odds, odds, outcome
+from tasks.mechanisms.planning import NAMES, Option, choose, plan_mechanisms, recommend
+from tasks.mechanisms.profile import ROWS, profile
+from tasks.mechanisms.published import noise_scale, teachers_required
+from tasks.mechanisms.search import FAILURES, Stream, margin_needed, teachers_needed
+from tasks.mechanisms.sparse_vector import SparseVector
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import Mechanism
+
+
+@cache
+def planned(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    teachers: int = 600,
+    queries: int = 2000,
+    classes: int = 2,
+    agreement: float = 0.92,
+    cutoff: int | None = None,
+) -> dict[str, Option]:
+    options = plan_mechanisms(
+        epsilon=epsilon,
+        delta=delta,
+        teachers=teachers,
+        queries=queries,
+        classes=classes,
+        agreement=agreement,
+        cutoff=cutoff,
+    )
+    return {option.name: option for option in options}
+
+
+def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
+    return Stream(
+        epsilon=1.0,
+        delta=1e-5,
+        teachers=teachers,
+        queries=1000,
+        classes=classes,
+        shares=profile(agreement, classes),
+    )
+
+
+# Laws -----------------------------------------------------------------------------------------------------------------
+
+
+def taught(name: str, option: Option) -> float:
+    return option.expected_answered if name in ("stable", "sparse_vector", "published") else option.worth
+
+
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_larger_budget_more_teachers_and_more_agreement_never_teach_less(name: str, classes: int) -> None:
+    by_epsilon = [planned(epsilon=value, classes=classes)[name] for value in (0.5, 1.0, 2.0)]
+    by_teachers = [planned(teachers=value, classes=classes)[name] for value in (300, 600, 1200)]
+    by_agreement = [planned(agreement=value, classes=classes)[name] for value in (0.8, 0.9, 0.98)]
+    for options in (by_epsilon, by_teachers, by_agreement):
+        assert all(taught(name, less) <= taught(name, more) for less, more in pairwise(options))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_margins_and_ensembles_shrink_as_epsilon_grows(name: str) -> None:
+    options = [planned(epsilon=value, cutoff=20)[name] for value in (0.5, 1.0, 2.0)]
+    for less, more in pairwise(options):
+        assert less.margin_needed is not None
+        assert more.margin_needed is not None
+        assert more.margin_needed < less.margin_needed
+        assert less.teachers_needed is not None
+        assert more.teachers_needed is not None
+        assert more.teachers_needed < less.teachers_needed
+
+
+def test_the_cutoff_is_the_one_of_its_neighbours_that_answers_most() -> None:
+    best = planned()["stable"]
+    assert best.cutoff is not None
+    for cutoff in (best.cutoff // 2, best.cutoff * 2):
+        assert planned(cutoff=cutoff)["stable"].expected_answered <= best.expected_answered
+
+
+# The design's tables --------------------------------------------------------------------------------------------------
+
+TABLE = {(0.5, 10): 303, (0.5, 100): 672, (1, 50): 271, (1, 300): 561, (2, 100): 188, (4, 10): 49, (4, 1000): 272}
+
+
+@pytest.mark.parametrize(("setting", "distance"), list(TABLE.items()))
+def test_stable_needs_twice_the_distance_of_its_table(setting: tuple[float, int], distance: int) -> None:
+    mechanism = StableVoting.calibrate(epsilon=setting[0], delta=1e-6, cutoff=setting[1])
+    found = margin_needed(mechanism, stream())
+    assert found is not None
+    assert 0.95 * (2 * distance + 1) < found < 1.02 * (2 * distance + 1) + 2  # orders lie closer than the table's
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cutoff", "margin"), [(1, 1, 113), (1, 5, 610), (1, 20, 2085), (2, 1, 58), (4, 5, 154)]
+)
+def test_sparse_vector_needs_at_most_the_margin_of_its_table(epsilon: float, cutoff: int, margin: int) -> None:
+    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff)
+    found = margin_needed(mechanism, stream())
+    assert found is not None
+    assert 0.9 * margin < found < 1.03 * margin
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "queries", "margin"), [(0.5, 100, 328), (1, 100, 174), (1, 1000, 550), (2, 5000, 657), (4, 1000, 159)]
+)
+def test_noisy_votes_need_the_margin_of_the_table(epsilon: float, queries: int, margin: int) -> None:
+    mechanism = NoisyVotes.calibrate(epsilon=epsilon, delta=1e-5, queries=queries, classes=2)
+    assert margin_needed(mechanism, stream()) == pytest.approx(margin, rel=0.03)
+
+
+@pytest.mark.parametrize(("cutoff", "teachers"), [(1, 18_800), (5, 45_500), (20, 97_000), (100, 232_000)])
+def test_published_asks_for_the_printed_teachers(cutoff: int, teachers: int) -> None:
+    asked = teachers_required(epsilon=1.0, delta=1e-5, cutoff=cutoff, queries=1000, beta=0.05)
+    assert asked == pytest.approx(teachers, rel=0.005)
+    assert f"{asked:,} teachers" in planned(queries=1000, cutoff=cutoff)["published"].needs
+
+
+def test_the_printed_teachers_are_more_than_enough_for_what_runs() -> None:
+    needed = planned(queries=1000, cutoff=20)["published"].margin_needed
+    assert needed is not None
+    assert needed > noise_scale(1.0, 1e-5, 20)
+    assert needed < 97_000 / 3
+
+
+# The mechanisms themselves, simulated ---------------------------------------------------------------------------------
+
+SEED = 20240229
+GENERATOR = np.random.default_rng(SEED)
+VOTES = np.array([[300, 0, 0], [210, 80, 10], [150, 145, 5], [170, 65, 65]])
+PAIRS = np.array([[300, 0], [210, 90], [155, 145], [190, 110]])
+TRIALS = 4000
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Whichever tests run before it, a test sees the same draws."""
+    GENERATOR.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
+
+
+def laplace(scale: float, size: tuple[int, ...]) -> np.ndarray:
+    """Discrete Laplace noise, for tests alone."""
+    odds_of_more = -math.expm1(-1 / scale)
+    return GENERATOR.geometric(odds_of_more, size) - GENERATOR.geometric(odds_of_more, size)
+
+
+def gaussian(scale: float, size: tuple[int, ...]) -> np.ndarray:
+    return np.rint(GENERATOR.normal(0, scale, size)).astype(np.int64)
+
+
+def agree(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Frequencies of TRIALS against probabilities, within five standard deviations."""
+    spread = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / TRIALS)
+    return bool((np.abs(found - expected) <= 5 * spread).all())
+
+
+@pytest.mark.parametrize("votes", [PAIRS, VOTES])
+@pytest.mark.parametrize("kind", [NoisyVotes, LaplaceVotes])
+def test_odds_of_a_changed_label_are_those_of_the_mechanism(
+    votes: np.ndarray, kind: type[NoisyVotes] | type[LaplaceVotes]
+) -> None:
+    classes = votes.shape[1]
+    mechanism = kind(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=60.0)
+    noise = (gaussian if kind is NoisyVotes else laplace)(60.0, (TRIALS * len(votes), 1 if classes == 2 else classes))
+    labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
+    changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
+    assert agree(changed, odds(mechanism, votes.astype(float)).changed)
+    assert not agree(changed, odds(kind(**{**asdict(mechanism), "scale": 90.0}), votes.astype(float)).changed)
+
+
+def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
+    mechanism = Confident(
+        epsilon=1.0, delta=1e-5, queries=10, classes=3, answers=TRIALS * 4, threshold=200, test_scale=50.0, scale=40.0
+    )
+    rows = np.tile(VOTES, (TRIALS, 1))
+    labels, _ = mechanism.answer(rows, gaussian(50.0, (len(rows),)), gaussian(40.0, (len(rows), 3)))
+    by_row = labels.reshape(TRIALS, 4)
+    expected = odds(mechanism, VOTES.astype(float))
+    assert agree((by_row < 0).mean(axis=0), expected.refused)
+    assert agree((by_row > 0).mean(axis=0), (1 - expected.refused) * expected.changed)
+
+
+def test_odds_of_stable_voting_are_its_table() -> None:
+    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
+    expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
+    assert odds(mechanism, PAIRS.astype(float)).refused.tolist() == expected
+
+
+def runs(mechanism: Mechanism, votes: np.ndarray, queries: int, times: int = 300) -> float:
+    """Mean rows answered by whole sessions over rows drawn from votes."""
+    total = 0
+    for _ in range(times):
+        rows = votes[GENERATOR.integers(0, len(votes), queries)]
+        if isinstance(mechanism, StableVoting):
+            labels = mechanism.answer(rows, GENERATOR.integers(0, 2**64, queries, np.uint64))
+        else:
+            assert isinstance(mechanism, SparseVector)
+            noise = laplace(mechanism.query_scale, (queries,)), laplace(mechanism.threshold_scale, (mechanism.cutoff,))
+            labels = mechanism.answer(rows, *noise)
+        total += int((labels >= 0).sum())
+    return total / times
+
+
+@pytest.mark.parametrize("queries", [20, 60, 400])
+def test_rows_answered_are_those_of_whole_sessions(queries: int) -> None:
+    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10)
+    votes = np.array([[300, 0], [270, 30], [230, 70], [160, 140]])
+    expected = outcome(mechanism, votes.astype(float), queries).answered
+    assert runs(mechanism, votes, queries) == pytest.approx(expected, rel=0.05)
+
+
+def test_rows_answered_by_a_noisy_threshold_are_not_fewer_than_expected() -> None:
+    mechanism = SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5)
+    votes = np.array([[300, 0], [280, 20], [240, 60], [225, 75]])
+    for queries in (30, 200):
+        expected = outcome(mechanism, votes.astype(float), queries).answered
+        assert 0.95 * expected < runs(mechanism, votes, queries) < 1.6 * expected
+
+
+def test_margin_needed_is_the_least_that_is_enough() -> None:
+    for name in NAMES:
+        at = stream(classes=3)
+        mechanism = at.calibrated(name, 10 if name in ("stable", "sparse_vector", "published") else None)
+        needed = margin_needed(mechanism, at)
+        assert needed is not None
+        level = np.array([2, -1, -1]) / 3
+        rows = 200 + np.array([needed - 1, needed])[:, None] * level
+        found = odds(mechanism, rows)
+        fails = 1 - (1 - found.refused) * (1 - found.changed)
+        assert fails[1] <= FAILURES < fails[0]
+
+
+def test_teachers_needed_serve_a_row_of_average_agreement() -> None:
+    at = stream(agreement=0.9)
+    mechanism = at.calibrated("stable", 20)
+    needed, margin = teachers_needed(mechanism, at), margin_needed(mechanism, at)
+    assert needed is not None
+    assert margin is not None
+    assert needed == pytest.approx(margin / 0.8, rel=0.01)
+
+
+def test_confident_votes_have_no_number_of_teachers_where_agreement_is_below_their_threshold() -> None:
+    assert planned(agreement=0.7)["confident"].teachers_needed is None
+    assert planned(agreement=0.9)["confident"].teachers_needed is not None
+
+
+# Profiles -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("mean", [0.6, 0.9, 1.0])
+def test_a_figure_becomes_rows_of_shares_with_that_mean(mean: float, classes: int) -> None:
+    shares = profile(mean, classes)
+    assert shares.shape == (ROWS, classes)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(ROWS))
+    assert (np.diff(shares, axis=1) <= 1e-12).all()
+    assert shares[:, 0].mean() == pytest.approx(mean, abs=2e-3)
+
+
+def test_counts_become_shares_whatever_the_order_of_classes() -> None:
+    assert profile([[1, 3], [4, 0], [2, 2]], 2).tolist() == [[0.75, 0.25], [1, 0], [0.5, 0.5]]
+    assert profile([0.75, 1.0], 2).tolist() == [[0.75, 0.25], [1, 0]]
+    assert profile([0.4], 4)[0] == pytest.approx([0.4, 0.4, 0.2, 0])
+
+
+def test_a_long_sample_is_thinned_evenly() -> None:
+    winner = np.linspace(0.5, 1, 100_000)
+    thin = profile(GENERATOR.permutation(winner), 2)
+    assert len(thin) == ROWS
+    assert thin[:, 0] == pytest.approx(0.5 + 0.5 * (np.arange(ROWS) + 0.5) / ROWS, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong", [0.5, 0.3, 1.01, math.nan, [], [0.2], [1.2], [[1, 2, 3]], [[0, 0]], [[-1, 2]], [math.inf]]
+)
+def test_what_is_no_guess_is_refused(wrong: object) -> None:
+    with pytest.raises(WrongInput, match=r"agreement must|a winner's share must"):
+        profile(np.asarray(wrong), 2)
+
+
+# Choosing -------------------------------------------------------------------------------------------------------------
+
+
+def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
+    options = list(planned().values())
+    assert sorted(option.name for option in options) == sorted(NAMES)
+    keys = [(not option.feasible, -option.worth) for option in options]
+    assert keys == sorted(keys)
+    assert json.loads(json.dumps([asdict(option) for option in options]))[0]["name"] == options[0].name
+
+
+def test_the_mechanism_depends_on_rows_and_agreement_as_the_design_says() -> None:
+    """STABLE_VOTING, "Where it pays": agreement makes `stable` best, many contested rows a noisy release."""
+    near_agreement = choose(epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, classes=2, agreement=0.997)
+    assert near_agreement[0] == "stable"
+    assert near_agreement[1] is not None
+    contested = choose(epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, classes=2, agreement=0.913)
+    assert contested[0] in ("noisy_votes", "laplace_votes")
+    assert contested[1] is None
+
+
+def test_the_recommended_option_names_its_rival() -> None:
+    options = list(planned().values())
+    best = recommend(options)
+    assert best.name == options[0].name
+    assert f"{options[1].name} would teach" in best.reason
+
+
+def test_a_cutoff_that_is_fixed_is_kept() -> None:
+    assert {option.cutoff for option in planned(cutoff=7).values()} == {7, None}
+
+
+def test_too_few_teachers_are_told_how_many_would_do() -> None:
+    with pytest.raises(WrongInput, match=r"within the budget; from about [\d,]+ teachers on, one can"):
+        choose(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2, agreement=0.9)
+
+
+def test_a_budget_that_cannot_be_calibrated_is_an_option_that_is_not_feasible() -> None:
+    options = planned(epsilon=16.0, delta=1e-5, queries=1000, cutoff=100)
+    assert not options["published"].feasible
+    assert "cannot be proved" in options["published"].reason
+
+
+def test_figures_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(WrongInput, match="teachers >= 1"):
+        planned(teachers=0)
+    with pytest.raises(WrongInput, match="epsilon must be positive"):
+        planned(epsilon=-1.0)
+
+
+def test_an_option_is_what_the_door_would_run() -> None:
+    option = planned()["stable"]
+    made = calibrate("stable", epsilon=1.0, delta=1e-5, cutoff=option.cutoff, queries=2000, classes=2, teachers=600)
+    expected = outcome(made, profile(0.92, 2) * 600, 2000)
+    assert expected.answered == option.expected_answered
+    assert isinstance(odds(made, np.array([[600.0, 0.0]])), Odds)
