@@ -12,9 +12,10 @@ import importlib
 import json
 import logging
 import os
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -40,7 +41,7 @@ from mlflow.tracking import MlflowClient
 
 from artifacts.certificate import Certificate
 from artifacts.errors import EnvironmentFailed
-from artifacts.publication import Publication, figures, listing, params, signature, tags, words
+from artifacts.publication import Publication, figures, listing, params, series, signature, tags, words
 from artifacts.released import sha256
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
@@ -75,6 +76,7 @@ class Tracked:
 class Recorded:
     """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
 
+    history      every point of each metric: (step, value)
     certificate  the bytes of its copy, empty where there is none
     """
 
@@ -82,6 +84,7 @@ class Recorded:
     tags: dict[str, str]
     params: dict[str, str]
     metrics: dict[str, float]
+    history: dict[str, list[tuple[int, float]]]
     certificate: bytes
     files: dict[str, str]
     model_files: dict[str, str]
@@ -92,8 +95,10 @@ class Tracking:
     """The tracking store of one home folder, or the server that MLFLOW_TRACKING_URI names."""
 
     def __init__(self, uri: str, artifact_root: Path) -> None:
-        """`uri` of the store; files of experiments made here go below `artifact_root`."""
-        self._client = MlflowClient(uri, registry_uri=uri)
+        """`uri` of the store; files of experiments made here go below `artifact_root`. Raises EnvironmentFailed."""
+        with _told_in_one_sentence():
+            _require_database(uri)
+            self._client = MlflowClient(uri, registry_uri=uri)
         self._uri = uri
         self._artifact_root = artifact_root
 
@@ -145,6 +150,7 @@ class Tracking:
                 tags=run.data.tags,
                 params=run.data.params,
                 metrics=run.data.metrics,
+                history={name: self._points(run_id, name) for name in run.data.metrics},
                 certificate=files.get("certificate.json", b""),
                 files={name: sha256(data) for name, data in files.items()},
                 model_files=self._model_digests(models[0]) if models else {},
@@ -163,6 +169,7 @@ class Tracking:
         metrics += [Metric("epsilon_charged", epsilon, now, rows) for rows, epsilon in publication.charged]
         settings = [Param(name, value) for name, value in params(publication.certificate).items()]
         digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
+        digests.append(RunTag("series.epsilon_charged", series(publication.charged)))
         self._client.log_batch(run_id, metrics=metrics, params=settings, tags=digests)
         self._client.log_inputs(run_id, [_dataset(name, digest) for name, digest in publication.datasets.items()])
         for file in publication.files:
@@ -196,6 +203,9 @@ class Tracking:
         self._client.set_registered_model_alias(name, ALIAS, made.version)
         return f"models:/{name}/{made.version}"
 
+    def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
+
     def _model_digests(self, model_id: str) -> dict[str, str]:
         files = self._files(self._client.get_logged_model(model_id).artifact_location)
         return {name: sha256(data) for name, data in files.items()}
@@ -208,6 +218,14 @@ class Tracking:
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def _require_database(uri: str) -> None:
+    """Raise sqlite3.Error where a SQLite store is a file of another kind, which MLflow does not tell apart."""
+    file = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and file.is_file():
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master")
 
 
 def _dataset(name: str, digest: str) -> DatasetInput:
@@ -240,6 +258,6 @@ def _milliseconds(moment: datetime) -> int:
 def _told_in_one_sentence() -> Iterator[None]:
     try:
         yield
-    except (MlflowException, OSError) as failed:
+    except (MlflowException, OSError, sqlite3.Error) as failed:
         reason = str(failed).partition("\n")[0]
         raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None

@@ -19,7 +19,7 @@ from artifacts.certificate import Certificate, Guarantee
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
-from artifacts.publication import figures, listing, params, tags
+from artifacts.publication import figures, listing, params, series, tags
 from artifacts.released import Released
 from artifacts.sessions import Session
 from artifacts.tracking import MODEL_FILE, Recorded, Tracking
@@ -166,8 +166,12 @@ def _numbers(subject: Subject) -> str:
     ):
         for name, value in recorded.items():
             _equal(f"MLflow's {kind} {name}", found.get(name), value)
-    if not run.metrics.get("epsilon_charged", 0.0) <= subject.session.epsilon * SLACK:
-        raise NotVerified("MLflow's metric epsilon_charged ends above the guarantee")
+    for name, value in figures(certificate).items():
+        _equal(f"MLflow's history of metric {name}", run.history.get(name), [(0, value)])
+    charged = run.history.get("epsilon_charged", [])
+    _equal("MLflow's series epsilon_charged", series(charged), run.tags.get("series.epsilon_charged"))
+    if not charged or not max(epsilon for _, epsilon in charged) <= subject.session.epsilon:
+        raise NotVerified("MLflow's series epsilon_charged passes the guarantee")
     return f"{len(figures(certificate))} metrics, the parameters and the tags are as certified"
 
 
