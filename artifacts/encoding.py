@@ -21,11 +21,13 @@ class Frozen(BaseModel):
 class Scaled(Frozen):
     """A number, a truth value (0 or 1) or a date (days since 1970), clipped to the public range and standardised.
 
-    A missing cell becomes `fill`, the public median; where public rows had missing cells, a second column says so.
+    With `log` it is ±ln(1 + |x|) first, and the statistics are of that. A missing cell becomes `fill`, the public
+    median; where public rows had missing cells, a second column says so.
     """
 
     kind: Literal["numeric", "boolean", "date"]
     name: str
+    log: bool = False
     mean: float
     scale: Annotated[float, Field(gt=0)]
     fill: float

@@ -21,7 +21,7 @@ from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.vault import Vault
 from tasks.cells import cast_rows, class_index, word_index
-from tasks.statistics import DAY, learn_columns
+from tasks.statistics import learn_columns, numbers_of, signed_log
 from tasks.tables import PublicTable, open_public
 
 Matrix = NDArray[np.float32]
@@ -167,7 +167,8 @@ def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
 
 
 def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
-    values = cells.dt.timestamp("us") / DAY if column.kind == "date" else cells.cast(pl.Float64)
+    numbers = numbers_of(cells, column.kind)
+    values = signed_log(numbers) if column.log else numbers
     clipped = np.clip(values.fill_null(column.fill).to_numpy(), column.low, column.high)
     out[:, 0] = (clipped - column.mean) / column.scale
     if column.missing:

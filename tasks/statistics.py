@@ -1,7 +1,7 @@
 """Statistics of public columns: the means, medians and vocabularies that rows are encoded by.
 
 They come from an even sample of at most SAMPLE public rows (all of them, where there are no more), and their sums are
-exact, so that the same table gives the same encoding on any machine. Checked by tests/test_encode.py.
+exact, so that the same table gives the same encoding however it is cut. Checked by tests/test_encode.py.
 """
 
 import math
@@ -17,6 +17,9 @@ from tasks.tables import PublicTable
 SAMPLE = 1 << 18
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
+
+SKEWED = 2.0
+"""Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
 DAY = 86_400_000_000
 """Microseconds."""
@@ -62,14 +65,26 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
     return pl.concat(kept)
 
 
+def numbers_of(cells: pl.Series, kind: Kind) -> pl.Series:
+    """Cast cells of a scaled column as Float64: dates in days since 1970, truth values as 0 and 1."""
+    return cells.dt.timestamp("us") / DAY if kind == "date" else cells.cast(pl.Float64)
+
+
+def signed_log(numbers: pl.Series) -> pl.Series:
+    """±ln(1 + |x|): what is spread over powers of ten, evenly; zero stays zero."""
+    return numbers.sign() * numbers.abs().log1p()
+
+
 def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
-    numbers = cells.dt.timestamp("us") / DAY if kind == "date" else cells.cast(pl.Float64)
-    values = numbers.sort().to_list()
+    numbers = numbers_of(cells, kind).sort()
+    log = abs(numbers.skew() or 0) > SKEWED
+    values = (signed_log(numbers) if log else numbers).to_list()
     mean = math.fsum(values) / len(values)
     scale = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return Scaled(
         kind=kind,
         name=name,
+        log=log,
         mean=mean,
         scale=scale or 1.0,
         fill=values[len(values) // 2],

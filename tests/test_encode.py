@@ -199,6 +199,19 @@ def test_the_digest_is_of_the_content_and_survives_a_round_trip(tmp_path: Path) 
     assert len(digests) == 1
 
 
+def test_skewed_numbers_are_encoded_by_their_logarithm(tmp_path: Path) -> None:
+    even, skewed = list(range(-50, 50)), [0.0] * 90 + [-9.0] * 5 + [99_999.0] * 5
+    pl.DataFrame({"even": even, "skewed": skewed}).write_parquet(tmp_path / "public.parquet")
+    encoding = learn_encoding(plan(tmp_path))
+    flat, logged = encoding.columns
+    assert isinstance(flat, Scaled)
+    assert isinstance(logged, Scaled)
+    assert (flat.log, logged.log) == (False, True)
+    assert np.allclose((logged.low, logged.fill, logged.high), (-np.log(10), 0, np.log(100_000)))
+    matrix = encode(cast_rows(pl.DataFrame({"even": [0.0], "skewed": [-9.0]}), encoding), encoding)
+    assert np.isclose(matrix[0, 1], (logged.low - logged.mean) / logged.scale)
+
+
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
 def test_a_sample_is_even_however_rows_come(size: int) -> None:
     rows = pl.DataFrame({"n": range(100)})
