@@ -56,6 +56,31 @@ def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def plan(
+    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
+    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
+    agreement: Annotated[
+        str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Where to draw it, as PNG, SVG or PDF.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
+
+    Options given here go before what the plan says.
+    """
+    from flows.planning import ask, report, show_plan
+
+    given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
+    found = report(ask(path, agreement, **given), figure)
+    _print(found) if as_json else show_plan(found)
+
+
+@app.command()
 def budget(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """What every domain may spend, has spent and has left; and its sessions."""
     from flows.environment import prepare
@@ -103,6 +128,32 @@ def verify(
         for check in checks:
             out.print(f"{'[green]ok  [/green]' if check.ok else '[red]FAIL[/red]'} {check.name}: {check.detail}")
     if not passed:
+        raise typer.Exit(4)
+
+
+@app.command()
+def audit(
+    mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, …")],
+    epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
+    delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
+    cutoff: Annotated[int, typer.Option(help="Refusals until it halts, where it pays by refusal.")] = 1,
+    queries: Annotated[int, typer.Option(help="Rows it answers, where it pays by row.")] = 10,
+    classes: Annotated[int, typer.Option(help="Classes.")] = 2,
+    teachers: Annotated[int, typer.Option(help="Votes a row, where it matters.")] = 250,
+    trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
+    confidence: Annotated[float, typer.Option(help="That the lower bound is right.")] = 0.99,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack a mechanism as it runs, and print which ε that proves it spends at least.
+
+    Leaves with exit status 4 where that is more than it claims.
+    """
+    from flows.auditing import audit_calibrated, show_audit
+
+    settings = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
+    report = audit_calibrated(mechanism, settings, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
+    _print(report.model_dump()) if as_json else show_audit(report)
+    if not report.holds:
         raise typer.Exit(4)
 
 

@@ -16,6 +16,7 @@ from flows import work
 from flows.stages import StageName, StageReport, Stages
 from flows.work import Public, Record
 from tasks.admit import admit, canonical, check_ensemble, identity, name_domain, open_session, spent
+from tasks.encode import labelled_rows
 from tasks.files import find_files
 from tasks.mechanisms.catalogue import calibrate
 from tasks.release import Door
@@ -59,6 +60,8 @@ class Pipeline:
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
         depends = (data, self._files("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
+        if self.plan.data.test is not None:
+            labelled_rows(self.plan.path("test"), public.encoding)  # told now, while nothing is spent
         return public
 
     def admit(self, public: Public) -> None:
@@ -66,6 +69,7 @@ class Pipeline:
         labeling, privacy = self.plan.labeling, self.plan.privacy
         self.mechanism = calibrate(
             labeling.mechanism,
+            order=name_domain(self.door, self.plan).filter.order,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             cutoff=labeling.cutoff,

@@ -1,17 +1,23 @@
 """One Prefect server for the whole session of tests, and a home folder of its own for each that runs the flow."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+os.environ["DO_NOT_TRACK"] = "true"
+
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A Prefect server on a database of its own; about eight seconds, so one for all."""
+    import prefect.main  # sets logging up, which closes the stream that absl holds: not one a test put in its place
     from prefect.testing.utilities import prefect_test_harness
 
+    assert prefect.main
     with prefect_test_harness(server_startup_timeout=90):
         yield
 

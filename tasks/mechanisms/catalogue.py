@@ -22,16 +22,18 @@ def calibrate(
     queries: int,
     classes: int,
     teachers: int,
+    order: float,
 ) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end.
 
     cutoff    refusals until it halts, for the mechanisms that pay by refusal
     queries   rows it may answer at most, for those that pay by row
+    order     the Rényi order its cost is charged at in its domain, where it must be finite
     Raises WrongInput where the settings cannot be met.
     """
     at = cutoff or 0
     makers: dict[str, Callable[..., Mechanism]] = {
-        "stable": partial(StableVoting.calibrate, cutoff=at),
+        "stable": partial(StableVoting.calibrate, cutoff=at, least_order=order),
         "sparse_vector": partial(SparseVector.calibrate, cutoff=at),
         "published": partial(Published.calibrate, cutoff=at, queries=queries),
         "noisy_votes": partial(NoisyVotes.calibrate, queries=queries, classes=classes),
