@@ -56,8 +56,17 @@ MODEL = "student"
 MODEL_FILE = "model.skops"
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
-REQUIREMENTS = (
-    *("cryptography", "mlflow", "numpy", "pandas", "polars", "pyarrow", "pydantic", "scikit-learn", "scipy", "skops"),
+NEEDED = (
+    "cryptography",
+    "mlflow",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pydantic",
+    "scikit-learn",
+    "scipy",
+    "skops",
 )
 """What a copy of the model needs to run; the code of this project travels with it."""
 DIGEST_SHOWN = 36
@@ -243,7 +252,7 @@ def _save(folder: Path, described: Model, publication: Publication) -> None:
         signature=ModelSignature.from_dict(signature(publication.columns)),
         input_example=publication.example,
         code_paths=[str(code) for code in publication.code],
-        pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+        pip_requirements=[f"{name}=={version(name)}" for name in NEEDED],
         serialization_format="skops",
         skops_trusted_types=list(publication.trusted_types),
     )
