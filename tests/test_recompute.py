@@ -44,7 +44,9 @@ BROKEN: tuple[tuple[MechanismName, str, float], ...] = (
 
 
 def made(name: MechanismName, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2) -> Mechanism:
-    return calibrate(name, epsilon=epsilon, delta=DELTA, cutoff=cutoff, queries=1000, classes=classes, teachers=200)
+    return calibrate(
+        name, epsilon=epsilon, delta=DELTA, cutoff=cutoff, queries=1000, classes=classes, teachers=200, order=2.0
+    )
 
 
 def settings_of(mechanism: Mechanism) -> dict[str, Any]:
