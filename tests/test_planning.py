@@ -55,6 +55,7 @@ def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> St
         queries=1000,
         classes=classes,
         shares=profile(agreement, classes),
+        order=1.5,
     )
 
 
@@ -346,7 +347,9 @@ def test_figures_that_make_no_sense_are_refused() -> None:
 
 def test_an_option_is_what_the_door_would_run() -> None:
     option = planned()["stable"]
-    made = calibrate("stable", epsilon=1.0, delta=1e-5, cutoff=option.cutoff, queries=2000, classes=2, teachers=600)
+    made = calibrate(
+        "stable", epsilon=1.0, delta=1e-5, cutoff=option.cutoff, queries=2000, classes=2, teachers=600, order=1.5
+    )
     expected = outcome(made, profile(0.92, 2) * 600, 2000)
     assert expected.answered == option.expected_answered
     assert isinstance(odds(made, np.array([[600.0, 0.0]])), Odds)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from artifacts.errors import WrongInput
 from tasks.mechanisms.accounting import check_budget
+from tasks.mechanisms.fitting import LEAST_ORDER
 from tasks.mechanisms.outcome import Outcome
 from tasks.mechanisms.profile import profile
 from tasks.mechanisms.published import Published
@@ -72,11 +73,13 @@ def plan_mechanisms(
     classes: int,
     agreement: ArrayLike = TYPICAL_AGREEMENT,
     cutoff: int | None = None,
+    order: float = LEAST_ORDER,
 ) -> list[Option]:
     """Every mechanism with what is expected of it, best first. Raises WrongInput where the figures make no sense.
 
     agreement   a public guess, as profile.profile takes it
     cutoff      only this one, where it is fixed already
+    order       the Rényi order of the domain it will be charged in, where that is known
     """
     check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
     if teachers < 1:
@@ -88,6 +91,7 @@ def plan_mechanisms(
         queries=queries,
         classes=classes,
         shares=profile(agreement, classes),
+        order=order,
     )
     cutoffs = CUTOFFS if cutoff is None else (cutoff,)
     options = [_option(name, stream, cutoffs) for name in NAMES]
@@ -114,6 +118,7 @@ def choose(
     classes: int,
     agreement: ArrayLike = TYPICAL_AGREEMENT,
     cutoff: int | None = None,
+    order: float = LEAST_ORDER,
 ) -> tuple[str, int | None]:
     """What mechanism = "auto" stands for: a name of the catalogue and its cutoff."""
     best = recommend(
@@ -125,6 +130,7 @@ def choose(
             classes=classes,
             agreement=agreement,
             cutoff=cutoff,
+            order=order,
         )
     )
     return best.name, best.cutoff

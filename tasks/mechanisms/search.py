@@ -28,7 +28,7 @@ LARGEST = 10**7
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """What is asked for, and the profile (rows, classes) of vote shares it is expected to meet."""
+    """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order."""
 
     epsilon: float
     delta: float
@@ -36,6 +36,7 @@ class Stream:
     queries: int
     classes: int
     shares: Shares
+    order: float
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
         """The mechanism as the door would calibrate it."""
@@ -47,6 +48,7 @@ class Stream:
             queries=self.queries,
             classes=self.classes,
             teachers=self.teachers,
+            order=self.order,
         )
 
     def outcome(self, mechanism: Mechanism) -> Outcome:
