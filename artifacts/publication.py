@@ -16,7 +16,7 @@ from artifacts.released import sha256
 LONGEST = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
 
-ColumnType = Literal["double", "string", "boolean", "datetime", "list", "any"]
+ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,5 @@ def words(certificate: Certificate) -> str:
 
 def signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:
     """Raw public columns in, class names out, as MLflow writes a schema. A missing cell is no error."""
-    special = {"list": {"type": "array", "items": {"type": "double"}}}
-    inputs = [{"name": name, "required": False, **special.get(kind, {"type": kind})} for name, kind in columns.items()]
+    inputs = [{"name": name, "required": False, "type": kind} for name, kind in columns.items()]
     return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": "string"}])}

@@ -79,7 +79,8 @@ def track(
 def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
     """What MLflow should let through for each feature column, as the public table at `path` has it.
 
-    Whole numbers and text files are "any": the same column arrives as int64, float64 (with a null) or text.
+    Whole numbers, lists of them and text files are "any": the same column arrives as int64, float64 (with a null) or
+    text, which MLflow does not take for one another.
     """
     table = open_public(path)
     text = table.files[0].format == "csv"
@@ -89,8 +90,6 @@ def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
 
 
 def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
-    if kind == "list":
-        return "list"
     if dtype == pl.String and kind == "categorical":
         return "string"
     if text or dtype.is_integer():

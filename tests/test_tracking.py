@@ -161,16 +161,18 @@ def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None
         "word": ["a", "b", None],
         "flag": [True, False, None],
         "day": pl.Series(["2020-01-01", None, "2021-01-01"]).str.to_date(),
+        "image": pl.Series([[1, 2], None, [3, 4]], dtype=pl.Array(pl.UInt8, 2)),
         "void": pl.Series([None, None, None], dtype=pl.Null),
     }
     pl.DataFrame(columns).write_parquet(tmp_path / "p.parquet")
-    pl.DataFrame(columns).drop("void").write_csv(tmp_path / "p.csv")
+    pl.DataFrame(columns).drop("image", "void").write_csv(tmp_path / "p.csv")
     assert column_types(str(tmp_path / "p.parquet"), encoding_of(tmp_path / "p.parquet")) == {
         "whole": "any",
         "real": "double",
         "word": "string",
         "flag": "boolean",
         "day": "datetime",
+        "image": "any",
         "void": "any",
     }
     text = column_types(str(tmp_path / "p.csv"), encoding_of(tmp_path / "p.csv"))
