@@ -9,6 +9,7 @@ from rich.table import Table
 
 from artifacts.errors import WrongInput
 from artifacts.plan import load_plan
+from artifacts.privacy import Filter
 from tasks.agreement import public_rows, read_agreement
 from tasks.mechanisms.planning import TYPICAL_AGREEMENT, Option, plan_mechanisms, recommend
 from tasks.plan_figure import write_plan_figure
@@ -33,11 +34,8 @@ def report(asked: dict[str, Any], figure: Path | None) -> dict[str, Any]:
     options = plan_mechanisms(**asked)
     if figure is not None:
         write_plan_figure(figure, options, asked)
-    return {
-        **{name: asked[name] for name in FIGURES},
-        "mechanisms": [asdict(option) for option in options],
-        **_recommended(options),
-    }
+    figures = {name: asked[name] for name in FIGURES}
+    return {**figures, "mechanisms": [asdict(option) for option in options], **_recommended(options)}
 
 
 def show_plan(found: dict[str, Any]) -> None:
@@ -45,7 +43,9 @@ def show_plan(found: dict[str, Any]) -> None:
     title = (
         f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
     )
-    table = Table("mechanism", "cutoff", title=title)
+    table = Table(title=title)
+    table.add_column("mechanism", no_wrap=True)
+    table.add_column("cutoff", justify="right")
     for heading in ("margin needed", "teachers needed", "rows answered", "labels changed", "worth"):
         table.add_column(heading, justify="right")
     for one in found["mechanisms"]:
@@ -66,6 +66,7 @@ def _of_plan(path: Path, queries: float | None) -> dict[str, Any]:
         "teachers": plan.teachers.count,
         "queries": queries or plan.labeling.queries or public_rows(plan),
         "classes": len(plan.data.classes),
+        "order": Filter.freeze(plan.privacy.lifetime.epsilon, plan.privacy.lifetime.delta).order,
     }
 
 
