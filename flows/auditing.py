@@ -6,6 +6,7 @@ from rich.table import Table
 from artifacts.audited import AuditReport
 from tasks.audit import audit
 from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.fitting import LEAST_ORDER
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -18,7 +19,7 @@ def audit_calibrated(
 
     settings    cutoff, queries, classes and teachers
     """
-    mechanism = calibrate(name, epsilon=epsilon, delta=delta, **settings)
+    mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
     votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
     with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
         return audit(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)

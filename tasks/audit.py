@@ -6,13 +6,14 @@ key for each block of trials, or OpenDP noise; only the attack's score of its an
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
-from pydantic import BaseModel
 
+from artifacts.audited import AuditReport
 from artifacts.errors import WrongInput
 from tasks.mechanisms import noise
 from tasks.mechanisms.attacks import Attack, attacks_on
@@ -22,27 +23,13 @@ from tasks.mechanisms.voting import Draws, Ints, Mechanism
 
 BLOCK = 2**18
 """Rows drawn for at a time, over all trials of a block."""
-AHEAD = 2**15
+AHEAD = 2**12
 """Noise drawn at a time."""
 LEAST_TRIALS = 100
 
-
-class AuditReport(BaseModel):
-    """What an audit found. It holds nothing private: streams are made up, and the mechanism is public."""
-
-    mechanism: str
-    epsilon_claimed: float
-    delta: float
-    epsilon_lower_bound: float
-    confidence: float
-    trials: int
-    attack: str
-    event: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether the claim stands: nothing above it was proved."""
-        return self.epsilon_lower_bound <= self.epsilon_claimed
+Job = tuple[int, int]
+"""A side, 0 for here and 1 for there, and a number of trials."""
+Map = Callable[[Callable[[Job], Floats], Iterable[Job]], Iterable[Floats]]
 
 
 class Fresh:
@@ -102,18 +89,22 @@ def audit(
     """Try to prove that `mechanism` is not (epsilon, delta)-DP, by `trials` sessions on each of two neighbours.
 
     Every attack (attacks.py) gets its share of the trials. The attack and its event are chosen on one half of them and
-    counted on the other (audit.py). `workers` processes; default: one a processor.
+    counted on the other (audit.py). `workers` processes; default: one a processor. Raises WrongInput on misuse.
     """
     if trials < LEAST_TRIALS or not 0 < confidence < 1:
         raise WrongInput(
             f"an audit needs at least {LEAST_TRIALS} trials and 0 < confidence < 1, got {trials}, {confidence}"
         )
+    processes = workers or os.cpu_count() or 1
     found: list[tuple[float, Attack, Event, Floats]] = []
-    for attack in attacks_on(mechanism, classes, teachers):
-        scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, workers or os.cpu_count() or 1)
-        chosen, counted = np.split(scores, 2, axis=1)
-        event, promise = best_event(chosen[0], chosen[1], delta, confidence)
-        found.append((promise, attack, event, counted))
+    # Spawned, not forked: OpenDP and NumPy may have threads of their own.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        each = pool.map if processes > 1 else map
+        for attack in attacks_on(mechanism, classes, teachers):
+            scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, each)
+            chosen, counted = np.split(scores, 2, axis=1)
+            event, promise = best_event(chosen[0], chosen[1], delta, confidence)
+            found.append((promise, attack, event, counted))
     _, attack, event, counted = max(found, key=lambda one: one[0])
     side, other = ("at least", "here") if event.above else ("below", "there")
     return AuditReport(
@@ -128,16 +119,13 @@ def audit(
     )
 
 
-def both_sides(mechanism: Mechanism, attack: Attack, trials: int, workers: int) -> Floats:
-    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there."""
-    run = partial(_block, mechanism, attack)
+def both_sides(mechanism: Mechanism, attack: Attack, trials: int, each: Map = map) -> Floats:
+    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there.
+
+    each    `map`, or that of an executor
+    """
     jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, len(attack.here))]
-    if workers == 1:
-        blocks = list(map(run, jobs))
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            blocks = list(pool.map(run, jobs))
-    return np.concatenate(blocks).reshape(2, trials)
+    return np.concatenate(list(each(partial(_block, mechanism, attack), jobs))).reshape(2, trials)
 
 
 def _sizes(trials: int, rows: int) -> Iterator[int]:
@@ -145,7 +133,7 @@ def _sizes(trials: int, rows: int) -> Iterator[int]:
     yield from (min(size, trials - start) for start in range(0, trials, size))
 
 
-def _block(mechanism: Mechanism, attack: Attack, job: tuple[int, int]) -> Floats:
+def _block(mechanism: Mechanism, attack: Attack, job: Job) -> Floats:
     """Scores (trials,) of sessions on one side, each from its beginning."""
     side, trials = job
     votes = (attack.here, attack.there)[side]

@@ -24,12 +24,14 @@ from artifacts.errors import WrongInput
 from tasks.mechanisms.confident import Confident
 from tasks.mechanisms.laplace_votes import LaplaceVotes
 from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.published import Published
 from tasks.mechanisms.refusal import Floats, probabilities
+from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.threshold import NoisyThreshold, sum_tail
+from tasks.mechanisms.threshold import sum_tail
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 
-LEAST_REFUSED = 1 / 8
+LEAST_REFUSED = 1 / 3
 """Rows refused less often than this are not asked: they would show little more, at the price of long streams."""
 NEAR = 4
 """Rows that should be answered, before each that should be refused, in the attack on a noisy threshold."""
@@ -75,7 +77,7 @@ def attacks_on(mechanism: Mechanism, classes: int, teachers: int) -> tuple[Attac
     match mechanism:
         case StableVoting():
             return _waiting(mechanism, classes), _split(mechanism.cutoff, classes)
-        case NoisyThreshold():
+        case SparseVector() | Published():
             return _crossing(mechanism, classes), _split(mechanism.cutoff, classes)
         case NoisyVotes():
             return (_counting(mechanism.queries, classes, teachers, partial(_gaussian, mechanism.scale)),)
@@ -108,7 +110,7 @@ def _waiting(mechanism: StableVoting, classes: int) -> Attack:
     )
 
 
-def _crossing(mechanism: NoisyThreshold, classes: int) -> Attack:
+def _crossing(mechanism: SparseVector | Published, classes: int) -> Attack:
     """The proof's worst case, over and over: rows farther here, to be answered, then one that is nearer, refused."""
     rows = min(4 * mechanism.cutoff + 2 * NEAR, mechanism.queries or 2**62)
     crossed = (np.arange(rows) % (NEAR + 1) == NEAR).astype(np.int64)

@@ -1,0 +1,290 @@
+"""The audit: its bounds cover what they should, its attacks are neighbours, honest mechanisms stand, twins fall."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, nbinom
+
+from artifacts.errors import WrongInput
+from tasks import audit as tasks_audit
+from tasks.audit import Fresh, audit, both_sides
+from tasks.mechanisms import noise
+from tasks.mechanisms.attacks import attacks_on
+from tasks.mechanisms.audit import Event, best_event, log_ratio, lower_bound
+from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.distance import distance_to_instability, plurality
+from tasks.mechanisms.fitting import LEAST_ORDER
+from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.refusal import WHOLE
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
+
+EPSILON, DELTA = 2.0, 1e-6
+SURE = 1 - 1e-6
+"""Confidence of bounds that a test relies on: it may fail once in a million runs."""
+CATALOGUE = ("stable", "sparse_vector", "published", "noisy_votes", "laplace_votes", "confident")
+
+
+def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EPSILON) -> Any:
+    settings = {"cutoff": cutoff, "queries": 2, "classes": classes, "teachers": 30}
+    return calibrate(name, epsilon=epsilon, delta=DELTA, order=LEAST_ORDER, **settings)
+
+
+def proved(mechanism: Mechanism) -> float:
+    """The ε an audit proves of `mechanism`. Noise takes longer to draw than keyed streams do."""
+    trials = 20_000 if mechanism.keyed else 5_000
+    report = audit(mechanism, epsilon=EPSILON, delta=DELTA, trials=trials, teachers=30, confidence=SURE, workers=1)
+    return report.epsilon_lower_bound
+
+
+Ratio = Callable[[Any, Any, int, float, float], Any]
+
+
+def misses(ratio: Ratio, p: float, q: float, trials: int, delta: float) -> float:
+    """The exact probability that a bound of confidence 0.9 is above the truth, ln((p − δ)/q)."""
+    hits = np.arange(trials + 1)
+    above = ratio(hits[:, None], hits[None, :], trials, delta, 0.9) > np.log((p - delta) / q)
+    return float(binom.pmf(hits, trials, p) @ above @ binom.pmf(hits, trials, q))
+
+
+CASES = [
+    (p, q, trials, delta) for p in (0.1, 0.5, 0.95) for q in (0.02, 0.5) for trials in (10, 60) for delta in (0, 0.05)
+]
+
+
+@pytest.mark.parametrize(("p", "q", "trials", "delta"), CASES)
+def test_the_bound_is_above_the_truth_as_rarely_as_it_says(p: float, q: float, trials: int, delta: float) -> None:
+    assert misses(log_ratio, p, q, trials, delta) <= 0.1
+
+
+def test_frequencies_taken_for_probabilities_are_rejected() -> None:
+    def naive(likely: Any, rare: Any, trials: int, delta: float, confidence: float) -> Any:  # noqa: ARG001
+        return np.log(np.maximum(likely / trials - delta, 0) / np.maximum(rare / trials, 1e-9) + 1e-300)
+
+    assert max(misses(naive, *case) for case in CASES) > 0.1
+
+
+def test_delta_forgotten_is_rejected() -> None:
+    def forgetful(likely: Any, rare: Any, trials: int, delta: float, confidence: float) -> Any:  # noqa: ARG001
+        return log_ratio(likely, rare, trials, 0.0, confidence)
+
+    assert misses(forgetful, 0.1, 0.02, 60, 0.09) > 0.1
+
+
+def test_more_trials_prove_more_and_nothing_is_proved_by_no_hits() -> None:
+    bounds = [log_ratio(trials / 2, trials / 5, trials, 0.01, 0.99) for trials in (10, 100, 10_000, 10**6)]
+    assert bounds == sorted(bounds)
+    assert 0.99 * np.log(2.45) < bounds[-1] < np.log(2.45)
+    assert log_ratio(0, 0, 1_000, 0.0, 0.99) == log_ratio(1, 0, 1_000, DELTA * 10, 0.99) == -np.inf
+
+
+def test_an_event_is_not_counted_where_it_was_chosen() -> None:
+    """On two samples of one law nothing should be proved; choosing and counting on one half proves much."""
+    generator = np.random.default_rng(5)
+    same = other = 0
+    for _ in range(200):
+        here, there, here_too, there_too = generator.normal(size=(4, 300))
+        event, promise = best_event(here, there, 0.0, 0.8)
+        same += promise > 0
+        other += lower_bound(event, here_too, there_too, 0.0, 0.8) > 0
+    assert other <= binom.isf(1e-6, 200, 0.2) < same
+
+
+@pytest.mark.parametrize(("more", "event"), [("here", Event(1.0, above=True)), ("there", Event(1.0, above=False))])
+def test_the_telling_event_is_found_on_either_side(more: str, event: Event) -> None:
+    """Scores of 1 and 0, of which one is told by a hundredth part of the trials on one side only."""
+    here, there = np.repeat([0.0, 1.0], [900, 100]), np.repeat([0.0, 1.0], [1_000, 0])
+    if more == "there":
+        here, there = 1 - there, 1 - here
+    assert best_event(here, there, 0.0, 0.99)[0] == event
+    assert lower_bound(event, here, there, 0.0, 0.99) == log_ratio(100, 0, 1_000, 0.0, 0.99) > 2
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
+    attacks = attacks_on(calibrated(name, classes, cutoff=3), classes, teachers=30)
+    for attack in attacks:
+        moved = attack.here - attack.there
+        assert attack.here.shape[1] == classes
+        assert min(attack.here.min(), attack.there.min()) >= 0
+        assert (np.abs(moved).max(axis=1) == 1).all()
+        assert (np.abs(moved).sum(axis=1) == 2).all()
+        assert (moved.sum(axis=1) == 0).all()
+    assert sum(attack.share for attack in attacks) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "published"])
+def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> None:
+    crossing, split = attacks_on(calibrated(name, cutoff=3), 2, teachers=30)
+    gaps = distance_to_instability(crossing.here) - distance_to_instability(crossing.there)
+    assert set(np.abs(gaps).tolist()) == {1}
+    assert (plurality(crossing.here) == plurality(crossing.there)).all()
+    assert (plurality(split.here) != plurality(split.there)).all()
+    assert not distance_to_instability(np.concatenate([split.here, split.there])).any()
+
+
+def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
+    mechanism = calibrated("stable", cutoff=3)
+    attack = attacks_on(mechanism, 2, teachers=30)[0]
+    draws = noise.keyed_draws(bytes(32), 0, len(attack.here))
+
+    def log_likelihood(votes: Ints, labels: Ints) -> float:
+        odds = mechanism.refusal.take(distance_to_instability(votes)[: len(labels)], mode="clip") / WHOLE
+        return float(np.log(np.where(labels == REFUSED, odds, 1 - odds)).sum())
+
+    for votes in (attack.here, attack.there):
+        labels = mechanism.answer(votes, draws)
+        truth = log_likelihood(attack.here, labels) - log_likelihood(attack.there, labels)
+        assert attack.score(Answers(labels)) == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
+    mechanism: NoisyVotes = calibrated("noisy_votes", classes)
+    (attack,) = attacks_on(mechanism, classes, teachers=30)
+    answers = mechanism.release(attack.here, Fresh(1, 2), 0, 0)
+
+    def log_likelihood(votes: Ints) -> float:
+        assert answers.counts is not None
+        drawn = (answers.counts - votes)[:, 1 if classes == 2 else 0 :]
+        return -float((drawn**2).sum()) / (2 * mechanism.scale**2)
+
+    assert attack.score(answers) == pytest.approx(log_likelihood(attack.here) - log_likelihood(attack.there))
+
+
+def test_sessions_follow_their_exact_law() -> None:
+    """How many rows stable voting answers before its last refusal, on both sides, against the negative binomial."""
+    mechanism = calibrated("stable", cutoff=2, epsilon=2.0)
+    attack = attacks_on(mechanism, 2, teachers=30)[0]
+    counting = replace(attack, labels=np.ones_like(attack.labels))
+    trials = 5_000
+    for scores, votes in zip(both_sides(mechanism, counting, trials), (attack.here, attack.there), strict=True):
+        odds = int(mechanism.refusal[distance_to_instability(votes[:1])[0]]) / WHOLE
+        for asked in (2, 3, 4, 6):
+            ended = binom(trials, nbinom.cdf(asked - 2, 2, odds))
+            assert ended.ppf(1e-8) <= np.count_nonzero(scores <= asked) <= ended.isf(1e-8)
+
+
+def test_trials_share_no_draw() -> None:
+    source = Fresh(trials=3, rows=4)
+    drawn = []
+    for _ in range(3):
+        source.next_trial()
+        drawn.append(source.uniform(0, 4))
+        assert (source.uniform(1, 3) == drawn[-1][1:]).all()
+    assert len(np.unique(drawn)) == 12
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_noise_drawn_ahead_is_used_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(scale: float, size: int) -> Ints:
+        return drawn[scale].pop(0)[:size] if drawn[scale] else np.empty(0, np.int64)
+
+    drawn = {scale: [np.arange(10) + 10 * pool for pool in range(4)] for scale in (1.0, 2.0)}
+    monkeypatch.setattr(noise, kind, count)
+    monkeypatch.setattr(tasks_audit, "AHEAD", 10)
+    source = Fresh(trials=1, rows=1)
+    taken = [getattr(source, kind)(scale, size) for size in (3, 0, 9, 8) for scale in (1.0, 2.0)]
+    assert [len(one) for one in taken] == [3, 3, 0, 0, 9, 9, 8, 8]
+    for first in (0, 1):
+        assert np.concatenate(taken[first::2]).tolist() == list(range(20))
+
+
+def test_what_is_kept_is_kept_for_one_trial() -> None:
+    source, values = Fresh(trials=2, rows=1), iter(range(9))
+
+    def draw() -> Ints:
+        return np.array([next(values)])
+
+    seen = []
+    for _ in range(2):
+        source.next_trial()
+        seen.append([int(source.once(name, draw)[0]) for name in ("a", "a", "b")])
+    assert seen == [[0, 0, 1], [2, 2, 3]]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_honest_mechanisms_stand(name: str) -> None:
+    assert proved(calibrated(name)) <= EPSILON
+
+
+def test_most_of_what_pure_noise_spends_is_proved() -> None:
+    assert proved(calibrated("laplace_votes")) > EPSILON / 2
+
+
+class AnswersUndrawn(StableVoting):
+    """Answers every second row whatever was drawn."""
+
+    def answer(self, votes: Ints, draws: Any, refused: int = 0) -> Ints:
+        return super().answer(votes, np.where(np.arange(len(draws)) % 2, np.uint64(WHOLE - 1), draws), refused)
+
+
+def thinner(name: str, factor: float) -> Any:
+    """The mechanism with all its noise scaled down."""
+    made = calibrated(name)
+    scales = [field for field in ("scale", "test_scale", "threshold_scale", "query_scale") if hasattr(made, field)]
+    return replace(made, **{field: getattr(made, field) / factor for field in scales})
+
+
+def forgets_composition() -> StableVoting:
+    """The table of one refusal, run until the hundredth."""
+    made: StableVoting = calibrated("stable", cutoff=1)
+    return replace(made, cutoff=100)
+
+
+def with_table(entries: slice) -> StableVoting:
+    made: StableVoting = calibrated("stable", cutoff=20)
+    return replace(made, refusal=made.refusal[entries].copy())
+
+
+def answers_undrawn() -> StableVoting:
+    made = calibrated("stable", cutoff=20)
+    return AnswersUndrawn(**{key: getattr(made, key) for key in ("epsilon", "delta", "cutoff", "order", "refusal")})
+
+
+BROKEN: dict[str, Callable[[], Mechanism]] = {
+    "stable, sensitivity forgotten": partial(with_table, slice(None, None, 6)),
+    "stable, table shifted": partial(with_table, slice(20, None)),
+    "stable, composition forgotten": forgets_composition,
+    "stable, rows answered whatever was drawn": answers_undrawn,
+    "sparse vector, noise unscaled": partial(thinner, "sparse_vector", 8),
+    "sparse vector, labels escape": lambda: replace(calibrated("sparse_vector", cutoff=3), threshold=0),
+    "published, noise unscaled": partial(thinner, "published", 80),
+    "noisy votes, noise unscaled": partial(thinner, "noisy_votes", 8),
+    "laplace votes, noise unscaled": partial(thinner, "laplace_votes", 8),
+    "confident, noise unscaled": partial(thinner, "confident", 8),
+}
+
+
+@pytest.mark.parametrize("bug", BROKEN)
+def test_planted_bugs_are_caught(bug: str) -> None:
+    assert proved(BROKEN[bug]()) > EPSILON
+
+
+@pytest.mark.parametrize(("trials", "confidence"), [(99, 0.9), (1_000, 1.0), (1_000, 0.0)])
+def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float) -> None:
+    with pytest.raises(WrongInput, match="an audit needs"):
+        audit(calibrated("stable"), epsilon=EPSILON, delta=DELTA, trials=trials, confidence=confidence)
+
+
+def test_a_mechanism_without_an_attack_is_refused() -> None:
+    with pytest.raises(WrongInput, match="no attack is known on 'exotic'"):
+        attacks_on(SimpleNamespace(name="exotic"), 2, teachers=30)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shift", "stands"), [(0, True), (15, False)])
+def test_a_million_trials_take_less_than_a_minute(shift: int, stands: bool) -> None:
+    made = StableVoting.calibrate(epsilon=1.0, delta=DELTA, cutoff=20)
+    mechanism = replace(made, refusal=made.refusal[shift:].copy())
+    started = perf_counter()
+    report = audit(mechanism, epsilon=1.0, delta=DELTA, trials=10**6)
+    assert perf_counter() - started < 60
+    assert report.holds is stands
