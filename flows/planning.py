@@ -12,6 +12,7 @@ from artifacts.plan import load_plan
 from artifacts.privacy import Filter
 from tasks.agreement import public_rows, read_agreement
 from tasks.mechanisms.planning import TYPICAL_AGREEMENT, Option, plan_mechanisms, recommend
+from tasks.mechanisms.profile import profile
 from tasks.plan_figure import write_plan_figure
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
@@ -35,6 +36,7 @@ def report(asked: dict[str, Any], figure: Path | None) -> dict[str, Any]:
     if figure is not None:
         write_plan_figure(figure, options, asked)
     figures = {name: asked[name] for name in FIGURES}
+    figures["agreement"] = float(profile(asked["agreement"], asked["classes"])[:, 0].mean())
     return {**figures, "mechanisms": [asdict(option) for option in options], **_recommended(options)}
 
 
@@ -54,8 +56,9 @@ def show_plan(found: dict[str, Any]) -> None:
         cells = (_count(one["cutoff"]), *map(_count, counts), f"{one['label_error']:.1%}", _count(one["worth"]))
         table.add_row(one["name"], *cells, style=style)
     out.print(table)
+    out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
     best = found["recommended"]
-    out.print(found["reason"] if best is None else f"take [bold]{best['name']}[/bold]: {best['reason']}")
+    out.print(found["reason"] if best is None else f"Take [bold]{best['name']}[/bold]: {best['reason']}.")
 
 
 def _of_plan(path: Path, queries: float | None) -> dict[str, Any]:
