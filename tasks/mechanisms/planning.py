@@ -29,7 +29,9 @@ from tasks.mechanisms.search import Stream, margin_needed, teachers_needed
 from tasks.mechanisms.voting import Mechanism
 
 NAMES = ("stable", "noisy_votes", "confident", "laplace_votes", "sparse_vector", "published")
-"""Of equals, the first is recommended."""
+"""In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels."""
+NEAR = 0.9
+"""Of options worth at least this part of the most, the first of NAMES is best: a guess does not tell them apart."""
 BY_REFUSAL = ("stable", "sparse_vector", "published")
 CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 30_000)
 """Cutoffs that are tried. Public and fixed: a cutoff must not follow from private votes."""
@@ -53,13 +55,13 @@ class Option:
 
     name: str
     feasible: bool
-    cutoff: int | None
-    margin_needed: int | None
-    teachers_needed: int | None
-    expected_answered: float
-    label_error: float
-    expected_right: float
-    worth: float
+    cutoff: int | None = None
+    margin_needed: int | None = None
+    teachers_needed: int | None = None
+    expected_answered: float = 0.0
+    label_error: float = 0.0
+    expected_right: float = 0.0
+    worth: float = 0.0
     needs: str
     reason: str
 
@@ -95,7 +97,8 @@ def plan_mechanisms(
     )
     cutoffs = CUTOFFS if cutoff is None else (cutoff,)
     options = [_option(name, stream, cutoffs) for name in NAMES]
-    return sorted(options, key=lambda option: (not option.feasible, -option.worth))
+    near = NEAR * max(option.worth for option in options)
+    return sorted(options, key=lambda one: (not one.feasible, -min(one.worth, near)))
 
 
 def recommend(options: Sequence[Option]) -> Option:
@@ -140,7 +143,7 @@ def _option(name: str, stream: Stream, cutoffs: Sequence[int]) -> Option:
     try:
         mechanism = stream.best(name, cutoffs) if name in BY_REFUSAL else stream.calibrated(name, None)
     except WrongInput as wrong:
-        return _impossible(name, str(wrong))
+        return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
     expected = stream.outcome(mechanism)
     worth = _worth(expected, stream.classes)
     needed = teachers_needed(mechanism, stream)
@@ -157,22 +160,6 @@ def _option(name: str, stream: Stream, cutoffs: Sequence[int]) -> Option:
         worth=worth,
         needs=_needs(mechanism),
         reason=_reason(mechanism, stream, expected, worth) if feasible else _too_few(needed),
-    )
-
-
-def _impossible(name: str, reason: str) -> Option:
-    return Option(
-        name=name,
-        feasible=False,
-        cutoff=None,
-        margin_needed=None,
-        teachers_needed=None,
-        expected_answered=0.0,
-        label_error=0.0,
-        expected_right=0.0,
-        worth=0.0,
-        needs="another budget",
-        reason=reason,
     )
 
 
