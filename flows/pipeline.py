@@ -25,6 +25,9 @@ from tasks.study import Student
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
 
+TABLE = "refusal"
+"""A setting too long for the console: the certificate holds it."""
+
 
 class Summary(BaseModel):
     """What a run came to, as `concord run --json` prints it."""
@@ -153,7 +156,7 @@ class Pipeline:
             certificate=str(self.door.released.root / record.certificate.path),
             report=str(self.door.released.root / record.report.path),
             guarantee=guarantee.model_dump(),
-            mechanism=session.mechanism,
+            mechanism={name: value for name, value in session.mechanism.items() if name != TABLE},
             teachers=session.teachers,
             asked=session.asked,
             answered=session.answered,
