@@ -133,6 +133,9 @@ class LabelingPlan(Part):
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
     batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
+    agreement: Annotated[float, Field(gt=0, le=1)] | str | None = None
+    """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
+    votes that public teachers cast on public rows."""
 
     @model_validator(mode="after")
     def ends_by_its_own_rule(self) -> Self:

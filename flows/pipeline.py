@@ -15,10 +15,9 @@ from artifacts.sessions import Session
 from flows import work
 from flows.stages import StageName, StageReport, Stages
 from flows.work import Public, Record
-from tasks.admit import admit, canonical, check_ensemble, identity, name_domain, open_session, spent
+from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, name_domain, open_session, spent
 from tasks.encode import labelled_rows
 from tasks.files import find_files
-from tasks.mechanisms.catalogue import calibrate
 from tasks.release import Door
 from tasks.study import Student
 
@@ -69,18 +68,9 @@ class Pipeline:
 
     def admit(self, public: Public) -> None:
         """Find the session this plan goes on with, or make sure that one may be opened."""
-        labeling, privacy = self.plan.labeling, self.plan.privacy
-        self.mechanism = calibrate(
-            labeling.mechanism,
-            order=name_domain(self.door, self.plan).filter.order,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            cutoff=labeling.cutoff,
-            queries=labeling.queries or public.rows,
-            classes=len(self.plan.data.classes),
-            teachers=self.plan.teachers.count,
-        )
-        self.identity = identity(self.door.vault, self.plan, public.encoding, public.batches)
+        order = name_domain(self.door, self.plan).filter.order
+        self.mechanism = calibrated(self.plan, public.rows, order)
+        self.identity = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.session = admit(self.door, self.plan, self.mechanism, self.identity, new_session=self.new_session)
 
     def split(self, public: Public) -> list[Ref]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from artifacts.errors import WrongInput
 from artifacts.plan import load_plan
 from artifacts.privacy import Filter
-from tasks.agreement import public_rows, read_agreement
+from tasks.agreement import expected_agreement, public_rows, read_agreement
 from tasks.mechanisms.planning import TYPICAL_AGREEMENT, Option, plan_mechanisms, recommend
 from tasks.mechanisms.profile import profile
 from tasks.plan_figure import write_plan_figure
@@ -26,8 +26,9 @@ def ask(path: Path | None, agreement: str | None, **given: float | None) -> dict
     for name in FIGURES:
         if name not in asked:
             raise WrongInput(f"--{name} must be given, or a plan file that says it")
-    guess = TYPICAL_AGREEMENT if agreement is None else read_agreement(agreement, asked["classes"])
-    return asked | {"agreement": guess}
+    if agreement is not None:
+        asked["agreement"] = read_agreement(agreement, asked["classes"])
+    return {"agreement": TYPICAL_AGREEMENT, **asked}
 
 
 def report(asked: dict[str, Any], figure: Path | None) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def _of_plan(path: Path, queries: float | None) -> dict[str, Any]:
         "teachers": plan.teachers.count,
         "queries": queries or plan.labeling.queries or public_rows(plan),
         "classes": len(plan.data.classes),
+        "agreement": expected_agreement(plan),
         "order": Filter.freeze(plan.privacy.lifetime.epsilon, plan.privacy.lifetime.delta).order,
     }
 

@@ -16,7 +16,10 @@ from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Opening, Session
 from artifacts.vault import Vault, derive, keyed_digest
+from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
+from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.planning import choose
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.release import Door
@@ -24,13 +27,31 @@ from tasks.release import Door
 NEIGHBOURS = "add or remove one unit"
 
 
-def identity(vault: Vault, plan: Plan, encoding: Encoding, public: Sequence[PublicBatch]) -> str:
+def calibrated(plan: Plan, rows: int, order: float) -> Mechanism:
+    """The plan's mechanism for that many public rows, its cost finite at the domain's order. Raises WrongInput."""
+    labeling = plan.labeling
+    stream: dict[str, Any] = {
+        "epsilon": plan.privacy.epsilon,
+        "delta": plan.privacy.delta,
+        "teachers": plan.teachers.count,
+        "queries": labeling.queries or rows,
+        "classes": len(plan.data.classes),
+        "order": order,
+    }
+    if labeling.mechanism == "auto":
+        name, cutoff = choose(**stream, cutoff=labeling.cutoff, agreement=expected_agreement(plan))
+        return calibrate(name, cutoff=cutoff, **stream)
+    return calibrate(labeling.mechanism, cutoff=labeling.cutoff, **stream)
+
+
+def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding, public: Sequence[PublicBatch]) -> str:
     """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
+    ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
     settings = {
         "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}),
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
-        "labeling": plan.labeling.model_dump(),
+        "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
         "encoding": encoding.digest,
         "public": [batch.ref.digest for batch in public],
     }

@@ -4,12 +4,15 @@ Nothing private is opened here. A guess is a figure, or a table of votes that pu
 Checked by tests/test_plan_command.py.
 """
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
+from tasks.mechanisms.planning import TYPICAL_AGREEMENT
 from tasks.tables import open_public
 
 Guess = float | NDArray[np.float64]
@@ -19,6 +22,14 @@ def public_rows(plan: Plan) -> int:
     """Rows of the plan's public table. Raises WrongInput where it cannot be read or has none."""
     table = open_public(plan.path("public"))
     return sum(frame.height for frame in table.frames(table.names[:1]))
+
+
+def expected_agreement(plan: Plan) -> Guess:
+    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput where the table is none."""
+    guess = plan.labeling.agreement
+    if isinstance(guess, str):
+        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
+    return TYPICAL_AGREEMENT if guess is None else guess
 
 
 def read_agreement(guess: str, classes: int) -> Guess:

@@ -186,6 +186,13 @@ def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str
     assert spent(home) == charge
 
 
+def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
+    """It is chosen from public figures, and asking for it by name goes on with the same session."""
+    first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__agreement=0.97), home)
+    chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
+    assert start(another(plan, **chosen), home).session == first.session
+
+
 def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
     start(plan, home)
     with pytest.raises(WrongInput, match="unit"):
