@@ -80,8 +80,8 @@ class Ledger:
 
     @classmethod
     def of(cls, home: Path) -> "Ledger":
-        """The ledger of a home folder: HOME/ledger.db, readable by its owner alone from birth."""
-        return cls(f"sqlite:///{home.absolute() / 'ledger.db'}")
+        """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone."""
+        return cls(os.environ.get("CONCORD_LEDGER", f"sqlite:///{home.absolute() / 'ledger.db'}"))
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen at its first mention. Raises WrongInput naming the field that is not what was frozen."""

@@ -126,7 +126,8 @@ def verify(
         _print({"ok": passed, "checks": [check.model_dump() for check in checks]})
     else:
         for check in checks:
-            out.print(f"{'[green]ok  [/green]' if check.ok else '[red]FAIL[/red]'} {check.name}: {check.detail}")
+            mark = "[green]ok  [/green]" if check.ok else "[red]FAIL[/red]"
+            out.print(f"{mark} {check.name}: {check.detail}", soft_wrap=True)
     if not passed:
         raise typer.Exit(4)
 

@@ -1,0 +1,85 @@
+"""The README is true: its commands, options, files, mechanisms, statuses and tree are those of the code."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from typer.main import get_command
+
+from artifacts import errors
+from artifacts.plan import MechanismName
+from flows.cli import app
+from flows.stages import STAGES
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading."""
+    section = README.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in lines[2:]]
+
+
+def invocations() -> list[tuple[str, str]]:
+    """Every `concord …` the README shows, as (command, the rest)."""
+    return re.findall(r"`(?:\.venv/bin/)?concord (\w+)([^`]*)`", README)
+
+
+@pytest.mark.parametrize(("command", "rest"), invocations())
+def test_every_command_it_shows_exists_with_its_options(command: str, rest: str) -> None:
+    options = {option for parameter in COMMANDS[command].params for option in parameter.opts}
+    assert set(re.findall(r"--[a-z-]+", rest)) <= options
+
+
+def test_every_command_there_is_is_shown() -> None:
+    assert {command for command, _ in invocations()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^|\bor )make ([a-z-]+)", README, re.MULTILINE))))
+def test_make_knows_what_it_is_told(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_the_two_commands_are_the_first_thing_to_run() -> None:
+    first = README.split("```sh\n")[1].split("```")[0].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["make run", "make test"]
+
+
+def test_mechanisms_are_those_of_the_plan() -> None:
+    named = {row[0].strip("`") for row in rows_of("Choosing ε, teachers and mechanism")}
+    assert named == set(get_args(MechanismName)) - {"auto"}
+
+
+@pytest.mark.parametrize("path", re.findall(r"`((?:flows|tasks|artifacts|tests|deployments)/[\w/.]+)`", README))
+def test_files_it_names_exist(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_its_tree_is_the_repository_s() -> None:
+    tree = README.split("## How it is laid out\n\n```\n")[1].split("```")[0]
+    shown = {line.split("/")[0] for line in tree.splitlines() if not line.startswith(" ")}
+    hidden = {".venv", "build", "concord.egg-info"}
+    there = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in hidden}
+    assert shown == there - {"__pycache__"}
+
+
+def test_exit_statuses_are_those_of_the_errors() -> None:
+    said = dict(re.findall(r"(\d) ([a-z][^·.]*)", README.split("Exit status:")[1].split("\n\n")[0]))
+    classes = (errors.EnvironmentFailed, errors.WrongInput, errors.BudgetRefused, errors.NotVerified)
+    assert set(said) == {"0", *(str(error.exit_status) for error in classes)}
+    assert "budget" in said[str(errors.BudgetRefused.exit_status)]
+    assert "verify" in said[str(errors.NotVerified.exit_status)]
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_first_stage_and_the_last_are_as_it_says() -> None:
+    assert "the stages, from encode to certify" in README
+    assert (STAGES[0], STAGES[-1]) == ("encode", "certify")
