@@ -10,6 +10,7 @@ from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
 from artifacts.sessions import Domain, Session
 from flows.pipeline import Summary
+from tasks.certify import domain_of
 
 out = Console(highlight=False)
 
@@ -17,18 +18,21 @@ out = Console(highlight=False)
 def show(summary: Summary, home: Path) -> None:
     """The outcome of a run, and where to look next."""
     guarantee, student = summary.guarantee, summary.student
-    table = Table.grid(padding=(0, 2))
-    table.add_row("session", summary.session)
-    table.add_row("guarantee", f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}")
-    table.add_row("mechanism", f"{summary.mechanism['name']}, {summary.teachers} teachers")
-    table.add_row("rows", f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused")
-    if student.get("accuracy") is not None:
-        table.add_row("student", f"{student['accuracy']:.1%} right on the public test rows")
-    table.add_row("spent now", f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget")
-    table.add_row("certificate", summary.certificate)
-    table.add_row("report", summary.report)
-    table.add_row("audit view", f"concord ui --home {home}")
-    out.print(table)
+    lines = {
+        "session": summary.session,
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
+        "mechanism": f"{summary.mechanism['name']}, {summary.teachers} teachers",
+        "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
+        "student": "published; the plan names no public test rows",
+        "spent now": f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget",
+        "certificate": summary.certificate,
+        "report": summary.report,
+        "audit view": f"concord ui --home {home}",
+    }
+    if student["accuracy"] is not None:
+        lines["student"] = f"{student['accuracy']:.1%} right on the public test rows"
+    for name, value in lines.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True)
 
 
 def budget_of(home: Path) -> dict[str, Any]:
@@ -49,6 +53,12 @@ def _domain(domain: Domain, total: Charge, sessions: tuple[Session, ...]) -> dic
         "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
         "sessions": [_session(domain, session) for session in sessions],
     }
+
+
+def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
+    """One session as the budget lists it. Raises WrongInput where there is none."""
+    session = ledger.session(name)
+    return _session(domain_of(session, ledger), session)
 
 
 def _session(domain: Domain, session: Session) -> dict[str, Any]:
