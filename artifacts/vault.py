@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,16 @@ class Vault:
         if not hmac.compare_digest(found.digest, ref.digest):
             raise NotVerified(f"the vault file {ref.path} is not what was written")
         return content
+
+    def destroy(self, path: str) -> None:
+        """Remove a file or a folder, durable, where there is one. What a disk keeps of it is beyond our reach."""
+        target = self.root / path
+        with self._told("cleared"):
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.unlink(missing_ok=True)
+            if target.parent.is_dir():
+                sync_folder(target.parent)
 
     def find(self, path: str) -> Ref | None:
         """A reference to what lies at `path` now, if anything does; for files named before they are written.

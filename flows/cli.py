@@ -47,6 +47,29 @@ def run(
 
 
 @app.command()
+def extend(
+    session: Annotated[str, typer.Argument(help="The session, as run and budget name it.")],
+    public: Annotated[Path, typer.Option(help="More public rows: a file, a folder or a glob.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer more public rows in an open session, and teach its student again.
+
+    Files it was given before are passed over: name one folder again and again, and only what is new is answered.
+    """
+    from flows.environment import prepare
+
+    home = prepare(home)
+    from flows.start import start_extension
+    from flows.summary import show
+
+    summary = start_extension(session, public, home)
+    _print(summary.model_dump(mode="json")) if as_json else show(summary, home)
+    if not (as_json or summary.asked_now):
+        out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
+
+
+@app.command()
 def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """Run the main job on synthetic records made on the spot: no download, no server."""
     from flows.environment import prepare
@@ -106,6 +129,50 @@ def domain(
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
     changed = Ledger.of(prepare(home)).recap(name, epsilon, delta, reason)
     out.print(f"domain {name}: cap is now ε = {changed.filter.epsilon:g}, δ = {changed.filter.delta:g}")
+
+
+@app.command()
+def close(
+    session: Annotated[str, typer.Argument(help="The session to end.")],
+    whole: Annotated[bool, typer.Option(help="Charge the whole reservation, whatever was used of it.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """End an open session; what was reserved and not spent returns to its domain, by the ledger's rule.
+
+    Only a reason that is public, or was released, may return anything: with any other, give --whole.
+    """
+    from flows.environment import prepare
+    from flows.summary import session_of
+    from tasks.ending import close as end
+    from tasks.release import Door
+
+    door = Door.of(prepare(home))
+    end(door, session, give_back=not whole)
+    ended = session_of(door.ledger, session)
+    if as_json:
+        _print(ended)
+    else:
+        out.print(f"session {session} is {ended['status']}, charged ε = {ended['settled']['epsilon']:.3g}")
+
+
+@app.command()
+def forget(
+    session: Annotated[str, typer.Argument(help="A session that has ended.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Destroy the key of a session that has ended, and the teachers and votes that no open one uses.
+
+    What verification needs is kept; the plan cannot be run again without a further session.
+    """
+    from flows.environment import prepare
+    from tasks.ending import forget as destroy
+    from tasks.release import Door
+
+    forgotten = destroy(Door.of(prepare(home)), session)
+    said = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"
+    _print({"session": session, "forgotten_now": forgotten}) if as_json else out.print(f"session {session}: {said}")
 
 
 @app.command()

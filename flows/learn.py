@@ -16,12 +16,13 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     new_session   open a further session in the domain, which costs again
     start_from    run this stage and those after it even where the cache could answer
     """
-    line = Pipeline(plan, home, new_session=new_session, start_from=start_from)
-    public = line.encode()
-    line.admit(public)  # refuses here, before anything private is read
-    shards = line.split(public)
-    teachers = line.teach(public, shards)
-    votes = line.poll(public, teachers)
-    labels = line.release(public, shards, votes)
-    student = line.study(public, labels)
-    return line.certify(public, labels, student)
+    with Pipeline(plan, home, new_session=new_session, start_from=start_from) as line:
+        public = line.encode()
+        stream = line.admit(public)  # refuses here, before anything private is read
+        shards = line.split(stream)
+        teachers = line.teach(stream, shards)
+        votes = line.poll(stream, teachers)
+        line.open(stream, shards, teachers)
+        labels = line.release(stream, votes)
+        student = line.study(stream, labels)
+        return line.certify(stream, labels, student)

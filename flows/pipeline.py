@@ -1,24 +1,28 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
 from artifacts.certificate import Guarantee
+from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
-from artifacts.sessions import Session
+from artifacts.sessions import Domain, Session
 from flows import work
 from flows.stages import StageName, StageReport, Stages
 from flows.work import Public, Record
 from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, name_domain, open_session, spent
 from tasks.encode import labelled_rows
-from tasks.files import find_files
-from tasks.release import Door
+from tasks.files import TableFile, find_files
+from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
+from tasks.release import RUN, Door, alone
 from tasks.study import Student
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
@@ -41,42 +45,84 @@ class Summary(BaseModel):
     asked: int
     answered: int
     refused: int
+    asked_now: int
     student: dict[str, Any]
     spent_now: dict[str, float]
     stages: list[StageReport]
 
 
 class Pipeline:
-    """One run over one plan. Every stage's key digests all that its result depends on, and nothing else."""
+    """One run over one plan. Every stage's key digests all that its result depends on, and nothing else.
+
+    Use as a context: while it lasts, no other command goes on with its session.
+    """
 
     session: Session | None
 
-    def __init__(self, plan: Plan, home: Path, *, new_session: bool, start_from: StageName | None) -> None:
+    def __init__(
+        self, plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
+    ) -> None:
         self.plan, self.home, self.new_session = plan, home, new_session
         self.door = Door.of(home)
         self.stages = Stages(home, start_from)
-        self.spent_before = spent(self.door, name_domain(self.door, plan))
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
 
     def encode(self) -> Public:
         """Encoding and batches of the public rows."""
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
-        depends = (data, self._files("public"), self.plan.labeling.batch)
+        depends = (data, self._digests("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
-        if self.plan.data.test is not None:
-            labelled_rows(self.plan.path("test"), public.encoding)  # told now, while nothing is spent
+        self.check_test(public.encoding)
         return public
 
-    def admit(self, public: Public) -> None:
-        """Find the session this plan goes on with, or make sure that one may be opened."""
-        order = name_domain(self.door, self.plan).filter.order
-        self.mechanism = calibrated(self.plan, public.rows, order)
+    def admit(self, public: Public) -> Public:
+        """Find the session this plan goes on with, or make sure that one may be opened.
+
+        Returns the stream of the session: the plan's own rows, then those it was extended with.
+        """
+        files = tuple(self._digests("public"))
+        own = Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
+        self.calibrate(name_domain(self.door, self.plan), public.rows)
         self.identity = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.session = admit(self.door, self.plan, self.mechanism, self.identity, new_session=self.new_session)
+        recipe = None if self.session is None else self.hold(self.session.id)
+        return self.walk(public.encoding, (own, *(recipe.sources[1:] if recipe else ())))
+
+    def check_test(self, encoding: Encoding) -> None:
+        """Raise WrongInput where the plan's test table cannot be used: now, while nothing is spent."""
+        if self.plan.data.test is not None:
+            labelled_rows(self.plan.path("test"), encoding)
+
+    def calibrate(self, domain: Domain, rows: int) -> None:
+        """The plan's mechanism for its domain and the rows of its own public table; and what was spent before."""
+        self.domain, self.spent_before = domain, spent(self.door, domain)
+        self.mechanism = calibrated(self.plan, rows, domain.filter.order)
+
+    def hold(self, session: str) -> Recipe | None:
+        """Wait until no other command goes on with the session, and take its recipe as that left it."""
+        self._held.enter_context(alone(self.door.vault, session, RUN))
+        self.session = self.door.ledger.session(session)
+        return read_recipe(self.door.vault, session)
+
+    def walk(self, encoding: Encoding, sources: tuple[Source, ...]) -> Public:
+        """Those sources as one stream. Raises NotVerified where rows that a session was given are gone."""
+        if self.session is not None:
+            check_staged(self.door.vault, self.session.id, sources)
+        self.sources = sources
+        return Public(encoding=encoding, batches=stream(sources))
 
     def split(self, public: Public) -> list[Ref]:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
         teachers, domain = self.plan.teachers, self.plan.privacy.domain
-        depends = (self._files("private"), public.encoding.digest, domain, teachers.count, teachers.block)
+        depends = (self._digests("private"), public.encoding.digest, domain, teachers.count, teachers.block)
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         if self.session is not None:
@@ -105,12 +151,21 @@ class Pipeline:
         ]
         return self.stages.each("poll", work.poll, calls)
 
-    def release(self, public: Public, shards: Sequence[Ref], votes: Sequence[Ref]) -> list[Ref]:
-        """The door: reserve, draw once, publish; or replay what was published before."""
+    def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
+        """Reserve the cost of the session where it is not open yet, and keep what it needs to go on."""
+        if self.session is None:
+            session = open_session(
+                self.door, self.plan, self.mechanism, self.identity, shards, new_session=self.new_session
+            )
+            self.hold(session.id)
+        recipe = Recipe(plan=self.plan, encoding=public.encoding, teachers=tuple(teachers), sources=self.sources)
+        write_recipe(self.door.vault, self._session.id, recipe)
+
+    def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
+        """The door: draw once and publish; or replay what was published before."""
         self.at_door = datetime.now(UTC)
-        session = self.session or open_session(
-            self.door, self.plan, self.mechanism, self.identity, shards, new_session=self.new_session
-        )
+        session = self._session
+        self.asked_before = session.asked
 
         def through_the_door() -> tuple[list[Ref], bool]:
             labels: list[Ref] = work.release(
@@ -123,7 +178,7 @@ class Pipeline:
 
     def study(self, public: Public, labels: Sequence[Ref]) -> Student:
         """The student, learned from released labels and public rows alone."""
-        test = None if self.plan.data.test is None else self._files("test")
+        test = None if self.plan.data.test is None else self._digests("test")
         learned_from = ([batch.ref.digest for batch in public.batches], [ref.digest for ref in labels])
         depends = (self.plan.student.model_dump(), public.encoding.digest, *learned_from, test)
         arguments = {"session": self._session.id, "encoding": public.encoding, "batches": public.batches}
@@ -133,13 +188,13 @@ class Pipeline:
 
     def certify(self, public: Public, labels: Sequence[Ref], student: Student) -> Summary:
         """Certificate, report and MLflow run; and what this run came to."""
-        session, domain = self._session, name_domain(self.door, self.plan)
-        charged = spent(self.door, domain)
-        depends = (session.id, session.asked, session.status, charged, student.model_dump())
+        session, charged = self._session, spent(self.door, self.domain)
+        released = [ref.digest for ref in labels]
+        depends = (session.id, session.asked, session.status, charged, released, student.model_dump())
         call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
         call |= {"per_refusal": self.mechanism.per_refusal, "public": public, "labels": list(labels)}
         record: Record = self.stages.one("certify", work.certify, {**call, "student": student})
-        guarantee = Guarantee.of(domain, session)
+        guarantee = Guarantee.of(self.domain, session)
         return Summary(
             run_id=record.run_id,
             session=session.id,
@@ -151,6 +206,7 @@ class Pipeline:
             asked=session.asked,
             answered=session.answered,
             refused=session.refused,
+            asked_now=session.asked - self.asked_before,
             student={"accuracy": student.accuracy, "model_uri": record.model_uri},
             spent_now={
                 "epsilon": charged[0] - self.spent_before[0],
@@ -170,10 +226,12 @@ class Pipeline:
         key = f"{name}-{self.door.vault.digest(name, str(VERSIONS[name]), canonical(depends))}"
         return {"key": key, "home": self.home, **arguments}
 
-    def _files(self, field: Literal["private", "public", "test"]) -> list[str]:
+    def _digests(self, field: Literal["private", "public", "test"]) -> list[str]:
         """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-        files = find_files(self.plan.path(field), f"data.{field}")
+        return [self._digest(file) for file in find_files(self.plan.path(field), f"data.{field}")]
+
+    def _digest(self, file: TableFile) -> str:
         try:
-            return [self.door.vault.digest_file(file.path) for file in files]
+            return self.door.vault.digest_file(file.path)
         except OSError as failed:
-            raise WrongInput(f"data.{field} cannot be read: {failed.strerror}") from None
+            raise WrongInput(f"{file.field} cannot be read: {failed.strerror}") from None

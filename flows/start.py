@@ -11,9 +11,12 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 
 from artifacts.errors import EnvironmentFailed, WrongInput
 from artifacts.plan import Plan, TeachersPlan
+from flows.extend import extend
 from flows.learn import learn
 from flows.pipeline import Summary
 from flows.stages import STAGES, StageName
+from tasks.recipe import recipe_to_extend
+from tasks.release import Door
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -24,6 +27,15 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     with one_server(plan.teachers):
         flow = learn.with_options(task_runner=task_runner(plan.teachers))
         return flow(plan, home, new_session=new_session, start_from=stage)
+
+
+def start_extension(session: str, public: Path, home: Path) -> Summary:
+    """Run the flow `extend` over more public rows. Raises a ConcordError likewise."""
+    door = Door.of(home)
+    teachers = recipe_to_extend(door.vault, door.ledger.session(session)).plan.teachers
+    with one_server(teachers):
+        flow = extend.with_options(task_runner=task_runner(teachers))
+        return flow(session, str(public.absolute()), home)
 
 
 def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:

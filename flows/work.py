@@ -26,6 +26,7 @@ from artifacts.vault import Vault, derive
 from flows.stages import stage
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import Mechanism
+from tasks.recipe import Source, votes_folder
 from tasks.release import Door
 from tasks.study import Student
 
@@ -62,6 +63,14 @@ def encode(key: str, home: Path, plan: Plan) -> Public:
     return Public(encoding=encoding, batches=list(batches))
 
 
+@stage("encode")
+def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: int) -> Source:
+    """Stage further public rows, from one file, in batches of `rows`."""
+    folder, vault = f"public/{key[:16]}", Vault(home / "vault")
+    batches = tasks.encode.stage_public(file, encoding, vault, folder, rows, field="--public")
+    return Source(path=file, digests=(digest,), batches=batches)
+
+
 @stage("split")
 def split(key: str, home: Path, plan: Plan, encoding: Encoding) -> list[Ref]:
     """Assign every privacy unit to a shard; one file a block of shards."""
@@ -81,7 +90,7 @@ def teach(key: str, home: Path, block: Ref, shards: Sequence[int], plan: Teacher
 def poll(key: str, home: Path, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
     """Count all teachers' votes on one batch of public rows."""
     vault = Vault(home / "vault")
-    return tasks.poll.poll(batch, tuple(teachers), encoding, vault, f"votes/{key[:16]}/{batch.first:012d}")
+    return tasks.poll.poll(batch, tuple(teachers), encoding, vault, f"{votes_folder(vault, teachers)}/{key}")
 
 
 @task(name="release", persist_result=False)

@@ -68,7 +68,8 @@ def admit(door: Door, plan: Plan, mechanism: Mechanism, who: str, *, new_session
     sessions = door.ledger.sessions(domain.name)
     same = [session for session in sessions if session.identity == who]
     if same and not (new_session and same[-1].batches):
-        return _unchanged(same[-1], mechanism)
+        check_going_on(door.vault, same[-1], mechanism)
+        return same[-1]
     door.ledger.check_opening(_opening(plan, mechanism, who, name="asked for"), further=new_session)
     return None
 
@@ -144,10 +145,11 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _unchanged(session: Session, mechanism: Mechanism) -> Session:
+def check_going_on(vault: Vault, session: Session, mechanism: Mechanism) -> None:
+    """Raise NotVerified where the session's key is gone, or it runs another mechanism than this one."""
+    session_key(vault, session.id)
     if canonical(mechanism.settings()) != canonical(session.mechanism):
         raise NotVerified(
             f"session {session.id} runs {session.mechanism.get('name')} with a table or scale that this version of "
             "concord does not calibrate to; go on with the version that opened it"
         )
-    return session

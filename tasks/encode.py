@@ -52,12 +52,14 @@ def learn_encoding(plan: Plan) -> Encoding:
     )
 
 
-def stage_public(path: str, encoding: Encoding, vault: Vault, folder: str, batch_rows: int) -> tuple[PublicBatch, ...]:
+def stage_public(
+    path: str, encoding: Encoding, vault: Vault, folder: str, batch_rows: int, field: str = "data.public"
+) -> tuple[PublicBatch, ...]:
     """Write the public stream to the vault as cast rows, in batches of exactly `batch_rows` rows (the last smaller).
 
     Memory is bounded by one batch. Raises WrongInput where the table lacks a feature, or has it in another type.
     """
-    table = open_public(path)
+    table = open_public(path, field)
     table.check(encoding)
     batches: list[PublicBatch] = []
     for frame in _even(_cast_frames(table, encoding), batch_rows):

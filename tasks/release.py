@@ -34,6 +34,9 @@ from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 from tasks.randomness import Randomness, commitment, session_key
 
+RUN = "run.lock"
+"""The lock of a whole command on a session; the door has its own."""
+
 
 @dataclass(frozen=True)
 class Door:
@@ -62,7 +65,7 @@ def release(
     `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
     NotVerified where rows, votes or key are not those on record.
     """
-    with _alone(door.vault, session.id):
+    with alone(door.vault, session.id):
         if commitment(door.vault, session.id) != session.commitment:
             raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
         passage = Passage(door, session.id, mechanism, classes)
@@ -168,9 +171,9 @@ def read_votes(data: bytes) -> Ints:
 
 
 @contextmanager
-def _alone(vault: Vault, session: str) -> Iterator[None]:
-    """Hold the session's lock; the kernel frees it when the process ends, however it ends."""
-    path = vault.root / "sessions" / session / "lock"
+def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
+    """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
+    path = vault.root / "sessions" / session / lock
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:

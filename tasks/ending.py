@@ -1,0 +1,65 @@
+"""The end of a session: close it, and forget what only it needed.
+
+Assumes      whoever closes a session decides by public and released things alone, or gives nothing back
+Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless a
+             session that is open votes with the same teachers. What `concord verify` reads is kept: it needs no secret
+Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files. Checked by tests/test_ending.py
+"""
+
+from collections.abc import Iterator
+
+from artifacts.errors import WrongInput
+from artifacts.sessions import Session
+from tasks.recipe import Recipe, read_recipe, votes_folder
+from tasks.release import RUN, Door, alone
+
+
+def close(door: Door, name: str, *, give_back: bool) -> Session:
+    """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
+
+    give_back   what was reserved and not spent returns to the domain, where the mechanism pays by refusal
+    """
+    session = door.ledger.session(name)
+    if session.status != "open":
+        return session
+    with alone(door.vault, name):
+        return door.ledger.settle(name, give_back=give_back)
+
+
+def forget(door: Door, name: str) -> bool:
+    """Destroy the secrets of a session that has ended; whether there were any. Raises WrongInput where it is open.
+
+    The key goes first and the recipe, which names the rest, last: what was interrupted is finished by forgetting again.
+    """
+    if door.ledger.session(name).status == "open":
+        raise WrongInput(f"session {name} is open and must be closed before it is forgotten: `concord close {name}`")
+    secret, folder = f"secrets/sessions/{name}", f"sessions/{name}"
+    if not any((door.vault.root / path).exists() for path in (secret, folder)):
+        return False
+    with alone(door.vault, name, RUN), alone(door.vault, name):
+        recipe = read_recipe(door.vault, name)
+        door.vault.destroy(secret)
+        for path in () if recipe is None else _dispensable(door, recipe):
+            door.vault.destroy(path)
+        door.vault.destroy(folder)
+    return True
+
+
+def _dispensable(door: Door, recipe: Recipe) -> Iterator[str]:
+    """Teachers of a recipe that no open session votes with, and the votes they cast."""
+    needed = [block for other in _open_recipes(door) for block in other.teachers]
+    yield from (block.path for block in recipe.teachers if block.path not in {block.path for block in needed})
+    votes = votes_folder(door.vault, recipe.teachers)
+    if votes not in {votes_folder(door.vault, other.teachers) for other in _open_recipes(door)}:
+        yield votes
+
+
+def _open_recipes(door: Door) -> list[Recipe]:
+    open_sessions = [
+        session.id
+        for domain in door.ledger.domains()
+        for session in door.ledger.sessions(domain.name)
+        if session.status == "open"
+    ]
+    recipes = [read_recipe(door.vault, session) for session in open_sessions]
+    return [recipe for recipe in recipes if recipe is not None]

@@ -1,0 +1,110 @@
+"""The recipe of a session: what it needs to go on, sealed in the vault.
+
+    run      writes it at the door, and again where its plan changed in something the session does not depend on
+    extend   adds rows it was not given before, before the door
+
+A session is its stream: whoever goes on with it, `run` or `extend`, walks all public rows put to it in the order they
+were put. So labels, student and certificate are always those of the whole session, whichever command made them.
+
+Assumes      one command at a time writes the recipe of a session (`tasks.release.alone`)
+Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
+Not covered  a recipe taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
+             Checked by tests/test_extend.py
+"""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from artifacts.encoding import Encoding
+from artifacts.errors import NotVerified
+from artifacts.plan import Plan
+from artifacts.schemas import Ref
+from artifacts.sessions import Session
+from artifacts.vault import Vault
+from tasks.encode import PublicBatch
+
+
+class Source(BaseModel):
+    """Public rows put to a session together: where they came from, keyed digests of those files, and their batches."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    digests: tuple[str, ...]
+    batches: tuple[PublicBatch, ...]
+
+
+class Recipe(BaseModel):
+    """What a session needs to answer further rows. The first of its sources is the plan's own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: Plan
+    encoding: Encoding
+    teachers: tuple[Ref, ...]
+    sources: tuple[Source, ...]
+
+
+def stream(sources: Sequence[Source]) -> list[PublicBatch]:
+    """The batches of all sources as one stream of rows; content that came before is left out."""
+    batches: dict[str, PublicBatch] = {}
+    first = 0
+    for batch in (batch for source in sources for batch in source.batches):
+        if batch.ref.digest not in batches:
+            batches[batch.ref.digest] = batch.model_copy(update={"first": first})
+            first += batch.rows
+    return list(batches.values())
+
+
+def read_recipe(vault: Vault, session: str) -> Recipe | None:
+    """The recipe of a session, if there is one. Raises NotVerified where it is not what was written."""
+    ref = vault.find(_path(session))
+    if ref is None:
+        return None
+    try:
+        return Recipe.model_validate_json(vault.read(ref))
+    except ValidationError:
+        raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
+
+
+def write_recipe(vault: Vault, session: str, recipe: Recipe) -> None:
+    """Write the recipe of a session whole and durable, in the place of the one before."""
+    if read_recipe(vault, session) != recipe:
+        with vault.create(_path(session)) as sink:
+            sink.write(recipe.model_dump_json().encode())
+
+
+def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
+    """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone."""
+    recipe = read_recipe(vault, session.id)
+    if recipe is None or not all(vault.has(block) for block in recipe.teachers):
+        raise NotVerified(
+            f"the teachers of session {session.id} are no longer in the vault: run its plan again with "
+            "`concord run PLAN`, which trains them again and spends nothing"
+        )
+    return recipe
+
+
+def staged(vault: Vault, source: Source) -> bool:
+    """Whether the rows of a source are still in the vault; what the files hold is checked when they are read."""
+    return all(vault.has(batch.ref) for batch in source.batches)
+
+
+def check_staged(vault: Vault, session: str, sources: Sequence[Source]) -> None:
+    """Raise NotVerified where rows put to the session are gone; the first of `sources` is the plan's own."""
+    for at, source in enumerate(sources):
+        if not staged(vault, source):
+            again = "concord run PLAN" if at == 0 else f"concord extend {session} --public {source.path}"
+            raise NotVerified(
+                f"rows of session {session} are no longer in the vault: `{again}` puts them back and spends nothing"
+            )
+
+
+def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
+    """Where the votes of an ensemble lie in the vault."""
+    return f"votes/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def _path(session: str) -> str:
+    return f"sessions/{session}/recipe.json"
