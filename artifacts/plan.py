@@ -106,7 +106,7 @@ class Learner(Part):
             if key not in known:
                 raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{_near(key, known)}")
         try:
-            return made(**self.params, **{key: value for key, value in more.items() if key in known})
+            return made(**{key: value for key, value in more.items() if key in known} | self.params)
         except (TypeError, ValueError) as wrong:
             raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
 

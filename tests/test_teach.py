@@ -146,6 +146,11 @@ def test_a_parameter_no_shard_could_be_fitted_with_is_wrong_input(tmp_path: Path
         taught(tmp_path, SHARDS, TeachersPlan(count=5, params=params))
 
 
+def test_a_seed_of_the_plan_s_own_is_kept() -> None:
+    assert TeachersPlan(count=5, params={"random_state": 7}).build(random_state=3).random_state == 7
+    assert TeachersPlan(count=5).build(random_state=3).random_state == 3
+
+
 def test_a_foreign_file_is_never_unpickled(tmp_path: Path) -> None:
     taught(tmp_path, SHARDS, TeachersPlan(count=5))
     vault = Vault(tmp_path / "vault")
