@@ -17,7 +17,7 @@ from artifacts.schemas import Ref, votes_schema
 from artifacts.vault import Vault
 from tasks.encode import Matrix, PublicBatch, encode, read_frame
 from tasks.private import calm, private_stage
-from tasks.teach import load_teachers
+from tasks.teach import load_teachers, read_only
 
 SLICE = 1 << 13
 """Rows encoded at a time. Memory is bounded by one block of teachers and one slice of rows."""
@@ -44,4 +44,4 @@ def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vaul
 
 def _slices(rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix]]:
     for first in range(0, rows.height, SLICE):
-        yield first, encode(rows.slice(first, SLICE), encoding)
+        yield first, read_only(encode(rows.slice(first, SLICE), encoding))

@@ -21,7 +21,7 @@ from artifacts.schemas import Ref
 from artifacts.vault import Vault
 from tasks.cells import LABEL
 from tasks.encode import Matrix, encode, read_frame
-from tasks.private import calm, private_stage
+from tasks.private import FAILURES, calm, private_stage
 from tasks.split import SHARD
 
 Classes = NDArray[np.int64]
@@ -44,7 +44,7 @@ class Teacher:
             answers = np.asarray(self.model.predict(X), dtype=np.float64).reshape(len(X))
         except MemoryError:
             raise  # the machine's fault, not the shard's: it must not change a vote
-        except Exception:
+        except FAILURES:
             return fixed
         return np.where(np.isin(answers, np.arange(classes)), answers, fixed).astype(np.int64)
 
@@ -76,16 +76,24 @@ def load_teachers(ref: Ref, vault: Vault) -> Sequence[Teacher]:
 
 
 def rehearse(teachers: TeachersPlan, encoding: Encoding) -> None:
-    """Fit the estimator on made-up rows of every class. Raises WrongInput where that fails: it would fail on every
-    shard, and all teachers would fall back to fixed votes in silence."""
+    """Fit the estimator on made-up rows of every class and ask it about them. Raises WrongInput where that fails: it
+    would fail on every shard, and all teachers would fall back to fixed votes in silence."""
     X = np.sin(np.arange(REHEARSAL_ROWS * encoding.width, dtype=np.float32)).reshape(REHEARSAL_ROWS, -1)
     y = np.arange(REHEARSAL_ROWS) % len(encoding.classes)
     try:
         with calm():
-            teachers.build(random_state=0).fit(X, y)
+            teachers.build(random_state=0).fit(X, y).predict(read_only(X))
     except Exception as wrong:
         reason = str(wrong).partition("\n")[0]
-        raise WrongInput(f"teachers.params: {teachers.estimator} cannot be fitted: {reason}") from None
+        raise WrongInput(f"teachers.params: {teachers.estimator} cannot be fitted and asked: {reason}") from None
+
+
+def read_only(X: Matrix) -> Matrix:
+    """The same rows, which no model can change: teachers are asked about them one after another, and one that wrote
+    into them would change the votes of those after it."""
+    view = X.view()
+    view.flags.writeable = False
+    return view
 
 
 def _taught(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, classes: int) -> Teacher:
@@ -98,5 +106,5 @@ def _taught(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, classes: 
         return Teacher(teachers.build(random_state=shard).fit(X, y), common)
     except MemoryError:
         raise  # the machine's fault, not the shard's: it must not change a teacher
-    except Exception:
+    except FAILURES:
         return Teacher(None, common)

@@ -73,6 +73,30 @@ def test_one_teacher_moves_each_row_by_one_vote_at_most(tmp_path: Path) -> None:
         assert np.abs(moved).max() <= 1
 
 
+class Scribbler:
+    """A model that writes into the rows it is asked about."""
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        X *= -1
+        return np.zeros(len(X))
+
+
+def votes_beside(first: object, vault: Vault) -> list[int]:
+    """How many rows an honest model gives each class, asked after another one."""
+    counts = polled(vault, blocks(vault, [Teacher(first, 2), Teacher(fitted([0, 0, 1, 1]), 0)]))
+    return [int(np.sum(counts[name].to_numpy())) for name in ("class_0", "class_1")]
+
+
+def test_a_model_that_writes_into_the_rows_changes_no_other_votes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    alone = votes_beside(None, vault)
+    assert votes_beside(Scribbler(), vault) == alone
+    monkeypatch.setattr("tasks.poll.read_only", lambda X: X)
+    assert votes_beside(Scribbler(), vault) != alone  # it would
+
+
 def test_the_same_poll_is_the_same_bytes(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "vault")
     teachers = blocks(vault, *ENSEMBLES)

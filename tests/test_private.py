@@ -1,5 +1,8 @@
-"""Private work: nothing of the data leaves it by an error, a warning or a print; other threads are not hushed."""
+"""Private work: nothing of the data leaves it by an error, a warning, a log or a print; others are heard."""
 
+import ctypes
+import logging
+import os
 import sys
 import threading
 import traceback
@@ -26,7 +29,10 @@ def test_a_stage_that_succeeds_is_itself() -> None:
     assert work.__name__ == "work"
 
 
-@pytest.mark.parametrize("error", [ValueError("a private value"), KeyError("a private value"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("a private value"), KeyError("a private value"), MemoryError(), SystemExit("a private value")],
+)
 def test_a_failure_names_the_stage_and_its_kind_alone(error: Exception) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
         work(error)
@@ -53,6 +59,38 @@ def test_calm_hushes_its_own_thread_alone(capsys: pytest.CaptureFixture[str]) ->
         other.join()
     print("after")
     assert capsys.readouterr() == ("progress\nafter\n", "")
+
+
+def test_calm_hushes_the_logs_of_its_own_thread(caplog: pytest.LogCaptureFixture) -> None:
+    with calm():
+        logging.getLogger("an estimator").critical("a private value")
+        other = threading.Thread(target=logging.critical, args=("progress",))
+        other.start()
+        other.join()
+    logging.critical("after")
+    assert [record.message for record in caplog.records] == ["progress", "after"]
+
+
+def test_calm_hushes_compiled_code(capfd: pytest.CaptureFixture[str]) -> None:
+    libc = ctypes.CDLL(None)
+    print("before")
+    with calm():
+        libc.puts(b"a private value")
+        os.write(1, b"a private value")
+    libc.puts(b"after")
+    libc.fflush(None)
+    assert capfd.readouterr().out.split() == ["before", "after"]
+
+
+def test_calm_needs_no_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    kept = os.dup(1)
+    os.close(1)
+    try:
+        with calm():
+            assert capfd is not None
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def test_calm_is_undone_by_the_last_who_leaves() -> None:
