@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-from artifacts.errors import BudgetRefused
-from artifacts.sessions import Session
 from flows import work
 from flows.pipeline import Pipeline
 from flows.work import Public
 from tasks.admit import check_going_on
 from tasks.certify import domain_of
 from tasks.files import find_files
-from tasks.recipe import Recipe, Source, recipe_to_extend, staged, stream, write_recipe
+from tasks.recipe import Recipe, Source, check_open, recipe_to_extend, staged, stream, write_recipe
 from tasks.release import Door
 from tasks.track import column_types
 
@@ -35,7 +33,7 @@ class Extension(Pipeline):
         sources = {source.digests: source for source in (*recipe.sources, *self._stage(recipe, path))}
         public = self.walk(recipe.encoding, tuple(sources.values()))
         if len(public.batches) > len(stream(recipe.sources)):
-            _check_open(self._session)
+            check_open(self._session)
         write_recipe(self.door.vault, self._session.id, recipe.model_copy(update={"sources": self.sources}))
         self.teachers = recipe.teachers
         return public
@@ -45,7 +43,7 @@ class Extension(Pipeline):
         recipe = recipe_to_extend(self.door.vault, self._session)
         self.calibrate(domain_of(self._session, self.door.ledger), sum(one.rows for one in recipe.sources[0].batches))
         check_going_on(self.door.vault, self._session, self.mechanism)
-        self.check_test(recipe.encoding)
+        self.rehearse(recipe.encoding)
         column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
         return recipe
 
@@ -64,10 +62,3 @@ class Extension(Pipeline):
             depends = (recipe.encoding.digest, digest, rows)
             calls.append(self._call("encode", depends, **arguments))
         return self.stages.each("encode", work.put, calls)
-
-
-def _check_open(session: Session) -> None:
-    if session.status != "open" or session.exhausted:
-        raise BudgetRefused(
-            f"session {session.id} has ended ({session.status}): more rows need a further session, which costs again"
-        )

@@ -9,6 +9,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
+import tasks.study
+import tasks.teach
 from artifacts.certificate import Guarantee
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
@@ -80,7 +82,7 @@ class Pipeline:
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
         depends = (data, self._digests("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
-        self.check_test(public.encoding)
+        self.rehearse(public.encoding)
         return public
 
     def admit(self, public: Public) -> Public:
@@ -96,8 +98,10 @@ class Pipeline:
         recipe = None if self.session is None else self.hold(self.session.id)
         return self.walk(public.encoding, (own, *(recipe.sources[1:] if recipe else ())))
 
-    def check_test(self, encoding: Encoding) -> None:
-        """Raise WrongInput where the plan's test table cannot be used: now, while nothing is spent."""
+    def rehearse(self, encoding: Encoding) -> None:
+        """Raise WrongInput where teachers, student or test table would fail later: now, while nothing is spent."""
+        tasks.teach.rehearse(self.plan.teachers, encoding)
+        tasks.study.rehearse(self.plan.student, encoding)
         if self.plan.data.test is not None:
             labelled_rows(self.plan.path("test"), encoding)
 

@@ -87,6 +87,11 @@ WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
         "fit and predict",
     ),
     "unknown parameter": ({"teachers__params": {"depth": 3}}, "'depth'"),
+    "parameter no fit takes": ({"teachers__params": {"C": -1.0}}, "teachers"),
+    "student that cannot weigh rows": (
+        {"student__estimator": "sklearn.neighbors.KNeighborsClassifier", "student__refused": "soft"},
+        "sample_weight",
+    ),
     "more than the lifetime": ({"privacy__epsilon": 10.0}, "lifetime"),
     "private table missing": ({"data__private": "nowhere.csv"}, "data.private"),
     "public table missing": ({"data__public": "nowhere.parquet"}, "data.public"),
@@ -239,6 +244,29 @@ def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], folder:
     domain = Ledger.of(home).domain("people")
     assert domain is not None
     assert domain.filter.epsilon == 20
+
+
+def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any], folder: Path) -> None:
+    plan = write_plan(folder, privacy__epsilon=8.0, labeling__cutoff=60)
+    run = json.loads(concord("run", str(plan), "--json")[1])
+    people(90, 5).drop("outcome", "person").write_parquet(folder / "more.parquet")
+    more = (run["session"], "--public", str(folder / "more.parquet"))
+    status, out, _ = concord("extend", *more, "--json")
+    assert status == 0
+    assert set(json.loads(out)) == set(run)
+    assert json.loads(out)["asked"] == run["asked"] + 90
+    assert "nothing new" in concord("extend", *more)[1]
+    assert concord("extend", "nobody", *more[1:])[0] == 2
+    assert concord("forget", run["session"])[0] == 2
+    ended = json.loads(concord("close", run["session"], "--json")[1])
+    assert (ended["status"], ended["asked"]) == ("closed", run["asked"] + 90)
+    assert concord("extend", run["session"], "--public", str(folder / "test.parquet"))[0] == 3
+    assert json.loads(concord("forget", run["session"], "--json")[1]) == {
+        "session": run["session"],
+        "forgotten_now": True,
+    }
+    assert concord("run", str(plan))[0] == 4
+    assert concord("verify")[0] == 0
 
 
 def test_help_is_there_before_heavy_packages_are() -> None:

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/prepare.py FOLDER      (make data DATA=FOLDER)
 
-Writes deployments/plans/data/NAME_{private,public,test}.parquet, and the synthetic tables of the demonstration. A data
-set whose file is not in FOLDER is left out, and said so.
+Writes deployments/plans/data/NAME_{private,public,truth,test}.parquet, and the synthetic tables of the demonstration.
+A data set whose file is not in FOLDER is left out, and said so.
 """
 
 import sys
@@ -23,7 +23,7 @@ def adult(folder: Path) -> Mapping[str, pl.DataFrame]:
     """The training file is private; the test file is parted into 10,000 public and 6,281 evaluation rows."""
     rest = _shuffled(pl.read_parquet(folder / "adult_test.parquet"))
     private = pl.read_parquet(folder / "adult_train.parquet")
-    return {"private": private, "public": rest[:10_000].drop("income"), "test": rest[10_000:]}
+    return {"private": private, **_public(rest[:10_000], "income"), "test": rest[10_000:]}
 
 
 def kdd99(folder: Path) -> Mapping[str, pl.DataFrame]:
@@ -31,14 +31,19 @@ def kdd99(folder: Path) -> Mapping[str, pl.DataFrame]:
     rows = _shuffled(pl.read_parquet(folder / "kddcup99_10pct.parquet"))
     normal = pl.col("labels") == "normal."
     rows = rows.with_columns(pl.when(normal).then(pl.lit("normal")).otherwise(pl.lit("attack")).alias("labels"))
-    return {"private": rows[54_021:], "public": rows[:18_000].drop("labels"), "test": rows[18_000:54_021]}
+    return {"private": rows[54_021:], **_public(rows[:18_000], "labels"), "test": rows[18_000:54_021]}
 
 
 def mnist(folder: Path) -> Mapping[str, pl.DataFrame]:
     """The test file is for evaluation; 10,000 training images are public, the other 50,000 private."""
     rows = _shuffled(pl.read_parquet(folder / "mnist_train.parquet"))
     test = pl.read_parquet(folder / "mnist_test.parquet")
-    return {"private": rows[10_000:], "public": rows[:10_000].drop("label"), "test": test}
+    return {"private": rows[10_000:], **_public(rows[:10_000], "label"), "test": test}
+
+
+def _public(rows: pl.DataFrame, label: str) -> Mapping[str, pl.DataFrame]:
+    """Public rows without their labels, and those labels, by which a benchmark judges the released ones."""
+    return {"public": rows.drop(label), "truth": rows.select(label)}
 
 
 SETS = {"adult_train.parquet": adult, "kddcup99_10pct.parquet": kdd99, "mnist_train.parquet": mnist}
