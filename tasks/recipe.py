@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from artifacts.encoding import Encoding
-from artifacts.errors import NotVerified
+from artifacts.errors import BudgetRefused, NotVerified
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
@@ -76,14 +76,26 @@ def write_recipe(vault: Vault, session: str, recipe: Recipe) -> None:
 
 
 def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
-    """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone."""
+    """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone.
+
+    Raises BudgetRefused where they are gone for good, with a session that has ended.
+    """
     recipe = read_recipe(vault, session.id)
     if recipe is None or not all(vault.has(block) for block in recipe.teachers):
+        check_open(session)
         raise NotVerified(
             f"the teachers of session {session.id} are no longer in the vault: run its plan again with "
             "`concord run PLAN`, which trains them again and spends nothing"
         )
     return recipe
+
+
+def check_open(session: Session) -> None:
+    """Raise BudgetRefused where a session answers no further rows."""
+    if session.status != "open" or session.exhausted:
+        raise BudgetRefused(
+            f"session {session.id} has ended ({session.status}): more rows need a further session, which costs again"
+        )
 
 
 def staged(vault: Vault, source: Source) -> bool:
