@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import mlflow.artifacts
 import mlflow.sklearn
@@ -39,6 +40,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.tracking import MlflowClient
 
+from artifacts.audited import AuditReport
 from artifacts.certificate import Certificate
 from artifacts.errors import EnvironmentFailed
 from artifacts.publication import Publication, figures, listing, params, series, signature, tags, words
@@ -100,6 +102,15 @@ class Recorded:
     model_tags: dict[str, str]
 
 
+AUDITS = "concord audits"
+"""The experiment of audits: no domain can have its name, which holds a space."""
+
+
+def _numbers_and_words(fields: dict[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    numbers = {name: float(value) for name, value in fields.items() if isinstance(value, int | float)}
+    return numbers, {name: str(value) for name, value in fields.items() if name not in numbers}
+
+
 class Tracking:
     """The tracking store of one home folder, or the server that MLFLOW_TRACKING_URI names."""
 
@@ -135,6 +146,18 @@ class Tracking:
                 raise
             self._client.set_terminated(run.info.run_id)
         return Tracked(run.info.run_id, model_uri)
+
+    def keep_audit(self, report: AuditReport) -> str:
+        """Record an audit as a run of the experiment AUDITS. Returns the run's id."""
+        numbers, words_of = _numbers_and_words(report.model_dump())
+        with _told_in_one_sentence():
+            tagged = {"mechanism": report.mechanism, "holds": str(report.holds).lower()}
+            run = self._client.create_run(self._experiment(AUDITS), run_name=report.mechanism, tags=tagged)
+            now = _milliseconds(datetime.now(UTC))
+            metrics = [Metric(name, number, now, 0) for name, number in numbers.items()]
+            self._client.log_batch(run.info.run_id, metrics, [Param(*pair) for pair in words_of.items()])
+            self._client.set_terminated(run.info.run_id)
+        return str(run.info.run_id)
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""

@@ -210,17 +210,23 @@ def audit(
     teachers: Annotated[int, typer.Option(help="Votes a row, where it matters.")] = 250,
     trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="That the lower bound is right.")] = 0.99,
+    home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack a mechanism as it runs, and print which ε that proves it spends at least.
+    """Attack a mechanism as it runs, and say which ε that proves it spends at least; MLflow keeps the report.
 
     Leaves with exit status 4 where that is more than it claims.
     """
     from flows.auditing import audit_calibrated, show_audit
+    from flows.environment import prepare
+
+    home = prepare(home)
+    from artifacts.tracking import Tracking
 
     settings = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
     report = audit_calibrated(mechanism, settings, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
-    _print(report.model_dump()) if as_json else show_audit(report)
+    run_id = Tracking.of(home).keep_audit(report)
+    _print({**report.model_dump(), "run_id": run_id}) if as_json else show_audit(report)
     if not report.holds:
         raise typer.Exit(4)
 

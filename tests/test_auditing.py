@@ -1,15 +1,27 @@
 """The command `concord audit`: what it prints, and how it leaves."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from artifacts.audited import AuditReport
 from flows import auditing
 from flows.cli import main
 
 ASKED = ("audit", "laplace_votes", "--epsilon", "2", "--delta", "1e-6", "--queries", "1", "--trials", "2000")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of its own, with a tracking store."""
+    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
+    monkeypatch.setenv("CONCORD_HOME", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return tmp_path
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
@@ -31,6 +43,17 @@ def test_it_prints_the_claim_and_what_was_proved(
     assert (report["epsilon_claimed"], report["delta"], report["trials"]) == (2.0, 1e-6, 2000)
     assert 0 < report["epsilon_lower_bound"] <= 2.0
     assert report["confidence"] == 0.99
+
+
+def test_mlflow_keeps_the_report(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = ask(monkeypatch, capsys, *ASKED, "--json")
+    report = json.loads(out)
+    kept = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(report["run_id"])
+    assert kept.data.metrics["epsilon_lower_bound"] == report["epsilon_lower_bound"]
+    assert kept.data.params["event"] == report["event"]
+    assert kept.data.tags["holds"] == "true"
 
 
 @pytest.mark.parametrize(
