@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
 from tasks.mechanisms.accounting import check_budget, least_noise
-from tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
+from tasks.mechanisms.counts import noises, noisy_labels, shifts
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Source
 
 TEST_SHARE = 1 / 8

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
 from tasks.mechanisms.confident import Confident
-from tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
+from tasks.mechanisms.counts import noises, noisy_labels
+from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.voting import REFUSED, Ints, Mechanism
 from tests.privacy.exact import (
     LEFT_OUT,

@@ -6,7 +6,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
+from tasks.mechanisms.counts import noises, noisy_labels
+from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.voting import Ints, Mechanism
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, row_pairs, worst
 
