@@ -22,6 +22,9 @@ from artifacts.errors import EnvironmentFailed, WrongInput
 from tasks.cells import clean_text
 
 Format = Literal["parquet", "ipc", "csv"]
+PRIVATE = "data.private"
+"""The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
+line, which are names only where it has a header."""
 ROWS = 1 << 16
 """Rows held in memory at a time."""
 
@@ -42,7 +45,8 @@ class TableFile:
         names = tuple(name.strip() for name in stored)
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.path}")
+            which = "one" if self.field == PRIVATE else repr(twice[0])
+            raise WrongInput(f"{self.field} must name each column once, got {which} twice in {self.path}")
         return names
 
     def type_of(self, name: str) -> pl.DataType:
@@ -71,8 +75,8 @@ class TableFile:
         except PermissionError:
             raise EnvironmentFailed(f"{self.field}: {self.path} cannot be opened: permission denied") from None
         except (pa.ArrowException, OSError, UnicodeError) as wrong:
-            reason = str(wrong).partition("\n")[0]
-            raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}: {reason}") from None
+            reason = "" if self.field == PRIVATE else ": " + str(wrong).partition("\n")[0]
+            raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}{reason}") from None
 
     @cached_property
     def _dataset(self) -> pyarrow.dataset.Dataset:

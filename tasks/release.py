@@ -32,6 +32,7 @@ from artifacts.sessions import Batch, Outcome, Session
 from artifacts.vault import Vault, derive, keyed_digest
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
+from tasks.private import private_stage
 from tasks.randomness import Randomness, commitment, session_key
 
 RUN = "run.lock"
@@ -52,6 +53,7 @@ class Door:
         return cls(Vault(home / "vault"), Ledger.of(home), Released(home))
 
 
+@private_stage
 def release(
     door: Door,
     session: Session,

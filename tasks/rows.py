@@ -14,24 +14,24 @@ import polars as pl
 
 from artifacts.errors import WrongInput
 from tasks.cells import clean_text
-from tasks.files import ROWS, TableFile, csv_names, find_files, split_line
+from tasks.files import PRIVATE, ROWS, TableFile, csv_names, find_files, split_line
 
 LONGEST_LINE = 1 << 20
 FRAME_BYTES = 1 << 26
 """Text held in memory at a time, at most."""
 
 
-def private_frames(path: str, columns: Mapping[str, str], field: str = "data.private") -> Iterator[pl.DataFrame]:
+def private_frames(path: str, columns: Mapping[str, str]) -> Iterator[pl.DataFrame]:
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
     `columns` maps each name to the plan's field that asks for it. Raises WrongInput, before any row is read, where no
     file has a column, or a file is missing or of another format.
     """
-    files = find_files(path, field)
+    files = find_files(path, PRIVATE)
     present = {name for file in files for name in file.names}
     for name, asked_by in columns.items():
         if name not in present:
-            raise WrongInput(f"{field} must hold the column {name!r} that {asked_by} names, but its columns lack it")
+            raise WrongInput(f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it")
     return _frames(files, tuple(columns))
 
 
