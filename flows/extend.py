@@ -5,7 +5,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.extension import Extension
-from flows.pipeline import Summary
+from flows.outcome import Summary
 
 
 @flow(name="extend")

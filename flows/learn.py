@@ -5,8 +5,8 @@ from pathlib import Path
 from prefect import flow
 
 from artifacts.plan import Plan
-from flows.pipeline import Pipeline, Summary
-from flows.stages import StageName
+from flows.outcome import StageName, Summary
+from flows.pipeline import Pipeline
 
 
 @flow(name="learn")

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel
-
 import tasks.study
 import tasks.teach
 from artifacts.certificate import Guarantee
@@ -18,7 +16,8 @@ from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
 from flows import work
-from flows.stages import StageName, StageReport, Stages
+from flows.outcome import StageName, Summary, briefly
+from flows.stages import Stages
 from flows.work import Public, Record
 from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, name_domain, open_session, spent
 from tasks.encode import labelled_rows
@@ -29,28 +28,6 @@ from tasks.study import Student
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
-
-TABLE = "refusal"
-"""A setting too long for the console: the certificate holds it."""
-
-
-class Summary(BaseModel):
-    """What a run came to, as `concord run --json` prints it."""
-
-    run_id: str
-    session: str
-    certificate: str
-    report: str
-    guarantee: dict[str, Any]
-    mechanism: dict[str, Any]
-    teachers: int
-    asked: int
-    answered: int
-    refused: int
-    asked_now: int
-    student: dict[str, Any]
-    spent_now: dict[str, float]
-    stages: list[StageReport]
 
 
 class Pipeline:
@@ -205,7 +182,7 @@ class Pipeline:
             certificate=str(self.door.released.root / record.certificate.path),
             report=str(self.door.released.root / record.report.path),
             guarantee=guarantee.model_dump(),
-            mechanism={name: value for name, value in session.mechanism.items() if name != TABLE},
+            mechanism=briefly(session.mechanism),
             teachers=session.teachers,
             asked=session.asked,
             answered=session.answered,

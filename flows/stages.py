@@ -3,28 +3,18 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 from prefect import task
 from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
 from prefect.tasks import Task
-from pydantic import BaseModel
 
+from flows.outcome import STAGES, StageName, StageReport
 from flows.progress import Progress
 
-StageName = Literal["encode", "split", "teach", "poll", "release", "study", "certify"]
-STAGES: tuple[StageName, ...] = get_args(StageName)
 Work = TypeVar("Work", bound=Callable[..., Any])
 Call = Mapping[str, Any]
-
-
-class StageReport(BaseModel):
-    """What the command line says of a stage."""
-
-    name: StageName
-    cached: bool
-    seconds: float
 
 
 def stage(name: str) -> Callable[[Work], Task[..., Any]]:

@@ -13,8 +13,7 @@ from artifacts.errors import EnvironmentFailed, WrongInput
 from artifacts.plan import Plan, TeachersPlan
 from flows.extend import extend
 from flows.learn import learn
-from flows.pipeline import Summary
-from flows.stages import STAGES, StageName
+from flows.outcome import STAGES, StageName, Summary
 from tasks.recipe import recipe_to_extend
 from tasks.release import Door
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
 from artifacts.sessions import Domain, Session
-from flows.pipeline import Summary
+from flows.outcome import Summary
 from tasks.certify import domain_of
 
 out = Console(highlight=False)

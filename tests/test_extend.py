@@ -15,7 +15,7 @@ from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Charge
 from artifacts.released import Released
-from flows.pipeline import Summary
+from flows.outcome import Summary
 from flows.start import start, start_extension
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe, write_recipe

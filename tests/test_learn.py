@@ -12,8 +12,7 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Charge
-from flows.pipeline import Summary
-from flows.stages import STAGES
+from flows.outcome import STAGES, Summary
 from flows.start import start
 from tests.people import changed, people, tables_of_plan, write_tables
 

@@ -10,7 +10,7 @@ from typer.main import get_command
 from artifacts import errors
 from artifacts.plan import MechanismName
 from flows.cli import app
-from flows.stages import STAGES
+from flows.outcome import STAGES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,0 +1,41 @@
+"""What a run came to: its stages, and the summary that `concord run --json` prints."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
+
+StageName = Literal["encode", "split", "teach", "poll", "release", "study", "certify"]
+STAGES: tuple[StageName, ...] = get_args(StageName)
+
+
+class StageReport(BaseModel):
+    """How a stage went."""
+
+    name: StageName
+    cached: bool
+    seconds: float
+
+
+class Summary(BaseModel):
+    """What a run came to, as `concord run --json` prints it."""
+
+    run_id: str
+    session: str
+    certificate: str
+    report: str
+    guarantee: dict[str, Any]
+    mechanism: dict[str, Any]
+    teachers: int
+    asked: int
+    answered: int
+    refused: int
+    asked_now: int
+    student: dict[str, Any]
+    spent_now: dict[str, float]
+    stages: list[StageReport]
+
+
+def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A mechanism's settings without its table of refusals, which the certificate holds."""
+    return {name: value for name, value in settings.items() if name != "refusal"}
