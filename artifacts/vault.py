@@ -73,7 +73,7 @@ class Vault:
         self.root = root
         with self._told("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
-            _make_folder(root)
+            make_folder(root)
             mode = root.stat().st_mode & 0o777
         if mode & 0o077:
             raise EnvironmentFailed(f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}")
@@ -175,7 +175,7 @@ class Vault:
         """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
         temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
         with self._told("written", besides=(FileExistsError,) if exclusive else ()):
-            _make_folder(final.parent)
+            make_folder(final.parent)
             try:
                 with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
                     yield file
@@ -197,11 +197,11 @@ class Vault:
             raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """A folder only its owner may enter, durable; those above it likewise, where they are missing."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
+    make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.parent)
 

@@ -29,7 +29,7 @@ from artifacts.ledger import Ledger
 from artifacts.released import Released
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Outcome, Session
-from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.vault import Vault, derive, keyed_digest, make_folder
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 from tasks.private import private_stage
@@ -176,7 +176,7 @@ def read_votes(data: bytes) -> Ints:
 def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
     """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
     path = vault.root / "sessions" / session / lock
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

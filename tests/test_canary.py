@@ -1,0 +1,315 @@
+"""Nothing private is published, and no private value is told to the operator: on success and on every failure path.
+
+Marked values, names and counts are planted in the private table. After each run every byte of what is published is
+searched for them, for keys, votes and plain digests of private files; the operator's side for values, keys and votes.
+"""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import re
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tasks.certify
+import tasks.track
+from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.schemas import labels_schema
+from flows.outcome import Summary
+from flows.start import start
+from tests import canary
+from tests.canary import NAME, NUMBER, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
+from tests.people import changed
+from tests.unpack import layers
+
+MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
+
+
+@dataclass
+class Scene:
+    """A home folder, a plan over canaries, and what the console was told."""
+
+    home: Path
+    tables: dict[str, Any]
+    capture: pytest.CaptureFixture[str]
+    log: pytest.LogCaptureFixture
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def private(self) -> Path:
+        return Path(self.tables["folder"], self.tables["data"]["private"])
+
+    def plan(self, **changes: Any) -> Plan:
+        return changed(self.tables, **changes)
+
+    def run(self, *, new_session: bool = False, start_from: str | None = None, **changes: Any) -> Summary:
+        return start(self.plan(**changes), self.home, new_session=new_session, start_from=start_from)
+
+    def fails(self, error: type[BaseException], **changes: Any) -> str:
+        """What a run that must fail says; nothing got out by it."""
+        with pytest.raises(error) as failed:
+            self.run(**changes)
+        self.told.append(str(failed.value))
+        self.nothing_got_out()
+        return str(failed.value)
+
+    def nothing_got_out(self) -> None:
+        marks = Marks.of(self.private, self.home)
+        assert leaks(published(self.home), marks.with_names()) == []
+        assert leaks(operated(self.home), marks) == []
+        console = "".join((*self.capture.readouterr(), self.log.text, *self.told))
+        assert marks.found(console.encode()) == set()
+        assert [path for path in (self.home / "vault").rglob("*") if path.stat().st_mode & 0o077] == []
+
+
+@pytest.fixture
+def scene(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Scene:
+    return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
+
+
+def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Scene) -> None:
+    before = datetime.now(UTC)
+    summary = scene.run(teachers__estimator="tests.canary.Teller")
+    assert summary.answered > 0
+    scene.nothing_got_out()
+    for path in (scene.home / "released").rglob("*.arrow"):
+        schema = pa.ipc.open_file(path).schema
+        told = {name.decode(): value.decode() for name, value in schema.metadata.items()}
+        assert set(told) == GUARANTEE
+        assert schema.equals(labels_schema(2, told), check_metadata=True)
+    door = max(path.stat().st_mtime for path in (scene.home / "vault" / "votes").rglob("*/*"))
+    assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
+    assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
+
+
+def moments_between(places: list[Path], first: float, last: float) -> list[datetime]:
+    """Moments told in files, as text or in (milli-, micro-, nano-) seconds since 1970, and of the files themselves."""
+    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
+    seconds = [path.stat().st_mtime for path in files if path.suffix != ".db" and path.is_file()]
+    for layer in (layer for path in files if path.is_file() for layer in layers(path.read_bytes())):
+        texts = [datetime.fromisoformat(found.decode()) for found in MOMENT.findall(layer)]
+        seconds += [moment.replace(tzinfo=UTC).timestamp() for moment in texts]
+        seconds += [
+            int(found[:10]) + int(found[10:13] or 0) / 1000
+            for found in re.findall(rb"(?<!\d)1[789]\d{8,17}(?!\d)", layer)
+        ]
+    return [datetime.fromtimestamp(moment, UTC) for moment in sorted(seconds) if first < moment < last]
+
+
+def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
+    summary = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, student__refused="soft")
+    assert summary.answered == summary.asked
+    scene.nothing_got_out()
+
+
+def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
+    """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
+    scene.run()
+    votes = next((scene.home / "vault" / "votes").rglob("*/*"))
+    whole = votes.read_bytes()
+    votes.write_bytes(bytes(9) + whole[9:])
+    assert "not what was written" in scene.fails(NotVerified)
+    votes.write_bytes(whole)
+    assert "--new-session" in scene.fails(BudgetRefused, teachers__count=61)
+    people = next(scene.private.iterdir())
+    rows = people.read_bytes()
+    people.write_bytes(rows + f"{VALUE}-unit-new,1,{VALUE}-shade,1,yes,{VALUE}-note\n".encode())
+    assert "version" in scene.fails(NotVerified)
+    people.write_bytes(rows)
+    test = Path(scene.plan().path("test"))
+    pl.read_parquet(test).with_columns(outcome=pl.lit("perhaps")).write_parquet(test)
+    assert "data.test" in scene.fails(WrongInput)
+    test.unlink()
+    (scene.home / "mlflow.db").write_bytes(b"no database")
+    assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
+
+
+@pytest.mark.parametrize("step", ["begin_batch", "commit_batch"])
+def test_a_door_that_is_killed_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    step_of_old = getattr(Ledger, step)
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        if step == "commit_batch":
+            raise KeyboardInterrupt
+        step_of_old(*arguments, **named)
+        raise ArithmeticError(f"{VALUE}: {arguments}")  # a bug at the door, with votes in its message
+
+    monkeypatch.setattr(Ledger, step, dying)
+    scene.fails(KeyboardInterrupt if step == "commit_batch" else EnvironmentFailed)
+    monkeypatch.undo()
+    assert scene.run().answered > 0
+    scene.nothing_got_out()
+
+
+def headless(private: Path) -> None:
+    """The first line is a row, and two of its cells are alike."""
+    (private / f"{NAME}-0.csv").write_text(f"{VALUE}-1,{VALUE}-2,{VALUE}-1\n" * 9)
+
+
+def another_format(private: Path) -> None:
+    (private / f"{NAME}-0.csv").write_bytes(f"PAR1 {VALUE}".encode())
+    for other in ("1", "2"):
+        (private / f"{NAME}-{other}.csv").unlink()
+
+
+def without_the_label(private: Path) -> None:
+    for path in private.iterdir():
+        path.write_text(path.read_text().replace("outcome", f"{NAME}-{VALUE}", 1))
+
+
+def half_a_table(private: Path) -> None:
+    table = canary.private_rows()
+    for path in private.iterdir():
+        table.write_parquet(path, compression="uncompressed", row_group_size=1000)
+    rows = path.read_bytes()
+    path.write_bytes(rows[:4] + b"?" * 20000 + rows[20004:])
+
+
+@pytest.mark.parametrize("spoil", [headless, another_format, without_the_label, half_a_table])
+def test_a_private_table_that_cannot_be_read_tells_nothing(scene: Scene, spoil: Callable[[Path], None]) -> None:
+    spoil(scene.private)
+    scene.fails(ConcordError)
+
+
+def odd_types(rows: pl.DataFrame) -> pl.DataFrame:
+    marked = pl.concat_str(pl.lit(f"{VALUE}-"), "visits")
+    return rows.with_columns(
+        size=pl.struct(marked, "size"), shade=pl.concat_list(marked), visits=marked.cast(pl.Binary)
+    ).with_columns(person=pl.col("person").cast(pl.Categorical))
+
+
+def test_private_types_of_every_kind_are_read_and_told_to_nobody(scene: Scene) -> None:
+    shutil.rmtree(scene.private)
+    scene.private.mkdir()
+    odd_types(canary.private_rows()).write_parquet(scene.private / f"{NAME}-0.parquet")
+    assert scene.run().asked > 0
+    scene.nothing_got_out()
+
+
+def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_nothing(scene: Scene) -> None:
+    for fault in ("Native", "Quitter"):
+        scene.run(teachers__estimator=f"tests.canary.{fault}", data__version=fault, new_session=True)
+    scene.nothing_got_out()
+
+
+def test_a_machine_that_gives_out_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "MemoryError" in scene.fails(EnvironmentFailed, teachers__estimator="tests.canary.Glutton")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", f"/disk/{VALUE}")
+
+    monkeypatch.setattr("artifacts.vault.os.fsync", full)
+    assert "No space left" in scene.fails(EnvironmentFailed)
+
+
+def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = scene.run()
+    described = tasks.certify.describe
+    monkeypatch.setattr(
+        "tasks.certify.describe",
+        lambda *arguments: described(*arguments).model_copy(update={"data_version": f"1 ({ROWS:,} rows)"}),
+    )
+    file = next(scene.private.iterdir())
+    monkeypatch.setattr("tasks.track._digest", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
+    scene.run(start_from="certify")
+    votes = next((scene.home / "vault" / "votes").rglob("*/*"))
+    (scene.home / "results" / "votes").write_text(json.dumps({"votes": canary.votes_in(votes).tolist()}, indent=2))
+    key = (scene.home / "vault" / "secrets" / "sessions" / summary.session).read_bytes()
+    (scene.home / "results" / "key").write_text(json.dumps({"key": base64.b64encode(key).decode()}))
+    marks = Marks.of(scene.private, scene.home)
+    found = leaks([*published(scene.home), *operated(scene.home)], marks)
+    for where, what in (
+        ("certificate.json", f"rows, {ROWS}"),
+        ("report.html", f"rows, {ROWS}"),
+        ("mlflow.db", f"rows, {ROWS}"),
+        ("mlflow.db", f"sha256 of {file.name}"),
+        ("results/votes", "votes"),
+        ("results/key", summary.session),
+    ):
+        assert any(where in leak and what in leak for leak in found), f"{what} in {where} was not found"
+
+
+def zipped(word: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json", json.dumps({"inner": gzip.compress(word.encode()).hex()}))
+    return file.getvalue()
+
+
+def unused_word(word: str) -> bytes:
+    sink = io.BytesIO()
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array(["no", word]))
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, pa.schema([("label", column.type)]), options=options) as writer:
+        writer.write_table(pa.table({"label": column}))
+    return sink.getvalue()
+
+
+def in_metadata(word: str) -> bytes:
+    sink = io.BytesIO()
+    schema = pa.schema([("row", pa.int8())], metadata={"source": word.encode("utf-16-le")})
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(pa.table({"row": pa.array([1], pa.int8())}, schema=schema))
+    return sink.getvalue()
+
+
+def in_a_table(word: str) -> bytes:
+    sink = io.BytesIO()
+    pl.DataFrame({"note": [word] * 3}).write_parquet(sink, compression="zstd")
+    return sink.getvalue()
+
+
+def in_a_database(word: str) -> bytes:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE t (b BLOB)")
+        database.execute("INSERT INTO t VALUES (?)", (gzip.compress(word.encode()),))
+        database.commit()
+        return database.serialize()
+
+
+PACKED: dict[str, Callable[[str], bytes]] = {
+    "plain": str.encode,
+    "escaped": lambda word: "".join(f"\\u{ord(letter):04x}" for letter in word).encode(),
+    "entities": lambda word: "".join(f"&#{ord(letter)};" for letter in word).encode(),
+    "base64 of the web": lambda word: b"data:" + base64.urlsafe_b64encode(word.encode() * 2),
+    "gzip in hex in JSON in a zip": zipped,
+    "an unused word of a compressed dictionary": unused_word,
+    "metadata in UTF-16": in_metadata,
+    "compressed Parquet": in_a_table,
+    "gzip in a database": in_a_database,
+}
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_a_word_is_found_however_it_is_packed(packing: str) -> None:
+    marks = Marks({"a value": VALUE.encode(), "in UTF-16": VALUE.encode("utf-16-le")}, {})
+    assert marks.found(PACKED[packing](f"{VALUE}-shade"))
+    assert marks.found(PACKED[packing]("an innocent word")) == set()
+
+
+@pytest.mark.parametrize("number", [ROWS, NUMBER])
+def test_a_number_is_found_however_it_is_written(number: float, tmp_path: Path) -> None:
+    marks = Marks.of(tmp_path, tmp_path)
+    array = io.BytesIO()
+    np.save(array, np.array([1, number], dtype=np.float32))
+    sink = io.BytesIO()
+    pl.DataFrame({"n": [1.5, number]}).write_parquet(sink)
+    for text in (json.dumps({"n": number}).encode(), f"<b>{number:,}</b>".encode(), array.getvalue(), sink.getvalue()):
+        assert marks.found(text)
+    assert marks.found(f"f{number}a 1{number} {number}-1".encode()) == set() or number == NUMBER
