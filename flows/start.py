@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
+from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from artifacts.errors import EnvironmentFailed, WrongInput
@@ -59,9 +61,9 @@ def one_server(teachers: TeachersPlan) -> Iterator[None]:
     if teachers.runner == "threads" or "PREFECT_API_URL" in os.environ:
         yield
         return
-    with SubprocessASGIServer() as server:
-        os.environ["PREFECT_API_URL"] = server.api_url
-        try:
-            yield
-        finally:
-            del os.environ["PREFECT_API_URL"]
+    with ExitStack() as stack:
+        configured = PREFECT_API_URL.value()
+        os.environ["PREFECT_API_URL"] = configured or stack.enter_context(SubprocessASGIServer()).api_url
+        stack.callback(lambda: os.environ.pop("PREFECT_API_URL"))
+        stack.callback(APILogHandler().flush)  # what was logged is sent before the server goes
+        yield
