@@ -5,21 +5,19 @@ searched for them, for keys, votes and plain digests of private files; the opera
 """
 
 import base64
-import gzip
 import hashlib
-import io
 import json
+import os
 import re
 import shutil
-import sqlite3
-import zipfile
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -31,10 +29,11 @@ from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.schemas import labels_schema
 from flows.outcome import Summary
-from flows.start import start
+from flows.start import start, start_extension
 from tests import canary
-from tests.canary import NAME, NUMBER, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
-from tests.people import changed
+from tests.canary import NAME, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
+from tests.people import changed, people
+from tests.test_cli import write_plan
 from tests.unpack import layers
 
 MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -127,11 +126,11 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     assert "not what was written" in scene.fails(NotVerified)
     votes.write_bytes(whole)
     assert "--new-session" in scene.fails(BudgetRefused, teachers__count=61)
-    people = next(scene.private.iterdir())
-    rows = people.read_bytes()
-    people.write_bytes(rows + f"{VALUE}-unit-new,1,{VALUE}-shade,1,yes,{VALUE}-note\n".encode())
+    file = next(scene.private.iterdir())
+    rows = file.read_bytes()
+    file.write_bytes(rows + f"{VALUE}-unit-new,1,{VALUE}-shade,1,yes,{VALUE}-note\n".encode())
     assert "version" in scene.fails(NotVerified)
-    people.write_bytes(rows)
+    file.write_bytes(rows)
     test = Path(scene.plan().path("test"))
     pl.read_parquet(test).with_columns(outcome=pl.lit("perhaps")).write_parquet(test)
     assert "data.test" in scene.fails(WrongInput)
@@ -155,6 +154,44 @@ def test_a_door_that_is_killed_tells_nothing(scene: Scene, monkeypatch: pytest.M
     monkeypatch.undo()
     assert scene.run().answered > 0
     scene.nothing_got_out()
+
+
+@pytest.mark.parametrize("mechanism", ["sparse_vector", "published", "confident", "laplace_votes"])
+@pytest.mark.slow
+def test_every_mechanism_publishes_nothing_private(scene: Scene, mechanism: str) -> None:
+    cutoff = 4 if mechanism in ("sparse_vector", "published") else None
+    scene.run(labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")
+    scene.nothing_got_out()
+
+
+def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: Path) -> None:
+    first = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, labeling__queries=600)
+    people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
+    assert start_extension(first.session, tmp_path / "more.parquet", scene.home).asked_now > 0
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runner", "estimator", "status"),
+    [("threads", "Teller", 0), ("threads", "Glutton", 1), ("processes", "Native", 0), ("processes", "Glutton", 1)],
+)
+def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
+    tmp_path: Path, runner: str, estimator: str, status: int
+) -> None:
+    """A process and a Prefect server of its own, whose database and logs are below the home folder."""
+    folder, home = tmp_path / "data", tmp_path / "home"
+    private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
+    talking = {"teachers__estimator": f"tests.canary.{estimator}", "teachers__runner": runner}
+    plan = write_plan(folder, data__private=private, **few, **talking)
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "run", str(plan), "--home", str(home)]
+    ended = subprocess.run(command, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    assert ended.returncode == status, ended.stderr.decode()
+    marks = Marks.of(folder / private, home)
+    assert list((home / "prefect").glob("*.db"))
+    assert leaks(published(home), marks.with_names()) == []
+    assert leaks(operated(home), marks) == []
+    assert marks.found(ended.stdout + ended.stderr) == set()
 
 
 def headless(private: Path) -> None:
@@ -243,73 +280,3 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
         ("results/key", summary.session),
     ):
         assert any(where in leak and what in leak for leak in found), f"{what} in {where} was not found"
-
-
-def zipped(word: str) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("schema.json", json.dumps({"inner": gzip.compress(word.encode()).hex()}))
-    return file.getvalue()
-
-
-def unused_word(word: str) -> bytes:
-    sink = io.BytesIO()
-    column = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array(["no", word]))
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(sink, pa.schema([("label", column.type)]), options=options) as writer:
-        writer.write_table(pa.table({"label": column}))
-    return sink.getvalue()
-
-
-def in_metadata(word: str) -> bytes:
-    sink = io.BytesIO()
-    schema = pa.schema([("row", pa.int8())], metadata={"source": word.encode("utf-16-le")})
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(pa.table({"row": pa.array([1], pa.int8())}, schema=schema))
-    return sink.getvalue()
-
-
-def in_a_table(word: str) -> bytes:
-    sink = io.BytesIO()
-    pl.DataFrame({"note": [word] * 3}).write_parquet(sink, compression="zstd")
-    return sink.getvalue()
-
-
-def in_a_database(word: str) -> bytes:
-    with sqlite3.connect(":memory:") as database:
-        database.execute("CREATE TABLE t (b BLOB)")
-        database.execute("INSERT INTO t VALUES (?)", (gzip.compress(word.encode()),))
-        database.commit()
-        return database.serialize()
-
-
-PACKED: dict[str, Callable[[str], bytes]] = {
-    "plain": str.encode,
-    "escaped": lambda word: "".join(f"\\u{ord(letter):04x}" for letter in word).encode(),
-    "entities": lambda word: "".join(f"&#{ord(letter)};" for letter in word).encode(),
-    "base64 of the web": lambda word: b"data:" + base64.urlsafe_b64encode(word.encode() * 2),
-    "gzip in hex in JSON in a zip": zipped,
-    "an unused word of a compressed dictionary": unused_word,
-    "metadata in UTF-16": in_metadata,
-    "compressed Parquet": in_a_table,
-    "gzip in a database": in_a_database,
-}
-
-
-@pytest.mark.parametrize("packing", PACKED)
-def test_a_word_is_found_however_it_is_packed(packing: str) -> None:
-    marks = Marks({"a value": VALUE.encode(), "in UTF-16": VALUE.encode("utf-16-le")}, {})
-    assert marks.found(PACKED[packing](f"{VALUE}-shade"))
-    assert marks.found(PACKED[packing]("an innocent word")) == set()
-
-
-@pytest.mark.parametrize("number", [ROWS, NUMBER])
-def test_a_number_is_found_however_it_is_written(number: float, tmp_path: Path) -> None:
-    marks = Marks.of(tmp_path, tmp_path)
-    array = io.BytesIO()
-    np.save(array, np.array([1, number], dtype=np.float32))
-    sink = io.BytesIO()
-    pl.DataFrame({"n": [1.5, number]}).write_parquet(sink)
-    for text in (json.dumps({"n": number}).encode(), f"<b>{number:,}</b>".encode(), array.getvalue(), sink.getvalue()):
-        assert marks.found(text)
-    assert marks.found(f"f{number}a 1{number} {number}-1".encode()) == set() or number == NUMBER
