@@ -61,6 +61,14 @@ class Book:
             case Settlement():
                 self.sessions[session.id] = session.settle(step)
 
+    def having(self, domain: Domain) -> "Book":
+        """This book; where it does not name the domain yet, a trial one that does and holds nothing else."""
+        if domain.name in self.domains:
+            return self
+        trial = Book()
+        trial.domains[domain.name] = domain
+        return trial
+
     def domain(self, name: str) -> Domain:
         """The domain of that name. Raises WrongInput where there is none."""
         if name not in self.domains:

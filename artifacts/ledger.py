@@ -88,13 +88,22 @@ class Ledger:
         asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         return self._write(lambda book: book.name(asked), lambda book: book.domain(name))
 
+    def plan_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
+        """The domain as `name_domain` would give it; writes nothing. Raises what `name_domain` would raise."""
+        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        self._read(lambda book: book.name(asked))
+        return self.domain(name) or asked
+
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> Domain:
         """Change a domain's cap, on the record. Raises BudgetRefused where more than that is charged already."""
         return self._write(lambda book: book.recap(name, epsilon, delta, reason), lambda book: book.domain(name))
 
-    def check_opening(self, opening: Opening, *, further: bool = False) -> None:
-        """Whether `open_session` would open it now; spends nothing. Raises what `open_session` would raise."""
-        self._read(lambda book: book.open(opening, further=further))
+    def check_opening(self, opening: Opening, domain: Domain, *, further: bool = False) -> None:
+        """Whether `open_session` would open it in that domain, named already or not; spends nothing.
+
+        Raises what `open_session` would raise.
+        """
+        self._read(lambda book: book.having(domain).open(opening, further=further))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
         """Reserve the whole cost of a session. `further` allows one more in a domain that has some already.

@@ -19,7 +19,7 @@ from flows import work
 from flows.outcome import StageName, Summary, briefly
 from flows.stages import Stages
 from flows.work import Public, Record
-from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, name_domain, open_session, spent
+from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, open_session, planned_domain, spent
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
@@ -69,7 +69,7 @@ class Pipeline:
         """
         files = tuple(self._digests("public"))
         own = Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
-        self.calibrate(name_domain(self.door, self.plan), public.rows)
+        self.calibrate(planned_domain(self.door, self.plan), public.rows)
         self.identity = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.session = admit(self.door, self.plan, self.mechanism, self.identity, new_session=self.new_session)
         recipe = None if self.session is None else self.hold(self.session.id)

@@ -64,20 +64,24 @@ def admit(door: Door, plan: Plan, mechanism: Mechanism, who: str, *, new_session
     Raises BudgetRefused where a further session was not asked for, or the domain cannot pay for it, saying what it
     would cost; WrongInput where the plan contradicts the domain.
     """
-    domain = name_domain(door, plan)
+    domain = planned_domain(door, plan)
     sessions = door.ledger.sessions(domain.name)
     same = [session for session in sessions if session.identity == who]
     if same and not (new_session and same[-1].batches):
         check_going_on(door.vault, same[-1], mechanism)
         return same[-1]
-    door.ledger.check_opening(_opening(plan, mechanism, who, name="asked for"), further=new_session)
+    door.ledger.check_opening(_opening(plan, mechanism, who, name="asked for"), domain, further=new_session)
     return None
 
 
 def open_session(
     door: Door, plan: Plan, mechanism: Mechanism, who: str, shards: Sequence[Ref], *, new_session: bool
 ) -> Session:
-    """Reserve a session's whole cost and open it, with a key of its own. Raises BudgetRefused."""
+    """Reserve a session's whole cost and open it, with a key of its own; its domain is named with it, if it is new.
+
+    Raises BudgetRefused.
+    """
+    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     door.vault.secret(f"sessions/{name}")
     opening = replace(
@@ -123,16 +127,19 @@ def check_ensemble(vault: Vault, session: Session, plan: Plan, shards: Sequence[
         )
 
 
-def name_domain(door: Door, plan: Plan) -> Domain:
-    """The plan's domain, created with its cap when it is first named. Raises WrongInput where the two differ."""
-    privacy = plan.privacy
-    return door.ledger.name_domain(
-        privacy.domain,
-        unit="one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}",
-        neighbours=NEIGHBOURS,
-        epsilon=privacy.lifetime.epsilon,
-        delta=privacy.lifetime.delta,
-    )
+def planned_domain(door: Door, plan: Plan) -> Domain:
+    """The plan's domain, named in the ledger or not yet. Raises WrongInput where the two differ."""
+    return door.ledger.plan_domain(plan.privacy.domain, **_terms(plan))
+
+
+def _terms(plan: Plan) -> dict[str, Any]:
+    lifetime = plan.privacy.lifetime
+    return {
+        "unit": "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}",
+        "neighbours": NEIGHBOURS,
+        "epsilon": lifetime.epsilon,
+        "delta": lifetime.delta,
+    }
 
 
 def spent(door: Door, domain: Domain) -> tuple[float, float]:

@@ -120,6 +120,13 @@ def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, h
     assert spent(home) == charge
 
 
+def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match=r"data\.private"):
+        start(another(plan, data__private="nowhere.csv"), home)
+    assert Ledger.of(home).domains() == ()
+    start(another(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
+
+
 def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
     start(plan, home)
     charge = spent(home)

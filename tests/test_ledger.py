@@ -129,10 +129,22 @@ def test_an_id_and_a_key_serve_one_session(ledger: Ledger) -> None:
 
 
 def test_asking_whether_a_session_could_be_opened_spends_nothing(ledger: Ledger) -> None:
-    ledger.check_opening(opening())
+    ledger.check_opening(opening(), DOMAIN)
     assert ledger.total("census") == Charge()
     with pytest.raises(BudgetRefused):
-        ledger.check_opening(opening(whole=Cost.gaussian(9.0)))
+        ledger.check_opening(opening(whole=Cost.gaussian(9.0)), DOMAIN)
+
+
+def test_a_domain_can_be_asked_about_before_it_is_named(ledger: Ledger) -> None:
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    planned = ledger.plan_domain("clinic", **terms, epsilon=1, delta=1e-6)
+    ledger.check_opening(opening(domain="clinic", whole=Cost.gaussian(1e-4)), planned)
+    with pytest.raises(BudgetRefused):
+        ledger.check_opening(opening(domain="clinic", whole=Cost.gaussian(9.0)), planned)
+    assert ledger.domain("clinic") is None
+    assert ledger.name_domain("clinic", **terms, epsilon=1, delta=1e-6) == planned
+    with pytest.raises(WrongInput, match=r"lifetime\.epsilon"):
+        ledger.plan_domain("clinic", **terms, epsilon=2, delta=1e-6)
 
 
 def test_domains_do_not_pay_for_one_another(ledger: Ledger) -> None:
