@@ -20,6 +20,9 @@ LARGEST = 1e100
 NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
 """What a text file writes where there is nothing. Columnar files have nulls of their own."""
 
+DAYS = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
 TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 Type = pl.DataType
@@ -70,7 +73,7 @@ def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
 def number(name: str, dtype: Type) -> pl.Expr:
     """Finite Float64 of numbers, truth values and text that reads as a number."""
     if not (_is_number(dtype) or _is_text(dtype)):
-        return pl.lit(None, pl.Float64)
+        return nothing(pl.Float64())
     value = (_words(name) if _is_text(dtype) else pl.col(name)).cast(pl.Float64, strict=False)
     return pl.when(value.is_finite() & (value.abs() <= LARGEST)).then(value + 0.0)  # + 0.0 turns −0.0 into 0.0
 
@@ -83,7 +86,7 @@ def truth(name: str, dtype: Type) -> pl.Expr:
     if _is_number(dtype):
         value = pl.col(name).cast(pl.Float64, strict=False)
         return pl.when(value == 1).then(True).when(value == 0).then(False)
-    return pl.lit(None, pl.Boolean)
+    return nothing(pl.Boolean())
 
 
 def date(name: str, dtype: Type) -> pl.Expr:
@@ -95,7 +98,7 @@ def date(name: str, dtype: Type) -> pl.Expr:
     if _is_text(dtype):
         word = _words(name)
         return pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
-    return pl.lit(None, pl.Datetime("us"))
+    return nothing(pl.Datetime("us"))
 
 
 def text(name: str, dtype: Type) -> pl.Expr:
@@ -106,9 +109,16 @@ def text(name: str, dtype: Type) -> pl.Expr:
         value = pl.col(name)
         whole = pl.when(value == value.round()).then(value.cast(pl.Int64, strict=False)).cast(pl.String)
         return pl.when(value.is_finite()).then(pl.coalesce(whole, value.cast(pl.String)))
-    if _is_number(dtype) or isinstance(dtype, pl.Date | pl.Datetime):
+    if _is_number(dtype):
         return pl.col(name).cast(pl.String, strict=False)
-    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else pl.lit(None, pl.String)
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return _written(name, dtype).cast(pl.String, strict=False)
+    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
+
+
+def nothing(dtype: Type) -> pl.Expr:
+    """A null for every row. A literal would be one row long where it stands alone."""
+    return pl.repeat(None, pl.len(), dtype=dtype)
 
 
 def identity(name: str, dtype: Type) -> pl.Expr:
@@ -164,12 +174,20 @@ def _listed(column: Passed, dtype: Type) -> pl.Expr:
     """An array of the column's size; a list of another length is null, an element that does not fit is zero."""
     element = pl.UInt8() if column.element == "uint8" else pl.Float32()
     if not (isinstance(dtype, pl.Array | pl.List) and _is_number(dtype.inner)):
-        return pl.lit(None, pl.Array(element, column.size))
+        return nothing(pl.Array(element, column.size))
     value = pl.element().cast(element, strict=False)
     fits = value.is_finite() if column.element == "float32" else value.is_not_null()
     cells = pl.col(column.name).arr.to_list() if isinstance(dtype, pl.Array) else pl.col(column.name)
     sized = pl.when(cells.list.len() == column.size).then(cells)
     return sized.list.eval(pl.when(fits).then(value).otherwise(0)).list.to_array(column.size)
+
+
+def _written(name: str, dtype: Type) -> pl.Expr:
+    """Dates and moments that can be written down; those before the year 1 or after 9999, polars may panic over."""
+    day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": None}[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+    if day is None:
+        return pl.col(name)  # 64 bits of nanoseconds do not reach so far
+    return pl.when(pl.col(name).to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(name)
 
 
 def _words(name: str) -> pl.Expr:

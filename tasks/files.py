@@ -142,6 +142,8 @@ def _frame(names: Sequence[str], batch: pa.RecordBatch) -> pl.DataFrame:
 def column_of(batch: pa.RecordBatch, at: int) -> pa.Array:
     """A column of a batch. Text whose bytes are not UTF-8 is mended cell by cell: readers of text trust it blindly."""
     column = batch.column(at)
+    if pa.types.is_decimal256(column.type):
+        return column.cast(pa.float64())  # one long number makes a column so, and polars has no such type
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column
     try:
