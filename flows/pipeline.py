@@ -103,7 +103,9 @@ class Pipeline:
     def split(self, public: Public) -> list[Ref]:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
         teachers, domain = self.plan.teachers, self.plan.privacy.domain
-        depends = (self._digests("private"), public.encoding.digest, domain, teachers.count, teachers.block)
+        private = self._digests("private")
+        self._keep_apart(private)
+        depends = (private, public.encoding.digest, domain, teachers.count, teachers.block)
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         if self.session is not None:
@@ -144,7 +146,6 @@ class Pipeline:
 
     def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
         """The door: draw once and publish; or replay what was published before."""
-        self.at_door = datetime.now(UTC)
         session = self._session
         self.asked_before = session.asked
 
@@ -153,6 +154,7 @@ class Pipeline:
                 self.home, session, self.mechanism, self.plan.data.classes, public.batches, votes
             )
             self.session = self.door.ledger.session(session.id)
+            self.at_door = datetime.now(UTC)  # when it is passed: no published moment tells of private work
             return labels, self.session == session
 
         return list(self.stages.uncached("release", through_the_door))
@@ -210,6 +212,14 @@ class Pipeline:
     def _digests(self, field: Literal["private", "public", "test"]) -> list[str]:
         """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
         return [self._digest(file) for file in find_files(self.plan.path(field), f"data.{field}")]
+
+    def _keep_apart(self, private: list[str]) -> None:
+        """Raise WrongInput where a private file has been named public: its rows would be published as they are."""
+        asked = {digest for source in self.sources for digest in source.digests}
+        test = [] if self.plan.data.test is None else self._digests("test")
+        for field, digests in (("data.public", asked), ("data.test", test)):
+            if set(private) & set(digests):
+                raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
 
     def _digest(self, file: TableFile) -> str:
         try:

@@ -97,6 +97,8 @@ WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "public table missing": ({"data__public": "nowhere.parquet"}, "data.public"),
     "test table missing": ({"data__test": "nowhere.parquet"}, "data.test"),
     "feature the public table lacks": ({"data__features": ["size", "height"]}, "'height'"),
+    "private table named public": ({"data__public": "private.csv"}, "data.public must not hold"),
+    "private table named test": ({"data__test": "private.csv", "data__features": ["shade"]}, "data.test must not hold"),
     "label the private table lacks": ({"data__label": "verdict"}, "'verdict'"),
     "unit the private table lacks": ({"data__unit": "household"}, "'household'"),
 }
