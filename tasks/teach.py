@@ -9,7 +9,7 @@ Not covered  estimators that read files or clocks. Checked by tests/test_teach.p
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,9 @@ from tasks.private import FAILURES, calm, private_stage
 from tasks.split import SHARD
 
 Classes = NDArray[np.int64]
+Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
+CACHE_LINE = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     with calm():
         taught = [
-            _taught(teachers, shard, X[first:last], y[first:last], len(encoding.classes))
+            _taught(teachers, shard, apart(X[first:last]), apart(y[first:last]), len(encoding.classes))
             for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True)
         ]
     with vault.create(path) as sink:
@@ -86,6 +88,16 @@ def rehearse(teachers: TeachersPlan, encoding: Encoding) -> None:
     except Exception as wrong:
         reason = str(wrong).partition("\n")[0]
         raise WrongInput(f"teachers.params: {teachers.estimator} cannot be fitted and asked: {reason}") from None
+
+
+def apart(rows: NDArray[Cell]) -> NDArray[Cell]:
+    """A shard's rows in memory of their own, from the start of a cache line: how a processor groups sums may depend on
+    where they lie, and inside the block that is decided by how many rows the shards before have."""
+    room = np.empty(rows.nbytes + CACHE_LINE, dtype=np.uint8)
+    start = -room.ctypes.data % CACHE_LINE
+    own = room[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+    own[...] = rows
+    return own
 
 
 def read_only(X: Matrix) -> Matrix:
