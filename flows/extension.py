@@ -49,12 +49,14 @@ class Extension(Pipeline):
 
     def _stage(self, recipe: Recipe, path: str) -> list[Source]:
         """Stage those files at `path` that are not staged for the session already."""
+        self.private = recipe.private
         own, *others = recipe.sources
         there = {digest for source in others if staged(self.door.vault, source) for digest in source.digests}
         rows = self.plan.labeling.batch
         calls = []
         for file in find_files(path, "--public"):
             digest = self._digest(file)
+            self.keep_apart("--public", [digest])
             if digest in there or digest in own.digests:
                 continue
             there.add(digest)

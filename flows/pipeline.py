@@ -1,6 +1,6 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ class Pipeline:
     """
 
     session: Session | None
+    private: tuple[str, ...]
 
     def __init__(
         self, plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
@@ -103,9 +104,10 @@ class Pipeline:
     def split(self, public: Public) -> list[Ref]:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
         teachers, domain = self.plan.teachers, self.plan.privacy.domain
-        private = self._digests("private")
-        self._keep_apart(private)
-        depends = (private, public.encoding.digest, domain, teachers.count, teachers.block)
+        self.private = tuple(self._digests("private"))
+        self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
+        self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
+        depends = (self.private, public.encoding.digest, domain, teachers.count, teachers.block)
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         if self.session is not None:
@@ -141,7 +143,13 @@ class Pipeline:
                 self.door, self.plan, self.mechanism, self.identity, shards, new_session=self.new_session
             )
             self.hold(session.id)
-        recipe = Recipe(plan=self.plan, encoding=public.encoding, teachers=tuple(teachers), sources=self.sources)
+        recipe = Recipe(
+            plan=self.plan,
+            encoding=public.encoding,
+            teachers=tuple(teachers),
+            sources=self.sources,
+            private=self.private,
+        )
         write_recipe(self.door.vault, self._session.id, recipe)
 
     def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
@@ -213,13 +221,10 @@ class Pipeline:
         """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
         return [self._digest(file) for file in find_files(self.plan.path(field), f"data.{field}")]
 
-    def _keep_apart(self, private: list[str]) -> None:
+    def keep_apart(self, field: str, digests: Iterable[str]) -> None:
         """Raise WrongInput where a private file has been named public: its rows would be published as they are."""
-        asked = {digest for source in self.sources for digest in source.digests}
-        test = [] if self.plan.data.test is None else self._digests("test")
-        for field, digests in (("data.public", asked), ("data.test", test)):
-            if set(private) & set(digests):
-                raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
+        if not set(self.private).isdisjoint(digests):
+            raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
 
     def _digest(self, file: TableFile) -> str:
         try:

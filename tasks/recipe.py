@@ -36,7 +36,8 @@ class Source(BaseModel):
 
 
 class Recipe(BaseModel):
-    """What a session needs to answer further rows. The first of its sources is the plan's own."""
+    """What a session needs to answer further rows. The first of its sources is the plan's own; `private` are keyed
+    digests of the private files, which must never be put to it as public ones."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,6 +45,7 @@ class Recipe(BaseModel):
     encoding: Encoding
     teachers: tuple[Ref, ...]
     sources: tuple[Source, ...]
+    private: tuple[str, ...] = ()
 
 
 def stream(sources: Sequence[Source]) -> list[PublicBatch]:

@@ -117,6 +117,14 @@ def test_rows_put_before_are_not_asked_again(session: str, plan: Plan, home: Pat
     assert state_of(home, session)[:2] == state[:2]
 
 
+def test_the_private_file_is_not_put_to_its_own_session(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
+    state = state_of(home, session)
+    copy = Path(shutil.copy(plan.path("private"), tmp_path / "another-name.csv"))
+    with pytest.raises(WrongInput, match="--public must not hold a file of data"):
+        start_extension(session, copy, home)
+    assert state_of(home, session) == state
+
+
 def a_feature_absent(folder: Path) -> None:
     people(20, 4).drop("size").write_parquet(folder / "wrong.parquet")
 
