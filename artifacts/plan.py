@@ -114,7 +114,7 @@ class Learner(Part):
 class TeachersPlan(Learner):
     """How many shards, and what learns on each."""
 
-    count: Annotated[int, Field(ge=1, le=100_000)]
+    count: Annotated[int, Field(ge=0, le=100_000)]
     runner: Literal["threads", "processes", "dask"] = "threads"
     address: str | None = None
     block: Annotated[int, Field(ge=1)] = 50
@@ -129,7 +129,7 @@ class TeachersPlan(Learner):
 class LabelingPlan(Part):
     """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries)."""
 
-    mechanism: MechanismName = "stable"
+    mechanism: MechanismName | Literal["none"] = "stable"
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
     batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
@@ -149,22 +149,98 @@ class LabelingPlan(Part):
         return self
 
 
-class StudentPlan(Learner):
-    """What is learned from released labels, and what it does with refused rows."""
+class HypothesesPlan(Part):
+    """A class of hypotheses by its name, the encoded columns it looks at (default: all), and how many public cut points
+    each of them has, where the class needs them."""
 
+    hypotheses: str
+    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
+
+
+class StudentPlan(Learner):
+    """The published classifier: fitted to released labels, or (universal) a hypothesis chosen on the private rows.
+
+    refused   what a fitted one does with refused rows
+    epsilon   what the choice of a universal one may spend, where labels are bought as well; the labels have the rest
+    """
+
+    learner: Literal["fitted", "universal"] = "fitted"
     refused: Literal["random", "drop", "soft"] = "random"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    hypotheses: str | None = None
+    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
+    epsilon: Epsilon | None = None
+
+    @model_validator(mode="after")
+    def keys_are_of_its_learner(self) -> Self:
+        fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
+        for key in chosen if self.learner == "fitted" else fitted:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
+        if self.learner == "universal" and self.hypotheses is None:
+            raise ValueError("hypotheses must be given for learner = 'universal'")
+        return self
+
+    @property
+    def space(self) -> HypothesesPlan:
+        """The class that a universal student is chosen from."""
+        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)
 
 
 class Plan(Part):
-    """The whole plan. `folder` is where its relative paths start."""
+    """The whole plan. `folder` is where its relative paths start.
+
+    Without [teachers] and [labeling] nobody votes: the student must be universal then.
+    """
 
     data: DataPlan
     privacy: PrivacyPlan
-    teachers: TeachersPlan
-    labeling: LabelingPlan
+    teachers: TeachersPlan = TeachersPlan(count=0)
+    labeling: LabelingPlan = LabelingPlan(mechanism="none")
     student: StudentPlan = StudentPlan()
     folder: str = "."
+
+    @model_validator(mode="after")
+    def teachers_vote_where_labels_are_asked_for(self) -> Self:
+        if self.student.learner == "fitted" and not self.votes:
+            raise ValueError("labeling must be given, since the student is fitted to released labels")
+        if self.votes and not self.teachers.count:
+            raise ValueError("teachers.count must be given and at least 1, since [labeling] asks for votes")
+        if self.teachers.count and not self.votes:
+            raise ValueError("teachers have no meaning without [labeling], which asks for their votes")
+        return self
+
+    @model_validator(mode="after")
+    def choice_has_its_part_of_the_budget(self) -> Self:
+        student, whole = self.student, self.privacy.epsilon
+        if student.learner == "fitted":
+            return self
+        if len(self.data.classes) != 2:
+            rule = "student.learner = 'universal' tells two classes apart"
+            raise ValueError(f"{rule}, got {len(self.data.classes)} in data.classes")
+        if self.votes and (student.epsilon is None or student.epsilon >= whole):
+            rule = f"student.epsilon must be given and below privacy.epsilon = {whole:g}, as labels are bought as well"
+            raise ValueError(f"{rule}, got {student.epsilon}")
+        if not self.votes and student.epsilon is not None:
+            raise ValueError("student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon")
+        return self
+
+    @property
+    def votes(self) -> bool:
+        """Whether teachers vote, and labels are released."""
+        return self.labeling.mechanism != "none"
+
+    @property
+    def epsilon_of_labels(self) -> float:
+        """What released labels may spend: all, or what the choice of a universal student leaves."""
+        return self.privacy.epsilon - (self.student.epsilon or 0.0)
+
+    @property
+    def epsilon_of_choice(self) -> float:
+        """What the choice of a universal student may spend."""
+        return self.student.epsilon or self.privacy.epsilon
 
     def path(self, field: Literal["private", "public", "test"]) -> str:
         """A data path of the plan, absolute; a folder or glob stays one."""
@@ -199,7 +275,7 @@ def _sentence(error: Any) -> str:
     if error["type"] == "missing":
         return f"{field} must be given in the plan"
     if error["type"] == "value_error":
-        return f"{field}: {error['ctx']['error']}"
+        return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
     rule = error["msg"][0].lower() + error["msg"][1:]
     return f"{field}: {rule}, got {error['input']!r}"
 
