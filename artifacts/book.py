@@ -1,9 +1,9 @@
 """The book: what the ledger's entries add up to, and what may be written next.
 
-`read` folds what was written into the state. The methods named for what is asked (name, recap, open, begin, commit,
-settle) decide: each returns the entries to write, none where all of it is on record already, or raises one sentence.
-Deciding never changes the book: only what has been written and read back counts. Checked by tests/test_ledger.py, and
-against a model, with planted faults, by tests/test_ledger_model.py.
+`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, open, begin,
+commit, settle) decide: each returns the entries to write, none where all of it is on record already, or raises one
+sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
+tests/test_ledger.py, and against a model, with planted faults, by tests/test_ledger_model.py.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from operator import add
 from artifacts.chain import Entry, Line
 from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost
+from artifacts.remarks import Remark
 from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement
 
 
@@ -23,6 +24,7 @@ class Book:
         self.head: Line | None = None
         self.domains: dict[str, Domain] = {}
         self.sessions: dict[str, Session] = {}
+        self.remarks: dict[str, tuple[Remark, ...]] = {}
         self._batches: dict[str, list[Batch]] = {}
 
     def read(self, line: Line) -> None:
@@ -40,6 +42,9 @@ class Book:
                 self.domains[domain.name] = domain
             case Recap() as recap:
                 self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
+            case Remark() as remark:
+                _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
+                self.remarks[entry.domain] = (*self.remarks_on(entry.domain), remark)
             case Admission() as admission:
                 _require((admission.domain, admission.id) == (entry.domain, entry.session))
                 _require(admission.domain in self.domains and admission.id not in self.sessions)
@@ -84,6 +89,10 @@ class Book:
     def sessions_of(self, domain: str) -> tuple[Session, ...]:
         """The domain's sessions, in the order they were opened."""
         return tuple(session for session in self.sessions.values() if session.domain == domain)
+
+    def remarks_on(self, domain: str) -> tuple[Remark, ...]:
+        """What was remarked of the domain, in order."""
+        return self.remarks.get(domain, ())
 
     def batches(self, session: str) -> tuple[Batch, ...]:
         """The session's batches, with the outcomes of those committed. Raises WrongInput where there is none."""
@@ -130,6 +139,20 @@ class Book:
                 f"it is charged {_say(changed.filter.spent(self.total(name)))} already"
             )
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
+
+    def remark(self, name: str, remark: Remark) -> list[Entry]:
+        """A remark on a domain; none where the same was said of it before. Raises WrongInput where it cannot be so."""
+        self.domain(name)
+        match remark.kind:
+            case "forgotten":
+                session = self.session(remark.about)
+                if session.domain != name or session.status == "open":
+                    raise WrongInput(f"session {session.id} must be an ended one of domain {name!r} to be forgotten")
+            case "linked":
+                if self.domain(remark.about).name == name:
+                    raise WrongInput(f"domain {name!r} must be linked to another one than itself")
+        said = {(known.kind, known.about) for known in self.remarks_on(name)}
+        return [] if (remark.kind, remark.about) in said else [Entry(domain=name, event=remark)]
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""

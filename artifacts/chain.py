@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from artifacts.errors import NotVerified
+from artifacts.remarks import Remark
 from artifacts.sessions import Admission, Batch, Domain, Event, Outcome, Recap, Settlement
 
 GENESIS = "0" * 64
@@ -20,6 +21,7 @@ GENESIS = "0" * 64
 KINDS: dict[str, type[Event]] = {
     "domain": Domain,
     "recap": Recap,
+    "remark": Remark,
     "open": Admission,
     "begin": Batch,
     "commit": Outcome,
@@ -87,7 +89,7 @@ def _text(event: Event) -> str:
 
 def _event(kind: str, body: str) -> Event:
     if kind not in KINDS:
-        raise NotVerified("this version does not know its kind")
+        raise NotVerified("this version does not know its kind: go on with the version that wrote it")
     try:
         event: Event = _ADAPTERS[kind].validate_json(body)
         faithful = _text(event) == body

@@ -47,6 +47,7 @@ from artifacts.book import Book
 from artifacts.chain import Entry, Line
 from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from artifacts.privacy import Charge
+from artifacts.remarks import Remark, RemarkKind
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Domain, Opening, Outcome, Session
 
@@ -97,6 +98,14 @@ class Ledger:
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> Domain:
         """Change a domain's cap, on the record. Raises BudgetRefused where more than that is charged already."""
         return self._write(lambda book: book.recap(name, epsilon, delta, reason), lambda book: book.domain(name))
+
+    def remark(self, domain: str, kind: RemarkKind, about: str, reason: str = "") -> None:
+        """Put a remark on the record; once, however often it is asked for.
+
+        Raises WrongInput where it cannot be so: no such domain, a session that is open, a domain linked to itself.
+        """
+        remark = Remark(kind=kind, about=about, reason=reason)
+        self._write(lambda book: book.remark(domain, remark), lambda _: None)
 
     def check_opening(self, opening: Opening, domain: Domain, *, further: bool = False) -> None:
         """Whether `open_session` would open it in that domain, named already or not; spends nothing.
@@ -154,6 +163,10 @@ class Ledger:
     def batches(self, session: str) -> tuple[Batch, ...]:
         """The session's batches so far, with the outcomes of those committed."""
         return self._read(lambda book: book.batches(session))
+
+    def remarks(self, domain: str) -> tuple[Remark, ...]:
+        """What was remarked of the domain, in order; nothing for a domain without remarks."""
+        return self._read(lambda book: book.remarks_on(domain))
 
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain."""

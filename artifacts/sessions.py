@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost, Filter
+from artifacts.remarks import Remark
 from artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
@@ -148,7 +149,7 @@ class Settlement:
     status: Literal["spent", "closed"]
 
 
-Event = Domain | Recap | Admission | Batch | Outcome | Settlement
+Event = Domain | Recap | Remark | Admission | Batch | Outcome | Settlement
 """Everything the ledger writes down."""
 
 

@@ -29,20 +29,26 @@ def close(door: Door, name: str, *, give_back: bool) -> Session:
 def forget(door: Door, name: str) -> bool:
     """Destroy the secrets of a session that has ended; whether there were any. Raises WrongInput where it is open.
 
-    The key goes first and the recipe, which names the rest, last: what was interrupted is finished by forgetting again.
+    The key goes first, the recipe, which names the rest, last, and only then does the ledger say that it is forgotten:
+    what was interrupted is finished by forgetting again.
     """
-    if door.ledger.session(name).status == "open":
+    session = door.ledger.session(name)
+    if session.status == "open":
         raise WrongInput(f"session {name} is open and must be closed before it is forgotten: `concord close {name}`")
-    secret, folder = f"secrets/sessions/{name}", f"sessions/{name}"
-    if not any((door.vault.root / path).exists() for path in (secret, folder)):
-        return False
+    there = any((door.vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
+    if there:
+        _destroy(door, name)
+    door.ledger.remark(session.domain, "forgotten", name)
+    return there
+
+
+def _destroy(door: Door, name: str) -> None:
     with alone(door.vault, name, RUN), alone(door.vault, name):
         recipe = read_recipe(door.vault, name)
-        door.vault.destroy(secret)
+        door.vault.destroy(f"secrets/sessions/{name}")
         for path in () if recipe is None else _dispensable(door, recipe):
             door.vault.destroy(path)
-        door.vault.destroy(folder)
-    return True
+        door.vault.destroy(f"sessions/{name}")
 
 
 def _dispensable(door: Door, recipe: Recipe) -> Iterator[str]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts.book import Book
-from artifacts.chain import Entry, Line
+from artifacts.chain import KINDS, Entry, Line
 from artifacts.errors import ConcordError, NotVerified
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
@@ -34,6 +34,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.begin_batch("one", batch(index, first=100 * index))
         commit(ledger, "one", outcome(index, refused=1))
     ledger.settle("one", give_back=True)
+    ledger.remark("census", "forgotten", "one", "no longer needed")
     ledger.open_session(opening("two"), further=True)
     return home
 
@@ -70,7 +71,7 @@ def read(chain: list[Line]) -> Book:
 def test_what_was_written_reads(written: Path) -> None:
     book = read(lines(written))
     assert book.sessions == {one.id: one for one in Ledger.of(written).sessions("census")}
-    assert {line.kind for line in lines(written)} == {"domain", "recap", "open", "begin", "commit", "settle"}
+    assert {line.kind for line in lines(written)} == {"domain", "recap", "remark", "open", "begin", "commit", "settle"}
 
 
 def test_any_character_changed_in_any_cell_is_found(written: Path) -> None:
@@ -232,7 +233,10 @@ def test_every_event_reads_back_as_it_was_written(event: Event) -> None:
     assert line.entry_after(None).event == event
 
 
-@given(body=st.text(max_size=200), kind=st.sampled_from(["domain", "recap", "open", "begin", "commit", "settle", "?"]))
+@given(
+    body=st.text(max_size=200),
+    kind=st.sampled_from([*KINDS, "?"]),
+)
 def test_no_body_gets_past_the_reader_unless_it_is_ours(body: str, kind: str) -> None:
     line = rechained(Line.after(None, Entry(domain="census", event=DOMAIN), at="now"), body=body, kind=kind)
     with pytest.raises(NotVerified):

@@ -101,6 +101,7 @@ def test_a_forgotten_session_leaves_no_secret(door: Door) -> None:
     assert forget(door, "one")
     assert secrets_of(door) == set()
     assert not forget(door, "one")
+    assert [(remark.kind, remark.about) for remark in door.ledger.remarks("people")] == [("forgotten", "one")]
 
 
 def test_what_an_open_session_votes_with_is_kept(door: Door) -> None:
@@ -138,5 +139,6 @@ def test_forgetting_that_was_interrupted_is_finished_by_forgetting_again(
         with pytest.raises(KeyboardInterrupt):
             forget(door, "one")
     assert destroyed[0] == "secrets/sessions/one"
+    assert door.ledger.remarks("people") == ()  # not said before it is so
     assert forget(door, "one")
     assert secrets_of(door) == set()
