@@ -99,6 +99,11 @@ class Encoding(Frozen):
         return tuple(column.name for column in self.columns)
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, pixels[7]."""
+        return tuple(name for column in self.columns for name in _outputs(column))
+
+    @property
     def width(self) -> int:
         """Columns of the encoded matrix."""
         return sum(column.width for column in self.columns)
@@ -107,3 +112,15 @@ class Encoding(Frozen):
     def digest(self) -> str:
         """SHA-256 in hex of its JSON: plain, for it holds public things only."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def _outputs(column: Column) -> list[str]:
+    name, absent = column.name, [f"{column.name} missing"]
+    match column:
+        case Scaled():
+            return [name, *absent][: column.width]
+        case OneHot():
+            return [*(f"{name}={word}" for word in column.vocabulary), *absent][: column.width]
+        case Passed():
+            return [f"{name}[{at}]" for at in range(column.size)]
+    return []

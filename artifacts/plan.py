@@ -10,7 +10,7 @@ import importlib
 import inspect
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from artifacts.errors import WrongInput
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
 MechanismName = Literal["stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"]
 CUTOFF_MECHANISMS = ("stable", "sparse_vector", "published")
 """Mechanisms that pay by refusal and end at the cutoff; the others pay by row asked and end at `queries`."""
@@ -34,13 +35,22 @@ class DataPlan(Part):
     """Where the tables lie and what their columns mean. Paths may be a file, a folder or a glob."""
 
     private: str
-    public: str
+    public: str | None = None
     label: str
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
     test: str | None = None
     version: str = "1"
-    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    features: Names | None = None
     unit: str | None = None
+    public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Where only labels are secret: the part of the private units that no teacher learns from. Their features are the
+    public rows, where `public` is not given."""
+
+    @model_validator(mode="after")
+    def public_rows_are_somewhere(self) -> Self:
+        if self.public is None and self.public_share is None:
+            raise ValueError("public must be given, or else public_share, where privacy.secret = 'labels'")
+        return self
 
     @model_validator(mode="after")
     def columns_differ(self) -> Self:
@@ -62,12 +72,14 @@ class Lifetime(Part):
 
 
 class PrivacyPlan(Part):
-    """What this session may spend, and the domain it is spent in."""
+    """What this session may spend, and the domain it is spent in; and what is secret of a unit: its rows, or only the
+    labels of its rows."""
 
     domain: Name
     epsilon: Epsilon
     delta: Delta
     lifetime: Lifetime
+    secret: Literal["rows", "labels"] = "rows"
 
     @model_validator(mode="after")
     def session_within_lifetime(self) -> Self:
@@ -154,8 +166,23 @@ class HypothesesPlan(Part):
     each of them has, where the class needs them."""
 
     hypotheses: str
-    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    features: Names | None = None
     grid: Annotated[int, Field(ge=1, le=10_000)] = 16
+
+
+class RelabelPlan(HypothesesPlan):
+    """Relabelling before teaching (Nandi & Bassily 2020): a secret subset of the units gets its labels from one
+    hypothesis, which is chosen privately among all that the class has on it.
+
+    share    how likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1
+    epsilon  of the choice
+    form     how rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`
+    """
+
+    hypotheses: str = "stumps"
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    epsilon: Epsilon = 1.0
+    form: Literal["tight", "published", "none"] = "tight"
 
 
 class StudentPlan(Learner):
@@ -169,7 +196,7 @@ class StudentPlan(Learner):
     refused: Literal["random", "drop", "soft"] = "random"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     hypotheses: str | None = None
-    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    features: Names | None = None
     grid: Annotated[int, Field(ge=1, le=10_000)] = 16
     epsilon: Epsilon | None = None
 
@@ -199,6 +226,7 @@ class Plan(Part):
     privacy: PrivacyPlan
     teachers: TeachersPlan = TeachersPlan(count=0)
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
+    relabel: RelabelPlan | None = None
     student: StudentPlan = StudentPlan()
     folder: str = "."
 
@@ -227,6 +255,21 @@ class Plan(Part):
             raise ValueError("student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon")
         return self
 
+    @model_validator(mode="after")
+    def rows_are_relabelled_or_public(self) -> Self:
+        if self.data.public_share is not None and self.privacy.secret != "labels":
+            rule = "data.public_share makes features of private rows public"
+            raise ValueError(f"{rule}: it needs privacy.secret = 'labels'")
+        if self.relabel is None:
+            return self
+        if self.privacy.secret == "labels":
+            raise ValueError("relabel is proved where rows are secret, not for privacy.secret = 'labels'")
+        if len(self.data.classes) > 2:
+            raise ValueError(f"relabel is proved for two classes alone, got {len(self.data.classes)} in data.classes")
+        if not self.votes:
+            raise ValueError("relabel has no meaning without [labeling], which asks for the teachers' votes")
+        return self
+
     @property
     def votes(self) -> bool:
         """Whether teachers vote, and labels are released."""
@@ -243,8 +286,11 @@ class Plan(Part):
         return self.student.epsilon or self.privacy.epsilon
 
     def path(self, field: Literal["private", "public", "test"]) -> str:
-        """A data path of the plan, absolute; a folder or glob stays one."""
-        return str(Path(self.folder, getattr(self.data, field) or "").absolute())
+        """A data path of the plan, absolute; a folder or glob stays one. Raises WrongInput where there is none."""
+        given = getattr(self.data, field)
+        if given is None:
+            raise WrongInput(f"data.{field} must be given in the plan")
+        return str(Path(self.folder, given).absolute())
 
 
 def load_plan(path: Path) -> Plan:
@@ -283,7 +329,8 @@ def _sentence(error: Any) -> str:
 def _known(place: tuple[Any, ...]) -> list[str]:
     model: Any = Plan
     for step in place:
-        model = model.model_fields[step].annotation
+        annotation = model.model_fields[step].annotation
+        model = next((part for part in get_args(annotation) if part is not type(None)), annotation)
     return [*model.model_fields]
 
 

@@ -163,6 +163,12 @@ def test_a_matrix_by_hand() -> None:
     assert found.shape[1] == ENCODING.width
 
 
+def test_columns_of_the_matrix_have_names() -> None:
+    own = ("age", "age missing", "city=Rome", "city=7", "city missing", "active", "since")
+    assert ENCODING.outputs == (*own, "image[0]", "image[1]", "wave[0]", "wave[1]")
+    assert len(ENCODING.outputs) == ENCODING.width
+
+
 def test_statistics_by_hand(tmp_path: Path) -> None:
     columns = {
         "n": [1, 2, 3, None, 6],
