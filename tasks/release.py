@@ -15,7 +15,7 @@ Not covered  a home folder restored from an older copy. Checked by tests/test_re
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +67,58 @@ def release(
     `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
     NotVerified where rows, votes or key are not those on record.
     """
-    with alone(door.vault, session.id):
-        if commitment(door.vault, session.id) != session.commitment:
-            raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+    with _opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
         for rows, counts in zip(batches, votes, strict=True):
             passage.pass_through(door.vault.read(rows.ref), read_votes(door.vault.read(counts)))
         return passage.released
+
+
+@private_stage
+def release_once(
+    door: Door,
+    session: Session,
+    *,
+    about: bytes,
+    counted: bytes,
+    draw: Callable[[], Ints],
+    publish: Callable[[Ints], Ref],
+) -> Ref:
+    """The one answer of a session that ends with it, such as a chosen hypothesis; or what was released before.
+
+    about     what is asked, in public bytes; `counted` are the private numbers that `draw` answers from
+    publish   writes the answer that was drawn, the same for the same answer; returns the released file
+    Raises NotVerified where question, numbers or key are not those on record.
+    """
+    with _opened(door, session):
+        key = derive(session_key(door.vault, session.id), "digests")
+        batch = Batch(
+            index=0,
+            first=0,
+            rows=1,
+            rows_digest=keyed_digest(key, "rows", about),
+            votes_digest=keyed_digest(key, "votes", counted),
+        )
+        begun = door.ledger.begin_batch(session.id, batch)
+        if begun.outcome is not None:
+            return _replay(door, begun.outcome)
+        released = publish(Randomness(door.vault, session.id).once("answer", draw))
+        door.ledger.commit_batch(session.id, 0, asked=1, answered=1, refused=0, released=released)
+        return released
+
+
+@contextmanager
+def _opened(door: Door, session: Session) -> Iterator[None]:
+    """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
+    with alone(door.vault, session.id):
+        if commitment(door.vault, session.id) != session.commitment:
+            raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+        yield
+
+
+def _replay(door: Door, outcome: Outcome) -> Ref:
+    door.released.read(outcome.released)
+    return outcome.released
 
 
 class Passage:
@@ -102,11 +147,7 @@ class Passage:
             votes_digest=keyed_digest(key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
         )
         self._known[rows_digest] = begun = self.door.ledger.begin_batch(self.session, batch)
-        self.released.append(self._answer(begun, votes) if begun.outcome is None else self._replay(begun.outcome))
-
-    def _replay(self, outcome: Outcome) -> Ref:
-        self.door.released.read(outcome.released)
-        return outcome.released
+        self.released.append(self._answer(begun, votes) if begun.outcome is None else _replay(self.door, begun.outcome))
 
     def _answer(self, batch: Batch, votes: Ints) -> Ref:
         answers = self._drawn(batch, votes)
