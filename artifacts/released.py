@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref, labels_schema
-from artifacts.vault import sync_folder
+from artifacts.vault import make_folder, sync_folder
 
 Ints = NDArray[np.int64]
 
@@ -98,7 +98,7 @@ def sha256(data: bytes) -> str:
 
 
 def _publish(final: Path, data: bytes) -> None:
-    final.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(final.parent, mode=0o777)  # as the umask allows: its names must outlive a power cut too
     temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
     try:
         with temporary.open("xb") as file:

@@ -197,12 +197,12 @@ class Vault:
             raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
 
 
-def make_folder(folder: Path) -> None:
-    """A folder only its owner may enter, durable; those above it likewise, where they are missing."""
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """A folder, durable, by default one that only its owner may enter; those above it likewise, where missing."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    make_folder(folder.parent, mode)
+    folder.mkdir(mode=mode, exist_ok=True)
     sync_folder(folder.parent)
 
 

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,83 +14,12 @@ import pytest
 from artifacts.errors import NotVerified
 from artifacts.released import Released
 from artifacts.schemas import Ref, votes_schema
-from artifacts.sessions import Opening, Session
-from tasks.encode import PublicBatch
 from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Ints, Mechanism
-from tasks.randomness import Randomness, commitment
-from tasks.release import Door, release
-
-CLASSES = ("no", "yes")
-TEACHERS = 600
-ROWS = 40
-STABLE = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
-NOISY = NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
-VECTOR = SparseVector.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
-MECHANISMS: tuple[Mechanism, ...] = (STABLE, NOISY, VECTOR)
-
-
-@dataclass
-class Case:
-    """A home folder with a session of three batches of staged public rows and their votes."""
-
-    door: Door
-    mechanism: Mechanism
-    session: Session
-    batches: list[PublicBatch] = field(default_factory=list)
-    votes: list[Ref] = field(default_factory=list)
-
-    def run(self) -> pa.Table:
-        """Through the door; the released labels."""
-        refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes)
-        return self.door.released.labels(refs)
-
-    def recount(self, at: int, counts: Ints) -> None:
-        self.votes[at] = _write(self.door, f"votes/changed-{at}.arrow", votes_schema(2), counts)
-
-
-def _write(door: Door, path: str, schema: pa.Schema, columns: Ints) -> Ref:
-    table = pa.table([pa.array(column, field.type) for column, field in zip(columns.T, schema, strict=True)], schema)
-    with door.vault.create(path) as sink, pa.ipc.new_file(sink, schema) as file:
-        file.write_table(table)
-    return sink.ref
-
-
-def counts_of(batch: int) -> Ints:
-    """Votes that agree mostly, with a close call now and then."""
-    ones = np.random.default_rng(batch).choice([5, 280, 330, 590], size=ROWS, p=[0.45, 0.05, 0.05, 0.45])
-    return np.column_stack([TEACHERS - ones, ones])
-
-
-def make_case(home: Path, mechanism: Mechanism) -> Case:
-    home.mkdir(exist_ok=True)
-    door = Door.of(home)
-    door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
-    door.vault.secret("sessions/d-1")
-    opening = Opening(
-        id="d-1",
-        domain="d",
-        identity="identity",
-        commitment=commitment(door.vault, "d-1"),
-        ensemble="ensemble",
-        data_version="1",
-        mechanism=mechanism.settings(),
-        epsilon=2.0,
-        delta=1e-5,
-        cutoff=mechanism.cutoff,
-        queries=mechanism.queries,
-        teachers=TEACHERS,
-        whole=mechanism.cost,
-        per_refusal=mechanism.per_refusal,
-    )
-    case = Case(door, mechanism, door.ledger.open_session(opening))
-    for at in range(3):
-        rows = _write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
-        case.batches.append(PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
-        case.votes.append(_write(door, f"votes/{at}.arrow", votes_schema(2), counts_of(at)))
-    return case
+from tasks.mechanisms.voting import Ints
+from tasks.randomness import Randomness
+from tasks.release import Door
+from tests.at_door import CLASSES, MECHANISMS, NOISY, ROWS, STABLE, Case, counts_of, make_case, write
 
 
 @pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
@@ -230,7 +159,7 @@ def test_a_released_file_that_changed_stops(case: Case) -> None:
 def test_rows_after_the_cutoff_are_not_asked(tmp_path: Path) -> None:
     mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=1)
     case = make_case(tmp_path / "home", mechanism)
-    case.votes = [_write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
+    case.votes = [write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
     outcomes = pl.DataFrame(case.run())["outcome"].to_list()
     assert outcomes == ["refused"] + ["not asked"] * (3 * ROWS - 1)
     assert case.door.ledger.session("d-1").status == "spent"

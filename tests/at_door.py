@@ -1,0 +1,94 @@
+"""A home folder with a session of three batches of staged public rows and their votes, ready to pass the door."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from artifacts.schemas import Ref, votes_schema
+from artifacts.sessions import Opening, Session
+from tasks.encode import PublicBatch
+from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.sparse_vector import SparseVector
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import Ints, Mechanism
+from tasks.randomness import commitment
+from tasks.release import Door, release
+
+CLASSES = ("no", "yes")
+TEACHERS = 600
+ROWS = 40
+STABLE = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+NOISY = NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
+VECTOR = SparseVector.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
+MECHANISMS: tuple[Mechanism, ...] = (STABLE, NOISY, VECTOR)
+
+
+@dataclass
+class Case:
+    """The session, its mechanism, and what is put to it."""
+
+    door: Door
+    mechanism: Mechanism
+    session: Session
+    batches: list[PublicBatch] = field(default_factory=list)
+    votes: list[Ref] = field(default_factory=list)
+
+    def run(self) -> pa.Table:
+        """Through the door; the released labels."""
+        refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes)
+        return self.door.released.labels(refs)
+
+    def recount(self, at: int, counts: Ints) -> None:
+        self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", votes_schema(2), counts)
+
+
+def write(door: Door, path: str, schema: pa.Schema, columns: Ints) -> Ref:
+    table = pa.table([pa.array(column, field.type) for column, field in zip(columns.T, schema, strict=True)], schema)
+    with door.vault.create(path) as sink, pa.ipc.new_file(sink, schema) as file:
+        file.write_table(table)
+    return sink.ref
+
+
+def counts_of(batch: int) -> Ints:
+    """Votes that agree mostly, with a close call now and then."""
+    ones = np.random.default_rng(batch).choice([5, 280, 330, 590], size=ROWS, p=[0.45, 0.05, 0.05, 0.45])
+    return np.column_stack([TEACHERS - ones, ones])
+
+
+def make_case(home: Path, mechanism: Mechanism) -> Case:
+    """The case in that home, going on with its session where it was opened before."""
+    home.mkdir(exist_ok=True)
+    door = Door.of(home)
+    case = Case(door, mechanism, opened(door, mechanism))
+    for at in range(3):
+        rows = write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
+        case.batches.append(PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
+        case.votes.append(write(door, f"votes/{at}.arrow", votes_schema(2), counts_of(at)))
+    return case
+
+
+def opened(door: Door, mechanism: Mechanism) -> Session:
+    """The session d-1 of the domain d, opened now or before."""
+    door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
+    if door.ledger.sessions("d"):
+        return door.ledger.session("d-1")
+    door.vault.secret("sessions/d-1")
+    opening = Opening(
+        id="d-1",
+        domain="d",
+        identity="identity",
+        commitment=commitment(door.vault, "d-1"),
+        ensemble="ensemble",
+        data_version="1",
+        mechanism=mechanism.settings(),
+        epsilon=2.0,
+        delta=1e-5,
+        cutoff=mechanism.cutoff,
+        queries=mechanism.queries,
+        teachers=TEACHERS,
+        whole=mechanism.cost,
+        per_refusal=mechanism.per_refusal,
+    )
+    return door.ledger.open_session(opening)
