@@ -38,7 +38,7 @@ class Faults:
     def install(self) -> None:
         """From now on, to the end of the process: an audit hook cannot be taken back."""
         sys.addaudithook(self._audited)
-        os.fsync = self._synced(os.fsync)
+        os.fsync = self._synced(os.fsync)  # type: ignore[assignment]  # its argument has a name
         event.listen(Engine, "before_cursor_execute", self._executed)
         event.listen(Engine, "commit", lambda _: self._point("commit"))
 
