@@ -79,6 +79,42 @@ def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def init(
+    private: Annotated[Path | None, typer.Option(help="The private table; only column names are read.")] = None,
+    public: Annotated[Path | None, typer.Option(help="The public table, whose columns become the features.")] = None,
+    test: Annotated[Path | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label column.")] = None,
+    classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
+    unit: Annotated[str | None, typer.Option(help="The column that says whose a row is; default: the row.")] = None,
+    domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Private rows, roughly, as you would say it in public.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
+    lifetime_delta: Annotated[float | None, typer.Option(help="The δ of all sessions; default: 4 times it.")] = None,
+    path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
+        "plan.toml"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
+
+    At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not.
+
+    \b
+    concord init
+    concord init --private stays.csv --public open.parquet --label outcome --classes no,yes --domain ward --rows 60,000
+    """
+    from flows.starting import begin, show_begun
+
+    tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
+    amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
+    given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
+    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path)
+    _print(found) if as_json else show_begun(found)
+
+
+@app.command()
 def plan(
     path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None,

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,3 +55,12 @@ def home(
     }
     with settings.temporary_settings(changes):
         yield folder
+
+
+@pytest.fixture
+def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """The command line on a home folder of its own; gives exit status, stdout, and the last line of stderr."""
+    from tests import console
+
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    return console.concord

@@ -1,5 +1,6 @@
 """A small world for end-to-end tests: tables of made-up people on disk, and a plan over them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,29 @@ def changed(tables: dict[str, Any], **changes: Any) -> Plan:
         section, key = place.split("__")
         tables = {**tables, section: {**tables[section], key: value}}
     return parse_plan(tables)
+
+
+def write_plan(folder: Path, **changes: Any) -> Path:
+    """plan.toml in `folder`, with changes such as teachers__count=50; None takes a key away."""
+    tables = tables_of_plan(folder)
+    del tables["folder"]
+    for place, value in changes.items():
+        section, _, key = place.partition("__")
+        if value is None:
+            del tables[section][key]
+        else:
+            tables.setdefault(section, {})[key] = value
+    lines = [
+        line
+        for section, keys in tables.items()
+        for line in (f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in keys.items()))
+    ]
+    (folder / "plan.toml").write_text("\n".join(lines))
+    return folder / "plan.toml"
+
+
+def _toml(value: Any) -> str:
+    """A TOML value of strings, numbers, lists and inline tables."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)

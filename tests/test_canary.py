@@ -32,8 +32,7 @@ from flows.outcome import Summary
 from flows.start import start, start_extension
 from tests import canary
 from tests.canary import NAME, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
-from tests.people import changed, people
-from tests.test_cli import write_plan
+from tests.people import changed, people, write_plan
 from tests.unpack import layers
 
 MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")

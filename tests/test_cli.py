@@ -1,11 +1,9 @@
 """The command line: every mistake ends in its exit status and one sentence, and has spent nothing."""
 
-import io
 import json
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +12,12 @@ import pytest
 
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
-from flows.cli import main
-from tests.people import people, tables_of_plan, write_tables
-
-Arguments = tuple[str, ...]
-
-
-def toml(value: Any) -> str:
-    """A TOML value of strings, numbers, lists and inline tables."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value)
-
-
-def write_plan(folder: Path, **changes: Any) -> Path:
-    tables = tables_of_plan(folder)
-    del tables["folder"]
-    for place, value in changes.items():
-        section, _, key = place.partition("__")
-        if value is None:
-            del tables[section][key]
-        else:
-            tables.setdefault(section, {})[key] = value
-    lines = [
-        line
-        for section, keys in tables.items()
-        for line in (f"[{section}]", *(f"{key} = {toml(value)}" for key, value in keys.items()))
-    ]
-    (folder / "plan.toml").write_text("\n".join(lines))
-    return folder / "plan.toml"
+from tests.people import people, write_plan, write_tables
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_tables(tmp_path / "data")
-
-
-@pytest.fixture
-def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run the command line in this process: exit status, what stdout held, and the last line of stderr.
-
-    Strings, not pytest's capture: Prefect's logging keeps the stream it first saw, which must not be closed.
-    """
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["concord", *arguments, "--home", str(home)])
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
-            main()
-        status = end.value.code if isinstance(end.value.code, int) else 0
-        return status, out.getvalue(), (err.getvalue().strip().splitlines() or [""])[-1]
-
-    return run
 
 
 def charged(home: Path) -> Charge:

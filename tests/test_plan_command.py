@@ -1,10 +1,7 @@
 """The command `plan`: figures from options, from a plan and from a guess; what it prints, draws and refuses."""
 
-import io
 import json
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +9,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli import main
 from tasks.agreement import read_agreement
-from tests.people import tables_of_plan, write_tables
+from tests import console
+from tests.people import tables_of_plan, write_plan, write_tables
 
 ASKED = ("--epsilon", "1", "--delta", "1e-5", "--teachers", "300", "--queries", "300", "--classes", "2")
 
 
 def concord(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, what stdout held, and the last line of stderr."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["concord", "plan", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-    status = end.value.code if isinstance(end.value.code, int) else 0
-    return status, out.getvalue(), (err.getvalue().strip().splitlines() or [""])[-1]
+    return console.concord("plan", *arguments)
 
 
 def planned(*arguments: str) -> Any:
     status, printed, _ = concord(*arguments, "--json")
     assert status == 0
     return json.loads(printed)
-
-
-def write_plan(folder: Path) -> str:
-    tables = tables_of_plan(write_tables(folder))
-    del tables["folder"]
-    lines = []
-    for section, keys in tables.items():
-        lines += [f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in keys.items())]
-    path = folder / "plan.toml"
-    path.write_text("\n".join(lines))
-    return str(path)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value)
 
 
 def test_json_holds_the_mechanisms_best_first_with_their_reasons() -> None:
@@ -74,7 +47,7 @@ def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
 
 
 def test_a_plan_says_its_figures_and_options_go_before_it(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path)
+    plan = str(write_plan(write_tables(tmp_path)))
     tables = tables_of_plan(tmp_path)
     found = planned(plan)
     assert found["epsilon"] == tables["privacy"]["epsilon"]
@@ -86,7 +59,7 @@ def test_a_plan_says_its_figures_and_options_go_before_it(tmp_path: Path) -> Non
 
 
 def test_nothing_private_is_opened(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path)
+    plan = str(write_plan(write_tables(tmp_path)))
     before = planned(plan)
     (tmp_path / tables_of_plan(tmp_path)["data"]["private"]).unlink()
     assert planned(plan) == before

@@ -1,0 +1,208 @@
+"""Draft: a plan to start from, out of what the user states and what the public tables show.
+
+Of the private table only the names of its columns are looked at, to see that those the user named are there. How many
+rows it has, and which classes, is what the user says; teachers and mechanism follow from that and the public rows.
+
+Assumes      figures and classes given were known in public before
+Guarantees   no private cell is read; the text loads as a plan
+Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/test_init.py
+"""
+
+import json
+import os
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from artifacts.encoding import Kind
+from artifacts.errors import WrongInput
+from artifacts.plan import parse_plan
+from artifacts.sessions import Domain
+from tasks.cells import kind_of, text
+from tasks.files import PRIVATE, find_files
+from tasks.mechanisms.planning import Option, plan_mechanisms, recommend
+from tasks.rows import private_frames
+from tasks.tables import PublicTable, open_public
+
+ROWS_A_TEACHER = (100, 50, 25)
+"""Rows a shard, in the order they are tried: the first with which some mechanism can label the public rows is taken."""
+MOST_TEACHERS = 2000
+COUNTING = ("noisy_votes", "laplace_votes", "confident")
+"""Mechanisms that release noisy counts, from which a regressor learns more than from their labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user states. Paths are as given; `rows` is the rough size of the private table, as told in public."""
+
+    private: str
+    public: str
+    test: str | None
+    label: str
+    classes: tuple[str, ...]
+    unit: str | None
+    domain: str
+    rows: int
+    epsilon: float
+    delta: float
+    lifetime_epsilon: float
+    lifetime_delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """How many teachers, and the mechanism that is expected to teach most with their votes on the public rows."""
+
+    teachers: int
+    queries: int
+    best: Option
+
+
+def usual_delta(rows: int) -> float:
+    """The power of ten that is at most a tenth of one in `rows`: to publish one row in n at random has a δ of 1/n."""
+    return float(f"1e-{1 + len(str(rows))}")
+
+
+def classes_of(path: str, label: str) -> tuple[str, ...]:
+    """The labels that a public labelled table holds, sorted. Raises WrongInput where it lacks the column."""
+    table = open_public(path, "--test")
+    words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
+    return tuple(sorted(words - {None}))
+
+
+def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
+    """The columns that can be features, with what each holds."""
+    names = [name for name in table.names if name not in besides and kind_of(table.type_of(name)) is not None]
+    return table.kinds(names)
+
+
+def check_tables(wishes: Wishes) -> None:
+    """Raise WrongInput where a table is missing, is named twice, or the private one lacks a column that was named."""
+    named = {wishes.label: "--label"} | ({wishes.unit: "--unit"} if wishes.unit else {})
+    private_frames(wishes.private, named)
+    private = {file.path.resolve() for file in find_files(wishes.private, PRIVATE)}
+    for option, path in (("--public", wishes.public), ("--test", wishes.test)):
+        if path and not private.isdisjoint(file.path.resolve() for file in find_files(path, option)):
+            raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
+
+
+def suggest(wishes: Wishes) -> Ensemble:
+    """Teachers and mechanism by public figures alone. Raises WrongInput where none fits the budget."""
+    table = open_public(wishes.public, "--public")
+    queries = sum(frame.height for frame in table.frames(table.names[:1]))
+    cap = {"epsilon": wishes.lifetime_epsilon, "delta": wishes.lifetime_delta}
+    order = Domain.frozen(wishes.domain, unit="", neighbours="", **cap).filter.order
+    for size in ROWS_A_TEACHER:
+        teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
+        options = plan_mechanisms(
+            epsilon=wishes.epsilon,
+            delta=wishes.delta,
+            teachers=teachers,
+            queries=queries,
+            classes=len(wishes.classes),
+            order=order,
+        )
+        if options[0].feasible:
+            break
+    try:
+        return Ensemble(teachers=teachers, queries=queries, best=recommend(options))
+    except WrongInput as none:
+        raise WrongInput(
+            f"{none}, of at least {ROWS_A_TEACHER[-1]} private rows each; or give a larger --epsilon"
+        ) from None
+
+
+def draft(wishes: Wishes, ensemble: Ensemble, folder: Path) -> str:
+    """The plan as commented TOML, its paths relative to `folder`. Raises WrongInput where it would not load."""
+    features = features_of(open_public(wishes.public, "--public"), (wishes.label, wishes.unit))
+    sections = (_data(wishes, features, folder), _privacy(wishes), _teachers(wishes, ensemble), _door(ensemble.best))
+    written = HEAD + "\n".join(sections)
+    parse_plan({**tomllib.loads(written), "folder": str(folder)})
+    return written
+
+
+HEAD = """\
+# A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
+# private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
+
+"""
+
+
+def _data(wishes: Wishes, features: dict[str, Kind], folder: Path) -> str:
+    test = f"test = {_path(wishes.test, folder)} # public labelled rows, to say how good the student is"
+    unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
+    no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
+    no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
+    names = "\n".join(f"    {_toml(name)}, # {kind}" for name, kind in features.items())
+    return f"""\
+[data]
+private = {_path(wishes.private, folder)}
+public = {_path(wishes.public, folder)} # rows without labels, which the teachers vote on
+{test if wishes.test else no_test}
+label = {_toml(wishes.label)}
+classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
+{unit if wishes.unit else no_unit}
+version = "1" # name a new one when the private data changes
+features = [ # of the public table; take out what nothing can be learned from, such as a number that names a row
+{names}
+]
+"""
+
+
+def _privacy(wishes: Wishes) -> str:
+    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
+    return f"""\
+[privacy]
+domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
+epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
+delta = {wishes.delta!r} # well below one in the number of units
+lifetime = {lifetime} # for all sessions on this data together; fixed when first run
+"""
+
+
+def _teachers(wishes: Wishes, ensemble: Ensemble) -> str:
+    size = wishes.rows // ensemble.teachers
+    return f"""\
+[teachers]
+count = {ensemble.teachers} # about {size:,} rows each, of the {wishes.rows:,} stated; more agree sooner and know less
+estimator = "sklearn.linear_model.LogisticRegression"
+params = {{ C = 0.3 }}
+"""
+
+
+def _door(best: Option) -> str:
+    counting = best.name in COUNTING
+    ends = "# ends with the public rows" if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
+    learner, params = ("Ridge", "{ alpha = 10.0 }") if counting else ("LogisticRegression", "{ max_iter = 1000 }")
+    refused = "soft" if counting else "drop"
+    why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
+    return f"""\
+[labeling]
+{textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
+mechanism = "{best.name}"
+{ends}
+
+[student]
+estimator = "sklearn.linear_model.{learner}"
+params = {params}
+refused = "{refused}" # {why}
+"""
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _path(path: str | None, folder: Path) -> str:
+    """Relative to the plan where it lies beside or below it, else absolute."""
+    absolute = os.path.abspath(path or "")
+    relative = os.path.relpath(absolute, folder)
+    return _toml(absolute if relative.startswith("..") else relative)
+
+
+def _round(count: int) -> int:
+    """Two leading digits: a figure stated roughly gives one."""
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return count // step * step

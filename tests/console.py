@@ -1,0 +1,24 @@
+"""The command line, run in the tests' own process."""
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+
+from flows.cli import main
+
+
+def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
+    """Exit status, what stdout held, and the last line of stderr.
+
+    Strings, not pytest's capture: Prefect's logging keeps the stream it first saw, which must not be closed.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["concord", *arguments])
+        patch.setattr(sys, "stdin", stdin or io.StringIO())
+        with pytest.raises(SystemExit) as end:
+            main()
+    status = end.value.code if isinstance(end.value.code, int) else 0
+    return status, out.getvalue(), (err.getvalue().strip().splitlines() or [""])[-1]
