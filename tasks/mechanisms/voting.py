@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,13 @@ class Source(Protocol):
 class Mechanism(Protocol):
     """A way to answer votes. Fields are public settings; nothing held here has seen a private row."""
 
-    name: ClassVar[str]
-    keyed: ClassVar[bool]
-    """Whether its answers follow from the session key alone, so that a retry needs no stored noise."""
+    @property
+    def name(self) -> str:
+        """What plans and the ledger call it."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its answers follow from the session key alone, so that a retry needs no stored noise."""
 
     @property
     def cost(self) -> Cost:

@@ -276,7 +276,7 @@ def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float
 
 def test_a_mechanism_without_an_attack_is_refused() -> None:
     with pytest.raises(WrongInput, match="no attack is known on 'exotic'"):
-        attacks_on(SimpleNamespace(name="exotic"), 2, teachers=30)  # type: ignore[arg-type]
+        attacks_on(SimpleNamespace(name="exotic"), 2, teachers=30)
 
 
 def workers_seconds() -> float:

@@ -1,0 +1,98 @@
+"""A private estimate of how much teachers err, to choose the cutoff by: BTT18, Remark 1.
+
+Bassily, Thakkar & Thakurta (2018) release an error rate of held-out private rows and set T from it (Theorem 3.2). Each
+shard holds rows out, trains a teacher on the others, and counts its errors; the rate is rounded to a whole number of
+`steps`, and the sum over shards is released with exact discrete Laplace noise.
+
+Assumes      a privacy unit is in one shard; which rows are held out is fixed row by row or inside a shard
+Guarantees   (ε, 0)-DP: one shard moves the sum by at most `steps`, and the noise has scale steps/ε
+Ends         after one release
+Not covered  the accuracy of a cutoff chosen by it for other data or other teachers. Its charge is the ledger's affair
+Checked by tests/privacy/test_error_estimate.py.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import UP, Cost
+from tasks.mechanisms.bounds import check, exact_cutoff
+from tasks.mechanisms.voting import Ints, Source
+
+STEPS = 1000
+"""Parts an error rate is counted in: rounding moves it by a twentieth of a percentage point at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorEstimate:
+    """Public settings only."""
+
+    name: ClassVar[str] = "error_estimate"
+    keyed: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+
+    epsilon: float
+    shards: int
+    steps: int
+    scale: float
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, shards: int, steps: int = STEPS) -> "ErrorEstimate":
+        """Noise of the least scale for epsilon. Raises WrongInput."""
+        if not 0 < epsilon < math.inf or shards < 1 or steps < 1:
+            raise WrongInput(
+                "an error estimate needs 0 < epsilon < inf, at least 1 shard and at least 1 step, "
+                f"got {epsilon!r}, {shards!r}, {steps!r}"
+            )
+        return cls(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> "ErrorEstimate":
+        """The mechanism that `settings` was taken from."""
+        return cls(**{name: settings[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def cost(self) -> Cost:
+        """steps/scale, pure."""
+        return Cost.approximate(self.steps / self.scale)
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.name, **asdict(self)}
+
+    def total(self, errors: Ints, tested: Ints) -> int:
+        """Σ of rates in steps: errors and tested rows (shards,). A shard with nothing to test counts as all wrong."""
+        if errors.shape != (self.shards,) or tested.shape != (self.shards,):
+            raise ValueError(f"errors and tested must be ({self.shards},), got {errors.shape} and {tested.shape}")
+        rounded = (2 * errors * self.steps + tested) // np.maximum(2 * tested, 1)
+        return int(np.where(tested > 0, rounded.clip(0, self.steps), self.steps).sum())
+
+    def release(self, total: int, source: Source) -> int:
+        """The noisy sum: the one number that leaves."""
+        return total + int(source.laplace(self.scale, 1)[0])
+
+    def rate(self, noisy: int) -> float:
+        """The mean error rate a noisy sum says, between 0 and 1."""
+        return min(1.0, max(0.0, noisy / (self.shards * self.steps)))
+
+    def upper_rate(self, noisy: int, beta: float) -> float:
+        """A rate that the mean of all shards passes with probability at most β over the noise, rounding included."""
+        check(fractions={"beta": beta}, positive={})
+        # Pr[noise <= −t] is p^t/(1 + p) for whole t, p = e^(−1/scale)
+        margin = math.ceil(max(0.0, -self.scale * (math.log(beta) + math.log1p(math.exp(-1 / self.scale)))))
+        return min(1.0, max(0.0, (noisy + margin + self.shards / 2) / (self.shards * self.steps)))
+
+    def suggested_cutoff(self, noisy: int, *, queries: int, beta: float) -> int:
+        """T of BTT18, Theorem 3.2, for that many queries at the upper rate; β is halved between the two.
+
+        At most as many as queries: there the session cannot halt before its end.
+        """
+        error = self.upper_rate(noisy, beta / 2)
+        if error >= 1:
+            return queries
+        return min(queries, exact_cutoff(error=error, queries=queries, beta=beta / 2, teachers=self.shards))

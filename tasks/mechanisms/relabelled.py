@@ -1,0 +1,238 @@
+"""Private relabelling: what a mechanism costs when it answers from a relabelled random subset of the private rows.
+
+Nandi & Bassily (2020), Algorithms 4 and 5, after LabelBoost (Beimel, Nissim & Stemmer 2015). A secret Poisson subset V
+is drawn once, at rate `share`; a hypothesis ĥ is chosen among one candidate per dichotomy of the class on V by the
+exponential mechanism on error counts; V is relabelled by ĥ; teachers learn from it and an inner mechanism answers.
+
+Assumes      add or remove one row; a row is in V by a coin of its own, of rate `share`; every dichotomy is listed once;
+             nothing but the inner mechanism sees V or ĥ, and neither is drawn a second time; (ε, δ) of the inner
+             mechanism holds for tables that differ in one row of one shard
+Guarantees   the whole is (ε, δ)-DP at `whole` of what the inner mechanism costs
+Ends         with the inner mechanism; nothing is returned to the budget
+Not covered  ĥ, V, its size, and anything else learned from them: not private. A further mechanism on the same V is not
+             amplified by itself: the two have to be composed first. A row that changes is two steps
+
+LabelBoost, exactly. Let V' be V and one more row (x, y), z a labelling of V by the class, w(z) = e^(−ε_c·errors/2) its
+weight and W the sum. On V', z is continued by one or both labels of x, with weight w(z) for y and w(z)·c for the other,
+c = e^(−ε_c/2): together ω(z)·w(z), where ω(z) is c, 1 or 1 + c. So z is chosen with odds w(z)/W on V and, summed over
+what continues it, ω(z)·w(z)/W' on V', where W' = Σ ω·w is between c·W and (1 + c)·W. Either quotient is at most
+(1 + c)/c = 1 + e^(ε_c/2): the choice of z is pure (ln(1 + e^(ε_c/2)), 0)-DP. Given z, the relabelled tables differ in
+one row, however it is labelled, and the inner mechanism is (ε, δ)-DP. Composed: (ε + ln(1 + e^(ε_c/2)), δ). ∎
+The published constants are larger: (ε + 3, 4eδ) at ε_c = 1 for a replaced row. Here it is (ε + 0.974, δ).
+One missing or repeated candidate breaks the proof, since ω then takes other values.
+
+Amplification: (ε, δ) on V is (ln(1 + q·(e^ε − 1)), q·δ) on all rows (Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi
+2018). Copies: Algorithm 5 resamples V with replacement, which couples rows; here each row has Poisson(1) copies, by a
+coin of its own, those beyond `copies` dropped, and group privacy pays for r of them in different shards:
+(r·ε, δ·(e^(rε) − 1)/(e^ε − 1)) (Dwork & Roth 2014, Theorem 2.2 and Vadhan 2017, Lemma 2.2). Resampling inside a shard
+changes one teacher only and is free.
+Checked by tests/privacy/test_relabelled.py: the exact law of everything on every pair of small tables.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from scipy.stats import poisson
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import UP, Cost
+from tasks.mechanisms.dichotomies import Hypotheses
+from tasks.mechanisms.exponential import ExponentialMechanism
+from tasks.mechanisms.refusal import Floats
+from tasks.mechanisms.voting import Answers, Ints, Mechanism, Source
+
+Form = Literal["tight", "published", "none"]
+"""How teachers' rows are drawn from the relabelled subset: `tight` partitions, then resamples inside each shard;
+`published` spreads copies over shards; `none` takes each row once."""
+BUDGETED = UP**3
+"""Head-room kept of a budget for rounding on the way back to it."""
+LARGEST = 700.0
+"""Exponents are held below this: e to it is near the largest double."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelling:
+    """Public settings of a relabelled session.
+
+    hypotheses      name of the class, over `features` (their public names)
+    grid            digest of the class with its public grid (HypothesisClass.digest)
+    share           rate q at which a row is in the subset
+    choice_epsilon  ε_c, of the exponential mechanism
+    copies          copies of a row that may reach different shards: 1 but in the form `published`
+    """
+
+    hypotheses: str
+    features: tuple[str, ...]
+    grid: str
+    share: float
+    choice_epsilon: float = 1.0
+    form: Form = "tight"
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1 or not 0 < self.choice_epsilon < math.inf:
+            raise WrongInput(
+                "relabel: share must be above 0 and at most 1 and epsilon positive and finite, "
+                f"got {self.share!r} and {self.choice_epsilon!r}"
+            )
+        if self.copies < 1 or (self.copies > 1 and self.form != "published"):
+            raise WrongInput(f"relabel: form {self.form!r} does not go with {self.copies!r} copies in different shards")
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> "Relabelling":
+        """The relabelling that the `relabel` part of a session's settings was taken from."""
+        fields = {name: settings[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "features": tuple(fields["features"])})
+
+    def whole(self, epsilon: float, delta: float) -> tuple[float, float]:
+        """(ε, δ) of the whole, for an inner mechanism that is (epsilon, delta)-DP; rounded up."""
+        grouped = group(epsilon, delta, self.copies)
+        epsilon, delta = amplified(*label_boost(*grouped, self.choice_epsilon), self.share)
+        return epsilon * UP, delta * UP
+
+    def inner(self, epsilon: float, delta: float) -> tuple[float, float]:
+        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput where none is."""
+        return inner_budget(epsilon, delta, self.share, self.choice_epsilon, self.copies)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelled:
+    """A mechanism that answers from relabelled rows: it runs as `inner` does and costs the whole, all of it at once."""
+
+    inner: Mechanism
+    relabelling: Relabelling
+    epsilon: float
+    delta: float
+
+    @property
+    def name(self) -> str:
+        """The inner mechanism's: it is what answers."""
+        return self.inner.name
+
+    @property
+    def keyed(self) -> bool:
+        """As the inner mechanism."""
+        return self.inner.keyed
+
+    @property
+    def cutoff(self) -> int | None:
+        """As the inner mechanism."""
+        return self.inner.cutoff
+
+    @property
+    def queries(self) -> int | None:
+        """As the inner mechanism."""
+        return self.inner.queries
+
+    @property
+    def per_refusal(self) -> None:
+        """The whole is charged: LabelBoost's lemma is proved for an (ε, δ) fixed in advance."""
+        return None
+
+    @property
+    def cost(self) -> Cost:
+        """(ε, δ) of the whole, from what the inner mechanism costs at its part of δ; never its Rényi curve."""
+        _, delta = self.relabelling.inner(self.epsilon, self.delta)
+        return Cost.approximate(*self.relabelling.whole(self.inner.cost.epsilon(delta), delta))
+
+    def settings(self) -> dict[str, Any]:
+        """The inner mechanism's settings, and under `relabel` those of the relabelling and the whole's budget."""
+        relabel = {**asdict(self.relabelling), "features": list(self.relabelling.features)}
+        return {**self.inner.settings(), "relabel": {**relabel, "epsilon": self.epsilon, "delta": self.delta}}
+
+    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+        """Answer a batch as the inner mechanism does."""
+        return self.inner.release(votes, source, first, refused)
+
+
+def calibrate_relabelled(
+    relabelling: Relabelling, *, epsilon: float, delta: float, make: Callable[[float, float], Mechanism]
+) -> Relabelled:
+    """The relabelled mechanism of at most (epsilon, delta); `make` calibrates the inner one to the (ε, δ) left for it.
+
+    Raises WrongInput where nothing is left, or the inner mechanism cannot meet it.
+    """
+    inner = make(*relabelling.inner(epsilon, delta))
+    return Relabelled(inner=inner, relabelling=relabelling, epsilon=epsilon, delta=delta)
+
+
+def choose_hypothesis(hypotheses: Hypotheses, X: Floats, y: Ints, epsilon: float) -> int:
+    """The candidate drawn by the exponential mechanism on error counts (sensitivity 1): X (rows, width), y (rows,)."""
+    return ExponentialMechanism(epsilon=epsilon).choose(-hypotheses.errors(X, y))
+
+
+# Costs ----------------------------------------------------------------------------------------------------------------
+
+
+def label_boost(epsilon: float, delta: float, choice_epsilon: float) -> tuple[float, float]:
+    """(ε, δ) on a fixed subset, added or removed rows: (ε + ln(1 + e^(ε_c/2)), δ)."""
+    return epsilon + boost(choice_epsilon), delta
+
+
+def boost(choice_epsilon: float) -> float:
+    """ln(1 + e^(ε_c/2)): what choosing the labels of the rows in common costs."""
+    return choice_epsilon / 2 + math.log1p(math.exp(-choice_epsilon / 2))
+
+
+def amplified(epsilon: float, delta: float, share: float) -> tuple[float, float]:
+    """(ε, δ) of a mechanism on a Poisson subset: (ln(1 + q·(e^ε − 1)), q·δ)."""
+    return _log_one_plus(math.log(share), epsilon), share * delta
+
+
+def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+    """(ε, δ) for tables that differ in `size` rows: (r·ε, δ·(e^(rε) − 1)/(e^ε − 1))."""
+    return size * epsilon, delta * _steps(epsilon, size)
+
+
+def inner_budget(
+    epsilon: float, delta: float, share: float, choice_epsilon: float, copies: int = 1
+) -> tuple[float, float]:
+    """What the inner mechanism may cost so that `Relabelling.whole` is at most (epsilon, delta); rounded down.
+
+    Raises WrongInput where choosing the labels alone takes all of ε, saying the least ε and the largest share.
+    """
+    if not 0 < epsilon < math.inf or not 0 < delta < 1:
+        raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
+    on_subset = _log_one_plus(-math.log(share), epsilon / BUDGETED)
+    left = on_subset - boost(choice_epsilon)
+    if left <= 0:
+        least = BUDGETED * math.log1p(share * math.exp(min(choice_epsilon / 2, LARGEST)))
+        most = math.exp(-choice_epsilon / 2) * math.expm1(min(epsilon / BUDGETED, LARGEST))
+        raise WrongInput(
+            f"privacy.epsilon = {epsilon:g} is spent by the choice of labels alone: at relabel.share = {share:g} it "
+            f"must be above {least:.4g}, or the share below {most:.4g}"
+        )
+    each = left / copies
+    return each, min(delta / share / BUDGETED / _steps(each, copies), math.nextafter(1.0, 0.0))
+
+
+def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
+    """The share that leaves the relabelled rows (copies counted) `inner_epsilon` of the whole's ε; at most 1."""
+    on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
+    return min(1.0, math.exp(_log_expm1(epsilon / BUDGETED) - _log_expm1(on_subset)))
+
+
+def most_copies(delta: float) -> int:
+    """r: the least at which a row has more than r of its Poisson(1) copies with probability at most δ/2.
+
+    The rest are dropped, which costs accuracy and not δ; so r only has to be public.
+    """
+    return max(1, int(poisson.isf(delta / 2, 1)))
+
+
+def _log_one_plus(log_factor: float, epsilon: float) -> float:
+    """ln(1 + factor·(e^ε − 1)), without overflow."""
+    log_term = log_factor + _log_expm1(epsilon) if epsilon > 0 else -math.inf
+    return max(log_term, 0.0) + math.log1p(math.exp(-abs(log_term)))
+
+
+def _log_expm1(epsilon: float) -> float:
+    """ln(e^ε − 1)."""
+    return epsilon + math.log(-math.expm1(-epsilon))
+
+
+def _steps(epsilon: float, size: int) -> float:
+    """1 + e^ε + … + e^((r−1)ε)."""
+    return math.fsum(math.exp(min(step * epsilon, LARGEST)) for step in range(size))

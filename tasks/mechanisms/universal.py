@@ -1,0 +1,78 @@
+"""The universal learner: a student chosen among all dichotomies of the public rows, by its errors on private ones.
+
+Alon, Bassily & Moran (2019), the semi-private agnostic learner: candidates are one hypothesis per dichotomy of the
+class on public, unlabelled rows; the exponential mechanism weighs them by private error counts. Every row is then
+answered by the chosen hypothesis: post-processing, without limit. Nandi & Bassily (2020) take the first queries,
+answered by Algorithm 5, for public rows; the two costs add (`split`).
+
+Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
+Guarantees   the choice is (ε, 0)-DP: an added or removed row moves each error count by at most one
+Ends         after one choice; choosing again costs again
+Not covered  error counts and n: not published. A cover built from private rows, even without their labels
+Sizes for which it learns: sample_sizes.cover_rows and selection_rows.
+Checked by tests/privacy/test_universal.py, on every pair of small tables.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from artifacts.errors import WrongInput
+from artifacts.privacy import UP, Cost
+from tasks.mechanisms.dichotomies import Hypotheses
+from tasks.mechanisms.exponential import ExponentialMechanism
+from tasks.mechanisms.refusal import Floats
+from tasks.mechanisms.voting import Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Universal:
+    """Public settings only: ε of the one choice."""
+
+    name: ClassVar[str] = "universal"
+    keyed: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf:
+            raise WrongInput(f"universal: epsilon must be positive and finite, got {self.epsilon!r}")
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> "Universal":
+        """The mechanism that `settings` was taken from."""
+        return cls(epsilon=float(settings["epsilon"]))
+
+    @property
+    def choice(self) -> ExponentialMechanism:
+        """What draws: at ε less head-room for the rounding of its cost."""
+        return ExponentialMechanism(epsilon=self.epsilon / UP**2)
+
+    @property
+    def cost(self) -> Cost:
+        """ε, pure."""
+        return self.choice.cost
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.name, "epsilon": self.epsilon}
+
+    def scores(self, hypotheses: Hypotheses, X: Floats, y: Ints) -> Ints:
+        """What candidates are weighed by, less their errors on the private X (rows, width), y (rows,): never shown."""
+        return -hypotheses.errors(X, y)
+
+    def choose(self, scores: Ints) -> int:
+        """The number of the chosen candidate, of private scores (candidates,)."""
+        return self.choice.choose(scores)
+
+
+def split(epsilon: float, delta: float, choice_epsilon: float) -> tuple[tuple[float, float], float]:
+    """((ε, δ) of labels by Algorithm 5, ε of the choice) that compose to (epsilon, delta). Raises WrongInput."""
+    if not 0 < choice_epsilon < epsilon:
+        raise WrongInput(
+            f"student.epsilon must be above 0 and below privacy.epsilon = {epsilon:g}, got {choice_epsilon!r}"
+        )
+    return (epsilon - choice_epsilon, delta), choice_epsilon

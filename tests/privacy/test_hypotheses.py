@@ -1,0 +1,214 @@
+"""Hypothesis classes: all dichotomies against brute force, error counts row by row, and bounds that hold.
+
+Brute force takes no line of the classes: every threshold, interval, rectangle and conjunction is tried on every row,
+and a labelling is a halfplane's if a linear program separates it.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from artifacts.errors import WrongInput
+from tasks.mechanisms.dichotomies import MOST_CANDIDATES, HypothesisClass
+from tasks.mechanisms.hypotheses import CLASSES, from_description, hypothesis_class
+from tasks.mechanisms.refusal import Floats
+
+Patterns = set[tuple[int, ...]]
+Bools = NDArray[np.bool_]
+COLUMNS = {name: {"thresholds": (1,), "intervals": (0,), "stumps": (0, 1, 2)}.get(name, (0, 2)) for name in CLASSES}
+COLUMNS["conjunctions"] = (0, 1, 2)
+GRID = (0.0, 1.0, 2.5)
+LINE = np.array([[0.0, 0, 0], [1, 0, 1], [2, 0, 2], [3, 0, 3], [1, 1, 2]])
+LATTICE = np.array([[float(x), x > y, float(y)] for x, y in product(range(3), repeat=2)])[[0, 1, 2, 3, 4, 5, 8]]
+
+
+def some_rows(many: int = 25) -> list[Floats]:
+    """Small sets with ties, duplicates and rows on one line; the empty set and single rows too."""
+    random = np.random.default_rng(1)
+    drawn = [random.integers(0, 4, (random.integers(0, 7), 3)).astype(float) for _ in range(many)]
+    return [*drawn, random.normal(size=(6, 3)), LINE, LATTICE]
+
+
+ROWS = some_rows()
+
+
+def build(name: str, *, gridded: bool = False) -> HypothesisClass:
+    grid = [GRID] * len(COLUMNS[name]) if gridded and name != "conjunctions" else None
+    return hypothesis_class(name, columns=COLUMNS[name], grid=grid)
+
+
+def as_patterns(labels: list[Bools]) -> Patterns:
+    return {tuple(int(label) for label in row) for row in labels}
+
+
+def cuts(numbers: Floats) -> list[float]:
+    return [*numbers, np.inf]
+
+
+def intervals(numbers: Floats) -> list[Bools]:
+    return [(numbers >= low) & (numbers < high) for low, high in product(cuts(numbers), repeat=2)]
+
+
+def stumps(points: Floats) -> Patterns:
+    ones = [numbers >= cut for numbers in points.T for cut in cuts(numbers)]
+    return as_patterns(ones + [~above for above in ones])
+
+
+def both_signs(points: Floats) -> Patterns:
+    inside = intervals(points[:, 0])
+    return as_patterns(inside + [~some for some in inside])
+
+
+def rectangles(points: Floats) -> Patterns:
+    return as_patterns([a & b for a, b in product(*map(intervals, points.T))])
+
+
+def conjunctions(points: Floats) -> Patterns:
+    """Every set of literals, contradictions among them."""
+    literals = [truth for numbers in points.T for truth in (numbers >= 0.5, numbers < 0.5)]
+    sets = product([False, True], repeat=len(literals))
+    everything = np.ones(len(points), dtype=bool)
+    return as_patterns([np.logical_and.reduce([everything, *np.array(literals)[list(taken)]]) for taken in sets])
+
+
+def halfspaces(points: Floats) -> Patterns:
+    labellings = product((0, 1), repeat=len(points))
+    return {labels for labels in labellings if separable(points, np.array(labels))}
+
+
+def separable(points: Floats, labels: Floats) -> bool:
+    """Whether some w, b has w·x + b >= 1 where the label is 1 and <= −1 where it is 0."""
+    sign = 2 * labels - 1
+    rows = -sign[:, None] * np.column_stack([points, np.ones(len(points))])
+    return bool(linprog(np.zeros(3), A_ub=rows, b_ub=-np.ones(len(points)), bounds=(None, None)).status == 0)
+
+
+BRUTE: dict[str, Callable[[Floats], Patterns]] = {
+    "thresholds": stumps,
+    "stumps": stumps,
+    "intervals": both_signs,
+    "rectangles": rectangles,
+    "conjunctions": conjunctions,
+    "halfspaces": halfspaces,
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("gridded", [False, True])
+def test_there_is_one_candidate_for_every_dichotomy_and_no_other(name: str, gridded: bool) -> None:
+    kind = build(name, gridded=gridded)
+    for X in ROWS:
+        found = kind.dichotomies(X)
+        labels = [tuple(found.labels(X, candidate).tolist()) for candidate in range(len(found))]
+        assert len(set(labels)) == len(labels)
+        if len(X):
+            distinct, copies = np.unique(kind.rounded(X), axis=0, return_inverse=True)
+            assert set(labels) == {tuple(pattern[at] for at in copies.ravel()) for pattern in BRUTE[name](distinct)}
+        else:
+            assert labels == [()]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("gridded", [False, True])
+def test_there_are_never_more_than_sauer_and_the_grid_allow(name: str, gridded: bool) -> None:
+    kind = build(name, gridded=gridded)
+    for X in ROWS:
+        count = len(kind.dichotomies(X))
+        assert count <= kind.sauer(len(np.unique(kind.rounded(X), axis=0)))
+        assert kind.bound is None or count <= kind.bound
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("gridded", [False, True])
+def test_errors_are_counted_exactly_on_any_rows(name: str, gridded: bool) -> None:
+    random = np.random.default_rng(2)
+    others = random.normal(1.5, 2, size=(40, 3))
+    others[:3] = np.nan, np.inf, -np.inf
+    for X in ROWS:
+        found = build(name, gridded=gridded).dichotomies(X)
+        for rows in (X, others):
+            y = random.integers(0, 2, len(rows))
+            by_row = [np.count_nonzero(found.labels(rows, candidate) != y) for candidate in range(len(found))]
+            assert found.errors(rows, y).tolist() == by_row
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_hypothesis_comes_back_from_its_json(name: str) -> None:
+    found = build(name, gridded=True).dichotomies(LINE)
+    others = np.random.default_rng(3).normal(1.5, 2, size=(40, 3))
+    for candidate in range(len(found)):
+        again = from_description(json.loads(json.dumps(found.describe(candidate), allow_nan=False)))
+        assert again == found[candidate]
+        assert again.predict(others).tolist() == found.labels(others, candidate).tolist()
+
+
+def shattered(kind: HypothesisClass, size: int, lattice: Floats) -> bool:
+    return any(len(kind.dichotomies(np.array(rows))) == 2**size for rows in combinations(lattice, size))
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if name != "stumps"])
+def test_the_dimension_is_the_most_rows_that_are_shattered(name: str) -> None:
+    sides = {"conjunctions": (0, 1), "rectangles": (0, 1, 2)}.get(name, (0, 1, 2, 3))
+    lattice = np.array(list(product(sides, repeat=3 if name == "conjunctions" else 2)), dtype=float)
+    columns = {"thresholds": (0,), "intervals": (0,), "conjunctions": (0, 1, 2)}.get(name, (0, 1))
+    kind = hypothesis_class(name, columns=columns)
+    assert shattered(kind, kind.dimension, lattice)
+    assert not shattered(kind, kind.dimension + 1, lattice)
+
+
+def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> None:
+    kind = hypothesis_class("thresholds", columns=[1], grid=[(0.0, 1.0, 2.5)])
+    X = np.array([[9, number] for number in (-7, 0, 0.9, 1, 2.4, 2.5, 99, np.nan, np.inf, -np.inf)])
+    assert kind.rounded(X).ravel().tolist() == [0, 0, 0, 1, 1, 2.5, 2.5, 0, 2.5, 0]
+
+
+def test_a_thousand_points_in_the_plane_take_seconds() -> None:
+    grid = [range(32)] * 2
+    kind = hypothesis_class("halfspaces", columns=[0, 1], grid=grid)
+    X = np.random.default_rng(4).uniform(0, 32, size=(20_000, 2))
+    y = (X.sum(axis=1) > 32).astype(np.int64)
+    found = kind.dichotomies(X)
+    errors = found.errors(X, y)
+    best = int(errors.argmin())
+    assert len(found) <= (kind.bound or 0) <= MOST_CANDIDATES
+    assert errors[best] == np.count_nonzero(found.labels(X, best) != y) < 700
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "grid", "reason"),
+    [
+        ("logistic regression", [0], None, "hypotheses must be one of thresholds, .* got 'logistic regression'"),
+        ("halfspaces", [0, 1, 2], None, "halfspaces can be enumerated in 2 features, got 3"),
+        ("rectangles", [0], None, "rectangles need 2 features, got 1"),
+        ("intervals", [0, 1], None, "intervals need 1 feature, got 2"),
+        ("thresholds", [], None, "thresholds need 1 feature, got 0"),
+        ("stumps", [0, 0], None, "stumps: columns must be one or more different ones"),
+        ("stumps", [0, 1], [(0.0, 1.0)], "grid must hold one row of points for each of 2 columns"),
+        ("stumps", [0], [(1.0, 0.0)], "finite numbers in rising order"),
+        ("stumps", [0], [(0.0, float("nan"))], "finite numbers in rising order"),
+        ("rectangles", [0, 1], [range(60)] * 2, "3,348,901 dichotomies are more than the 2,097,152"),
+        ("conjunctions", list(range(14)), None, "4,782,970 dichotomies are more than"),
+        ("conjunctions", [0], [(0.0, 0.5)], "conjunctions take no grid"),
+    ],
+)
+def test_a_class_that_cannot_be_listed_is_refused_with_the_reason(
+    name: str, columns: list[int], grid: Sequence[Sequence[float]] | None, reason: str
+) -> None:
+    with pytest.raises(WrongInput, match=reason):
+        hypothesis_class(name, columns=columns, grid=grid)
+
+
+def test_rows_without_a_grid_may_be_too_many() -> None:
+    with pytest.raises(WrongInput, match=r"intervals: up to .* use a coarser grid or fewer features"):
+        hypothesis_class("intervals", columns=[0]).dichotomies(np.arange(2000.0)[:, None])
+
+
+@pytest.mark.parametrize("wrong", [{}, {"kind": "tree"}, {"kind": "box", "columns": [0]}, {"kind": "halfplane"}])
+def test_json_that_is_no_hypothesis_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(WrongInput, match="a hypothesis must be the JSON"):
+        from_description(wrong)
