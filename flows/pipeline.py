@@ -19,7 +19,18 @@ from flows import work
 from flows.outcome import StageName, Summary, briefly
 from flows.stages import Stages
 from flows.work import Public, Record
-from tasks.admit import admit, calibrated, canonical, check_ensemble, identity, open_session, planned_domain, spent
+from tasks.admit import (
+    Asked,
+    admit,
+    calibrated,
+    canonical,
+    check_ensemble,
+    identity,
+    open_session,
+    planned_domain,
+    spent,
+    training,
+)
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
@@ -71,8 +82,9 @@ class Pipeline:
         files = tuple(self._digests("public"))
         own = Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
         self.calibrate(planned_domain(self.door, self.plan), public.rows)
-        self.identity = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
-        self.session = admit(self.door, self.plan, self.mechanism, self.identity, new_session=self.new_session)
+        who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
+        self.asked = Asked.labels(self.plan, self.mechanism, who)
+        self.session = admit(self.door, self.asked, new_session=self.new_session)
         recipe = None if self.session is None else self.hold(self.session.id)
         return self.walk(public.encoding, (own, *(recipe.sources[1:] if recipe else ())))
 
@@ -111,7 +123,7 @@ class Pipeline:
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         if self.session is not None:
-            check_ensemble(self.door.vault, self.session, self.plan, shards)
+            check_ensemble(self.door.vault, self.session, training(self.plan, shards))
         return shards
 
     def teach(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
@@ -139,10 +151,8 @@ class Pipeline:
     def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
         """Reserve the cost of the session where it is not open yet, and keep what it needs to go on."""
         if self.session is None:
-            session = open_session(
-                self.door, self.plan, self.mechanism, self.identity, shards, new_session=self.new_session
-            )
-            self.hold(session.id)
+            made_of = training(self.plan, shards)
+            self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
         recipe = Recipe(
             plan=self.plan,
             encoding=public.encoding,

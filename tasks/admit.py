@@ -7,12 +7,13 @@ teachers and door depend. Opening a further session is never implicit.
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from artifacts.encoding import Encoding
 from artifacts.errors import NotVerified
 from artifacts.plan import Plan
+from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Opening, Session
 from artifacts.vault import Vault, derive, keyed_digest
@@ -27,11 +28,78 @@ from tasks.release import Door
 NEIGHBOURS = "add or remove one unit"
 
 
+class Charged(Protocol):
+    """What a session can be opened for: public settings and what they cost. See `tasks.mechanisms.voting.Mechanism`."""
+
+    @property
+    def cost(self) -> Cost: ...
+
+    @property
+    def cutoff(self) -> int | None: ...
+
+    @property
+    def queries(self) -> int | None: ...
+
+    @property
+    def per_refusal(self) -> Cost | None: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A session that a plan asks for.
+
+    mechanism       what runs in it
+    identity        keyed digest of the settings it depends on
+    epsilon, delta  its claim
+    teachers        how many vote; 0 where nothing is voted on
+    """
+
+    plan: Plan
+    mechanism: Charged
+    identity: str
+    epsilon: float
+    delta: float
+    teachers: int
+
+    @classmethod
+    def labels(cls, plan: Plan, mechanism: Mechanism, identity: str) -> "Asked":
+        """The session in which teachers' votes become labels."""
+        return cls(
+            plan=plan,
+            mechanism=mechanism,
+            identity=identity,
+            epsilon=plan.epsilon_of_labels,
+            delta=plan.privacy.delta,
+            teachers=plan.teachers.count,
+        )
+
+    def opening(self, name: str = "asked for", commitment: str = "", ensemble: str = "") -> Opening:
+        """What the ledger is asked to open; without name and digests, only whether it would."""
+        return Opening(
+            id=name,
+            domain=self.plan.privacy.domain,
+            identity=self.identity,
+            commitment=commitment,
+            ensemble=ensemble,
+            data_version=self.plan.data.version,
+            mechanism=self.mechanism.settings(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            cutoff=self.mechanism.cutoff,
+            queries=self.mechanism.queries,
+            teachers=self.teachers,
+            whole=self.mechanism.cost,
+            per_refusal=self.mechanism.per_refusal,
+        )
+
+
 def calibrated(plan: Plan, rows: int, order: float) -> Mechanism:
     """The plan's mechanism for that many public rows, its cost finite at the domain's order. Raises WrongInput."""
     labeling = plan.labeling
     stream: dict[str, Any] = {
-        "epsilon": plan.privacy.epsilon,
+        "epsilon": plan.epsilon_of_labels,
         "delta": plan.privacy.delta,
         "teachers": plan.teachers.count,
         "queries": labeling.queries or rows,
@@ -47,7 +115,7 @@ def calibrated(plan: Plan, rows: int, order: float) -> Mechanism:
 def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding, public: Sequence[PublicBatch]) -> str:
     """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
     ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
-    settings = {
+    settings: dict[str, Any] = {
         "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}),
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
@@ -55,72 +123,61 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
         "encoding": encoding.digest,
         "public": [batch.ref.digest for batch in public],
     }
+    if plan.student.epsilon is not None:
+        settings["choice"] = plan.student.epsilon
     return vault.digest("identity", canonical(settings))
 
 
-def admit(door: Door, plan: Plan, mechanism: Mechanism, who: str, *, new_session: bool) -> Session | None:
+def admit(door: Door, asked: Asked, *, new_session: bool) -> Session | None:
     """The session this plan goes on with, or None where one may be opened. Spends nothing.
 
     Raises BudgetRefused where a further session was not asked for, or the domain cannot pay for it, saying what it
     would cost; WrongInput where the plan contradicts the domain.
     """
-    domain = planned_domain(door, plan)
-    sessions = door.ledger.sessions(domain.name)
-    same = [session for session in sessions if session.identity == who]
-    if same and not (new_session and same[-1].batches):
-        check_going_on(door.vault, same[-1], mechanism)
-        return same[-1]
-    door.ledger.check_opening(_opening(plan, mechanism, who, name="asked for"), domain, further=new_session)
-    return None
+    domain, known = planned_domain(door, asked.plan), going_on(door, asked, new_session=new_session)
+    if known is None:
+        door.ledger.check_opening(asked.opening(), domain, further=new_session)
+    return known
 
 
-def open_session(
-    door: Door, plan: Plan, mechanism: Mechanism, who: str, shards: Sequence[Ref], *, new_session: bool
-) -> Session:
+def going_on(door: Door, asked: Asked, *, new_session: bool) -> Session | None:
+    """The latest session of that identity, if there is one; a further one that was asked for is one without a row."""
+    sessions = door.ledger.sessions(asked.plan.privacy.domain)
+    same = [session for session in sessions if session.identity == asked.identity]
+    if not same or (new_session and same[-1].batches):
+        return None
+    check_going_on(door.vault, same[-1], asked.mechanism)
+    return same[-1]
+
+
+def open_session(door: Door, asked: Asked, made_of: Sequence[str], *, new_session: bool) -> Session:
     """Reserve a session's whole cost and open it, with a key of its own; its domain is named with it, if it is new.
 
+    made_of   what the session's answers follow from on the private side, as `ensemble` digests it
     Raises BudgetRefused.
     """
+    plan = asked.plan
     door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     door.vault.secret(f"sessions/{name}")
-    opening = replace(
-        _opening(plan, mechanism, who, name),
-        commitment=commitment(door.vault, name),
-        ensemble=ensemble(door.vault, name, plan, shards),
-    )
+    opening = asked.opening(name, commitment(door.vault, name), ensemble(door.vault, name, made_of))
     return door.ledger.open_session(opening, further=new_session)
 
 
-def _opening(plan: Plan, mechanism: Mechanism, who: str, name: str) -> Opening:
-    return Opening(
-        id=name,
-        domain=plan.privacy.domain,
-        identity=who,
-        commitment="",
-        ensemble="",
-        data_version=plan.data.version,
-        mechanism=mechanism.settings(),
-        epsilon=plan.privacy.epsilon,
-        delta=plan.privacy.delta,
-        cutoff=mechanism.cutoff,
-        queries=mechanism.queries,
-        teachers=plan.teachers.count,
-        whole=mechanism.cost,
-        per_refusal=mechanism.per_refusal,
-    )
+def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
+    """What teachers follow from: how they are trained, and the shards."""
+    learner = plan.teachers.model_dump(include={"count", "estimator", "params"})
+    return canonical(learner), *(shard.digest for shard in shards)
 
 
-def ensemble(vault: Vault, session: str, plan: Plan, shards: Sequence[Ref]) -> str:
-    """Keyed digest of the shards and of how teachers are trained on them."""
-    key = derive(session_key(vault, session), "digests")
-    training = plan.teachers.model_dump(include={"count", "estimator", "params"})
-    return keyed_digest(key, "ensemble", canonical(training), *(shard.digest for shard in shards))
+def ensemble(vault: Vault, session: str, made_of: Sequence[str]) -> str:
+    """Keyed digest of what the session's answers follow from: of the shards and how teachers are trained on them."""
+    return keyed_digest(derive(session_key(vault, session), "digests"), "ensemble", *made_of)
 
 
-def check_ensemble(vault: Vault, session: Session, plan: Plan, shards: Sequence[Ref]) -> None:
-    """Raise NotVerified where the shards are not those the session was opened with."""
-    if ensemble(vault, session.id, plan, shards) != session.ensemble:
+def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> None:
+    """Raise NotVerified where the private data is not what the session was opened with."""
+    if ensemble(vault, session.id, made_of) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
             "give the new data a new version and ask for --new-session"
@@ -152,7 +209,7 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def check_going_on(vault: Vault, session: Session, mechanism: Mechanism) -> None:
+def check_going_on(vault: Vault, session: Session, mechanism: Charged) -> None:
     """Raise NotVerified where the session's key is gone, or it runs another mechanism than this one."""
     session_key(vault, session.id)
     if canonical(mechanism.settings()) != canonical(session.mechanism):
