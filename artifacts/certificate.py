@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from artifacts.privacy import Charge
 from artifacts.schemas import Ref
-from artifacts.sessions import Domain, Session
+from artifacts.sessions import NEIGHBOURS, Domain, Session
 
 LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
@@ -28,6 +28,13 @@ CAVEATS = (
     "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
     "would be just as true of them had their rows been left out.",
 )
+
+
+LABELS_ALONE = (
+    "Labels alone are protected. Features of the records, and who is among them, are not: they were treated as public, "
+    "and may be read off what is published. Nothing is promised about them."
+)
+"""The caveat of a session whose plan says that only labels are secret."""
 
 
 def library_versions() -> dict[str, str]:
@@ -53,19 +60,31 @@ class Guarantee(Budget):
 
     unit         whose data one unit is
     neighbours   which pairs of tables the claim compares
-    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ)
+    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ); None where only
+                 labels are secret, and nobody is added, removed or replaced
     """
 
     unit: str
     neighbours: str
-    replace_one: Budget
+    replace_one: Budget | None
 
     @classmethod
     def of(cls, domain: Domain, session: Session) -> Self:
         """The claim of a session of that domain."""
         epsilon, delta = session.epsilon, session.delta
         twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
-        return cls(epsilon=epsilon, delta=delta, unit=domain.unit, neighbours=domain.neighbours, replace_one=twice)
+        return cls(
+            epsilon=epsilon,
+            delta=delta,
+            unit=domain.unit,
+            neighbours=domain.neighbours,
+            replace_one=None if domain.neighbours == NEIGHBOURS["labels"] else twice,
+        )
+
+    @property
+    def labels_only(self) -> bool:
+        """Whether labels alone are protected."""
+        return self.neighbours == NEIGHBOURS["labels"]
 
     @property
     def factor(self) -> float:

@@ -18,6 +18,8 @@ from artifacts.remarks import Remark
 from artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
+NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
+"""Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
 from tasks.release import RUN, Door, alone
 from tasks.study import Student
+from tasks.unlabelled import with_public
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
@@ -68,6 +69,8 @@ class Pipeline:
 
     def encode(self) -> Public:
         """Encoding and batches of the public rows."""
+        if self.plan.data.public is None:
+            self.plan = with_public(self.plan, self.door.vault, self._digests("private"))
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
         depends = (data, self._digests("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
@@ -115,11 +118,12 @@ class Pipeline:
 
     def split(self, public: Public) -> list[Ref]:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
-        teachers, domain = self.plan.teachers, self.plan.privacy.domain
+        teachers, domain, secret = self.plan.teachers, self.plan.privacy.domain, self.plan.privacy.secret
         self.private = tuple(self._digests("private"))
         self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
         self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
-        depends = (self.private, public.encoding.digest, domain, teachers.count, teachers.block)
+        shape = (teachers.count, teachers.block, secret, self.plan.data.public_share)
+        depends = (self.private, public.encoding.digest, domain, *shape)
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         if self.session is not None:

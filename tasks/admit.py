@@ -15,7 +15,7 @@ from artifacts.errors import NotVerified
 from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref
-from artifacts.sessions import Domain, Opening, Session
+from artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
 from artifacts.vault import Vault, derive, keyed_digest
 from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
@@ -24,8 +24,6 @@ from tasks.mechanisms.planning import choose
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.release import Door
-
-NEIGHBOURS = "add or remove one unit"
 
 
 class Charged(Protocol):
@@ -117,7 +115,7 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
     ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
     settings: dict[str, Any] = {
         "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
-        "privacy": plan.privacy.model_dump(exclude={"lifetime"}),
+        "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
         "encoding": encoding.digest,
@@ -125,6 +123,8 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
     }
     if plan.student.epsilon is not None:
         settings["choice"] = plan.student.epsilon
+    if plan.data.public_share is not None:
+        settings["public_share"] = plan.data.public_share
     return vault.digest("identity", canonical(settings))
 
 
@@ -190,10 +190,11 @@ def planned_domain(door: Door, plan: Plan) -> Domain:
 
 
 def _terms(plan: Plan) -> dict[str, Any]:
-    lifetime = plan.privacy.lifetime
+    lifetime, secret = plan.privacy.lifetime, plan.privacy.secret
+    unit = "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}"
     return {
-        "unit": "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}",
-        "neighbours": NEIGHBOURS,
+        "unit": unit if secret == "rows" else f"the labels of {unit}",
+        "neighbours": NEIGHBOURS[secret],
         "epsilon": lifetime.epsilon,
         "delta": lifetime.delta,
     }

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from artifacts.certificate import (
+    CAVEATS,
+    LABELS_ALONE,
     Certificate,
     Counts,
     DomainCharge,
@@ -93,16 +95,17 @@ def describe(
 ) -> Certificate:
     """The certificate of a session as the ledger stands."""
     domain = domain_of(session, ledger)
-    name = str(session.mechanism["name"])
+    name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     return Certificate(
         session=session.id,
         data_version=session.data_version,
-        guarantee=Guarantee.of(domain, session),
+        guarantee=guarantee,
         mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=PROOFS[name]),
         teachers=session.teachers,
         counts=counts,
         domain=DomainCharge.of(domain, len(ledger.sessions(domain.name)), ledger.total(domain.name)),
         labels=tuple(labels),
+        caveats=(*((LABELS_ALONE,) if guarantee.labels_only else ()), *CAVEATS),
         student=StudentRecord(
             estimator=plan.student.estimator,
             params=plan.student.params,

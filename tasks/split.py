@@ -1,19 +1,24 @@
 """Split: every privacy unit goes to one shard, by a keyed hash of its identity modulo the number of shards.
 
 A unit is named by a column of the plan, or is the row: its content as cast, and its copy number among identical rows,
-so that a thousand copies spread over the shards and taking one away changes one shard.
+so that a thousand copies spread over the shards and taking one away changes one shard. Where only labels are secret, a
+row without a named unit is known by its place in the table: the content has the label in it, which must decide nothing.
 
 Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
 Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
-             order of their keyed content digests, so no row moves another
+             order of their keyed content digests, so no row moves another. Where only labels are secret, changing those
+             of one unit changes the labels of one shard, and which row lies where stays as it is
 Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
 
 Why one shard: without a unit column, the n copies of a content are numbered 1 … n and their shards are n fixed values
 of a keyed function; one more copy adds one value and leaves those. With one, a row's shard depends on its unit alone.
-Equal rows are known by 128-bit BLAKE2b digests under the key (RFC 7693). Checked by tests/test_split.py.
+
+With a share, what is split is a Poisson sample of the units, one row of each (the one of least content digest): the
+secret subset that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life,
+and one more unit leaves every other where it is, in the subset or out of it. No name, size or row of it leaves the
+vault. Checked by tests/test_split.py and tests/test_relabel.py.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -23,42 +28,44 @@ from numpy.typing import NDArray
 from artifacts.encoding import Column, Encoding, OneHot, Passed, Scaled
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
-from artifacts.vault import Vault
-from tasks.cells import LABEL, cast_rows, identity, word_index
+from artifacts.vault import Vault, derive
+from tasks.cells import LABEL, cast_rows, word_index
 from tasks.encode import write_frame
 from tasks.private import private_stage
-from tasks.rows import private_frames
 from tasks.spill import spilling
+from tasks.units import UNIT, hashed, owned_frames, sampled, shards_of
 
 SHARD = "concord.shard"
 """Name of the column that holds the shard's index in block files."""
 
 CONTENT = "concord.content"
-UNIT = "concord.unit"
 PARTS = 64
 """Files a spill is spread over at most: one of them is in memory at a time."""
 
 
 @private_stage
-def split(plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes) -> tuple[Ref, ...]:
+def split(
+    plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes, share: float | None = None
+) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
+    share   how likely a unit is in the subset that is split; None where there is none, and all rows are
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
     follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
     """
     shards, block = plan.teachers.count, plan.teachers.block
     rows = _identified(plan, encoding, key)
     schema = _identified_schema(encoding)
-    if plan.data.unit is None:
+    if _by_content(plan):
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
     together = -(-blocks // PARTS)  # blocks that share a spill file
     with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, SHARD: pl.UInt32()})) as spill:
-        for frame in rows:
-            placed = frame.with_columns(_shards(frame[UNIT], key, shards))
+        for frame in rows if share is None else _subset(rows, key, share):
+            placed = frame.with_columns(shards_of(frame[UNIT], key, shards).alias(SHARD))
             spill.add(placed, placed[SHARD] // (block * together))
         return tuple(
-            write_frame(_of_block(part, index, block), vault, f"{folder}/block-{index:05d}.arrow")
+            write_frame(_of_block(part, index, block, whole=share is None), vault, f"{folder}/block-{index:05d}.arrow")
             for first, part in enumerate(spill.read(-(-blocks // together)))
             for index in range(first * together, min((first + 1) * together, blocks))
         )
@@ -67,18 +74,27 @@ def split(plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes)
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
     """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
     packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
-    return [_hashed(row.tobytes(), key, b"content", 16) for row in packed]
+    return [hashed(row.tobytes(), key, b"content", 16) for row in packed]
+
+
+def made_public(units: pl.Series, plan: Plan, key: bytes) -> pl.Series:
+    """Which units no teacher learns from, where only labels are secret: features of theirs are the public rows."""
+    return sampled(units, derive(key, "public"), plan.data.public_share or 0.0)
+
+
+def _by_content(plan: Plan) -> bool:
+    """Whether a unit is a row, known by its content and copy number."""
+    return plan.data.unit is None and plan.privacy.secret == "rows"
 
 
 def _identified(plan: Plan, encoding: Encoding, key: bytes) -> Iterator[pl.DataFrame]:
-    """Cast rows with CONTENT, and with UNIT where the plan names one."""
+    """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number."""
     columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
-    unit = plan.data.unit
-    for raw in private_frames(plan.path("private"), columns | ({unit: "data.unit"} if unit else {})):
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit):
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
-        owner = raw.select(identity(unit, raw.schema[unit]).cast(pl.Binary)).to_series() if unit else content
-        yield rows.with_columns(content, owner.alias(UNIT)).drop_nulls(UNIT)
+        owned = rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
+        yield owned if plan.data.public_share is None else owned.filter(~made_public(owned[UNIT], plan, key))
 
 
 def _identified_schema(encoding: Encoding) -> pl.Schema:
@@ -97,19 +113,17 @@ def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schem
             yield part.with_columns(pl.Series(UNIT, names, pl.Binary))
 
 
-def _shards(units: pl.Series, key: bytes, shards: int) -> pl.Series:
-    """The shard of each unit: 64 keyed bits modulo the number of shards."""
-    numbers = [int.from_bytes(_hashed(unit, key, b"shard", 8), "little") % shards for unit in units]
-    return pl.Series(SHARD, numbers, pl.UInt32)
+def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[pl.DataFrame]:
+    secret = derive(key, "subset")
+    for frame in rows:
+        yield frame.filter(sampled(frame[UNIT], secret, share))
 
 
-def _of_block(part: pl.DataFrame, index: int, block: int) -> pl.DataFrame:
+def _of_block(part: pl.DataFrame, index: int, block: int, *, whole: bool) -> pl.DataFrame:
     rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT)
+    if not whole:
+        rows = rows.unique(UNIT, keep="first", maintain_order=True)
     return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
-
-
-def _hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
-    return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
 
 
 def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:

@@ -53,6 +53,7 @@ def test_replacing_a_unit_is_two_steps(small: World) -> None:
     certified(small, STABLE, small.truth)
     guarantee = read(small).guarantee
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 1e-5)
+    assert guarantee.replace_one is not None
     assert guarantee.replace_one.epsilon == 2.0
     assert guarantee.replace_one.delta == pytest.approx((1 + math.e) * 1e-5)
 

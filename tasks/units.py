@@ -1,0 +1,55 @@
+"""Units: whose row a row is, and what a keyed hash of that decides.
+
+Assumes      the key is secret
+Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units
+Not covered  rows of a unit that changes its name. Checked by tests/test_split.py and tests/test_label_private.py
+
+Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from tasks.cells import identity
+from tasks.rows import private_frames
+
+UNIT = "concord.unit"
+
+
+def owned_frames(path: str, columns: Mapping[str, str], unit: str | None) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+    """`tasks.rows.private_frames`, and of each frame whose every row is, as UNIT: what the column `unit` says, null
+    where it names nobody; without such a column, the row's place in the table."""
+    first = 0
+    for raw in private_frames(path, {**columns, **({unit: "data.unit"} if unit else {})}):
+        yield raw, _named(raw, unit) if unit else _places(first, raw.height)
+        first += raw.height
+
+
+def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
+    """The shard of each unit: 64 keyed bits modulo the number of shards."""
+    return pl.Series([_bits(unit, key, b"shard") % shards for unit in units], dtype=pl.UInt32)
+
+
+def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
+    """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
+    bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
+    return pl.Series([_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
+
+
+def hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
+    """`size` keyed bytes of a content, for one purpose."""
+    return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
+
+
+def _named(raw: pl.DataFrame, unit: str) -> pl.Series:
+    return raw.select(identity(unit, raw.schema[unit]).cast(pl.Binary)).to_series().alias(UNIT)
+
+
+def _places(first: int, rows: int) -> pl.Series:
+    return pl.Series(UNIT, [place.to_bytes(8, "little") for place in range(first, first + rows)], pl.Binary)
+
+
+def _bits(unit: bytes, key: bytes, purpose: bytes) -> int:
+    return int.from_bytes(hashed(unit, key, purpose, 8), "little")
