@@ -192,9 +192,14 @@ class Session(Admission):
         refusals_gone = self.cutoff is not None and self.refused >= self.cutoff
         return refusals_gone or (self.queries is not None and self.asked >= self.queries)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it draws no more."""
+        return self.status != "open" or self.exhausted
+
     def begin(self, batch: Batch) -> Self:
         """The session with `batch` pending. Raises BudgetRefused where nothing is left, NotVerified out of order."""
-        if self.status != "open" or self.exhausted:
+        if self.ended:
             raise BudgetRefused(f"session {self.id} has ended ({self.status}): more rows need a further session")
         if self.pending is not None:
             raise NotVerified(f"session {self.id} has batch {self.pending.index} begun and not committed")

@@ -19,7 +19,6 @@ def prepare(home: Path) -> Path:
         raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
     settings = {
         "PREFECT_HOME": home / "prefect",
-        "PREFECT_RESULTS_LOCAL_STORAGE_PATH": home / "results",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": 90,
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI

@@ -5,12 +5,9 @@ from pathlib import Path
 from flows import work
 from flows.pipeline import Pipeline
 from flows.work import Public
-from tasks.admit import check_going_on
-from tasks.certify import domain_of
 from tasks.files import find_files
 from tasks.recipe import Recipe, Source, check_open, recipe_to_extend, staged, stream, write_recipe
 from tasks.release import Door
-from tasks.track import column_types
 
 
 class Extension(Pipeline):
@@ -41,10 +38,7 @@ class Extension(Pipeline):
     def _recipe(self) -> Recipe:
         """The session's recipe, once all that it needs besides the new rows is known to be there, as it was."""
         recipe = recipe_to_extend(self.door.vault, self._session)
-        self.calibrate(domain_of(self._session, self.door.ledger), sum(one.rows for one in recipe.sources[0].batches))
-        check_going_on(self.door.vault, self._session, self.mechanism)
-        self.rehearse(recipe.encoding)
-        column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
+        self.go_on(self._session, recipe)
         return recipe
 
     def _stage(self, recipe: Recipe, path: str) -> list[Source]:

@@ -25,17 +25,20 @@ from tasks.admit import (
     calibrated,
     canonical,
     check_ensemble,
+    check_going_on,
     identity,
     open_session,
     planned_domain,
     spent,
     training,
 )
+from tasks.certify import domain_of
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
 from tasks.release import RUN, Door, alone
 from tasks.study import Student
+from tasks.track import column_types
 from tasks.unlabelled import with_public
 
 VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
@@ -108,6 +111,13 @@ class Pipeline:
         self._held.enter_context(alone(self.door.vault, session, RUN))
         self.session = self.door.ledger.session(session)
         return read_recipe(self.door.vault, session)
+
+    def go_on(self, session: Session, recipe: Recipe) -> None:
+        """Make sure that the session goes on by its recipe as it began: the same mechanism, tables that still fit."""
+        self.calibrate(domain_of(session, self.door.ledger), sum(one.rows for one in recipe.sources[0].batches))
+        check_going_on(self.door.vault, session, self.mechanism)
+        self.rehearse(recipe.encoding)
+        column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
 
     def walk(self, encoding: Encoding, sources: tuple[Source, ...]) -> Public:
         """Those sources as one stream. Raises NotVerified where rows that a session was given are gone."""

@@ -1,4 +1,4 @@
-"""Start the flow with the task runner its plan names, on one Prefect server."""
+"""Start a flow with the task runner its plan names, on one Prefect server, its cache in the home folder."""
 
 import os
 from collections.abc import Iterator
@@ -6,16 +6,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from prefect.flows import Flow
 from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from artifacts.errors import EnvironmentFailed, WrongInput
-from artifacts.plan import Plan, TeachersPlan
+from artifacts.plan import Plan, StudentPlan, TeachersPlan
+from artifacts.sessions import Session
 from flows.extend import extend
 from flows.learn import learn
 from flows.outcome import STAGES, StageName, Summary
+from flows.study import study
 from tasks.recipe import recipe_to_extend
 from tasks.release import Door
 
@@ -26,17 +29,35 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
     with one_server(plan.teachers):
-        flow = learn.with_options(task_runner=task_runner(plan.teachers))
-        return flow(plan, home, new_session=new_session, start_from=stage)
+        return ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
 
 
 def start_extension(session: str, public: Path, home: Path) -> Summary:
-    """Run the flow `extend` over more public rows. Raises a ConcordError likewise."""
+    """Run the flow `extend` over more public rows. Raises a ConcordError likewise.
+
+    session   its id, or the domain whose latest session is meant
+    """
     door = Door.of(home)
-    teachers = recipe_to_extend(door.vault, door.ledger.session(session)).plan.teachers
+    known = latest(door, session)
+    teachers = recipe_to_extend(door.vault, known).plan.teachers
     with one_server(teachers):
-        flow = extend.with_options(task_runner=task_runner(teachers))
-        return flow(session, str(public.absolute()), home)
+        return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
+
+
+def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
+    """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
+    return ready(study, home)(latest(Door.of(home), session).id, home, student)
+
+
+def latest(door: Door, name: str) -> Session:
+    """The latest session of the domain of that name, or the session of that id. Raises WrongInput."""
+    return next(reversed(door.ledger.sessions(name)), None) or door.ledger.session(name)
+
+
+def ready(flow: Flow[..., Summary], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Summary]:
+    """The flow with what it runs on: the teachers' task runner, and its cache in the home folder."""
+    runner = task_runner(teachers) if teachers else None
+    return flow.with_options(task_runner=runner, result_storage=home / "results", persist_result=False)
 
 
 def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:

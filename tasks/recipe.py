@@ -94,7 +94,7 @@ def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
 
 def check_open(session: Session) -> None:
     """Raise BudgetRefused where a session answers no further rows."""
-    if session.status != "open" or session.exhausted:
+    if session.ended:
         raise BudgetRefused(
             f"session {session.id} has ended ({session.status}): more rows need a further session, which costs again"
         )

@@ -24,7 +24,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from artifacts.errors import NotVerified
+from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.released import Released
 from artifacts.schemas import Ref
@@ -107,6 +107,21 @@ def release_once(
         return released
 
 
+def replay(
+    door: Door, session: Session, mechanism: Mechanism, classes: Sequence[str], batches: Sequence[PublicBatch]
+) -> list[Ref]:
+    """The released file of each batch of a session's stream, as `release` gave it: no vote is read, nothing is drawn.
+
+    Raises WrongInput where rows were put to the session and not answered yet, NotVerified where a file is not there
+    or not what was released.
+    """
+    with _opened(door, session):
+        passage = Passage(door, session.id, mechanism, classes)
+        for rows in batches:
+            passage.pass_again(door.vault.read(rows.ref), rows.rows)
+        return passage.released
+
+
 @contextmanager
 def _opened(door: Door, session: Session) -> Iterator[None]:
     """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
@@ -132,11 +147,9 @@ class Passage:
 
     def pass_through(self, rows: bytes, votes: Ints) -> None:
         """Release one batch: `rows` as staged, `votes` (rows, classes)."""
-        key = derive(session_key(self.door.vault, self.session), "digests")
-        rows_digest = keyed_digest(key, "rows", hashlib.sha256(rows).digest())
-        state = self.door.ledger.session(self.session)
-        if rows_digest not in self._known and (state.status != "open" or state.exhausted):
-            self.released.append(self._leave_unasked(state, votes))
+        rows_digest, state = self._digest(rows), self.door.ledger.session(self.session)
+        if rows_digest not in self._known and state.ended:
+            self.released.append(self._leave_unasked(state, len(votes)))
             return
         old = self._known.get(rows_digest)
         batch = Batch(
@@ -144,14 +157,31 @@ class Passage:
             first=state.next_row if old is None else old.first,
             rows=len(votes),
             rows_digest=rows_digest,
-            votes_digest=keyed_digest(key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
+            votes_digest=keyed_digest(self._key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
         )
         self._known[rows_digest] = begun = self.door.ledger.begin_batch(self.session, batch)
         self.released.append(self._answer(begun, votes) if begun.outcome is None else _replay(self.door, begun.outcome))
 
+    def pass_again(self, rows: bytes, count: int) -> None:
+        """What was released for a batch of `count` rows, without its votes; or that they were not asked."""
+        old, state = self._known.get(self._digest(rows)), self.door.ledger.session(self.session)
+        if old is not None and old.outcome is not None:
+            self.released.append(_replay(self.door, old.outcome))
+        elif old is None and state.ended:
+            self.released.append(self._leave_unasked(state, count))
+        else:
+            raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+
+    @property
+    def _key(self) -> bytes:
+        return derive(session_key(self.door.vault, self.session), "digests")
+
+    def _digest(self, rows: bytes) -> str:
+        return keyed_digest(self._key, "rows", hashlib.sha256(rows).digest())
+
     def _answer(self, batch: Batch, votes: Ints) -> Ref:
         answers = self._drawn(batch, votes)
-        released = self._write(batch.index, batch.first, answers, votes)
+        released = self._write(batch.index, batch.first, answers, len(votes))
         refused = int(np.count_nonzero(answers.labels == REFUSED))
         asked = len(answers.labels)
         counts = {"asked": asked, "answered": asked - refused, "refused": refused}
@@ -175,20 +205,20 @@ class Passage:
             return fresh()
         return Answers(*source.kept(f"answers-{batch.index:05d}", arrays))
 
-    def _leave_unasked(self, state: Session, votes: Ints) -> Ref:
+    def _leave_unasked(self, state: Session, count: int) -> Ref:
         batches, rows = self._unasked
-        self._unasked = (batches + 1, rows + len(votes))
+        self._unasked = (batches + 1, rows + count)
         nothing = Answers(np.zeros(0, dtype=np.int64))
-        return self._write(state.batches + batches, state.next_row + rows, nothing, votes)
+        return self._write(state.batches + batches, state.next_row + rows, nothing, count)
 
-    def _write(self, index: int, first: int, answers: Answers, votes: Ints) -> Ref:
+    def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
         return self.door.released.write_labels(
             self.session,
             index,
             first,
             answers.labels,
             answers.counts,
-            rows=len(votes),
+            rows=rows,
             classes=self.classes,
             guarantee=self._guarantee(),
         )

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from artifacts.plan import Plan
+from tests.people import arrive, changed, tables_of_plan, write_tables
+
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
 
@@ -64,3 +67,37 @@ def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
 
     monkeypatch.setenv("CONCORD_HOME", str(home))
     return console.concord
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tables and the home folder of one run are kept, so that each test begins with a copy of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    write_tables(folder / "data")
+    return folder
+
+
+@pytest.fixture
+def plan(kept: Path) -> Plan:
+    """A plan with room for more rows than its own 300."""
+    return changed(tables_of_plan(kept / "data"), privacy__epsilon=8.0, labeling__cutoff=60)
+
+
+@pytest.fixture
+def session(plan: Plan, home: Path, kept: Path) -> str:
+    """A session that has answered the plan's 300 rows and is still open."""
+    from artifacts.ledger import Ledger
+    from flows.start import start
+
+    if (kept / "home").is_dir():
+        shutil.copytree(kept / "home", home, dirs_exist_ok=True)
+    else:
+        start(plan, home)
+        shutil.copytree(home, kept / "home")
+    return Ledger.of(home).sessions("people")[-1].id
+
+
+@pytest.fixture
+def arriving(tmp_path: Path) -> Path:
+    """A folder in which public files arrive; the first is there."""
+    return arrive(tmp_path / "arriving", 11)

@@ -37,6 +37,13 @@ def write_tables(folder: Path, private: pl.DataFrame | None = None) -> Path:
     return folder
 
 
+def arrive(folder: Path, seed: int, rows: int = 150) -> Path:
+    """One more public file in `folder`, which it returns."""
+    folder.mkdir(exist_ok=True)
+    people(rows, seed).drop("outcome", "person").write_parquet(folder / f"{seed}.parquet")
+    return folder
+
+
 def tables_of_plan(folder: Path) -> dict[str, Any]:
     """The plan as nested tables, to be changed before it is parsed."""
     return {

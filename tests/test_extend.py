@@ -13,7 +13,6 @@ from artifacts.certificate import Certificate
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
-from artifacts.privacy import Charge
 from artifacts.released import Released
 from flows.outcome import Summary
 from flows.start import start, start_extension
@@ -21,57 +20,8 @@ from tasks.ending import close, forget
 from tasks.recipe import read_recipe, write_recipe
 from tasks.release import RUN, Door
 from tasks.verify import verify
-from tests.people import changed, people, tables_of_plan, write_tables
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tables and the home folder of one run are kept, so that each test begins with a copy of it."""
-    folder = tmp_path_factory.mktemp("extend")
-    write_tables(folder / "data")
-    return folder
-
-
-@pytest.fixture
-def plan(kept: Path) -> Plan:
-    return changed(tables_of_plan(kept / "data"), privacy__epsilon=8.0, labeling__cutoff=60)
-
-
-@pytest.fixture
-def session(plan: Plan, home: Path, kept: Path) -> str:
-    """A session that has answered the plan's 300 rows and is still open."""
-    if (kept / "home").is_dir():
-        shutil.copytree(kept / "home", home, dirs_exist_ok=True)
-    else:
-        start(plan, home)
-        shutil.copytree(home, kept / "home")
-    return Ledger.of(home).sessions("people")[-1].id
-
-
-@pytest.fixture
-def arriving(tmp_path: Path) -> Path:
-    """A folder in which public files arrive; the first is there."""
-    return arrive(tmp_path / "arriving", 11)
-
-
-def arrive(folder: Path, seed: int, rows: int = 150) -> Path:
-    folder.mkdir(exist_ok=True)
-    people(rows, seed).drop("outcome", "person").write_parquet(folder / f"{seed}.parquet")
-    return folder
-
-
-def charged(home: Path) -> Charge:
-    return Ledger.of(home).total("people")
-
-
-def labels_of(home: Path, session: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (home / "released" / session / "labels").iterdir()}
-
-
-def state_of(home: Path, session: str) -> tuple[Any, ...]:
-    """All that a refused extension must leave alone."""
-    door = Door.of(home)
-    return charged(home), door.ledger.batches(session), read_recipe(door.vault, session), labels_of(home, session)
+from tests.homes import charged, labels_of, state_of
+from tests.people import arrive, changed, people
 
 
 def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:

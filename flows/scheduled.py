@@ -1,0 +1,88 @@
+"""The flows as deployments run them: started by a worker or a schedule, with nobody at the console.
+
+Each run ends in a state that says how it went, by its name:
+    Completed       rows were answered, or the student was trained again
+    NothingNew      (Completed) all was there already; nothing was spent
+    BudgetRefused   (Failed) the session's refusals or the domain's budget are gone, or a further session was not asked
+                    for; WrongInput, NotVerified and EnvironmentFailed likewise: the tree of artifacts.errors
+A crash is a crash: the next run goes on where this one was.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+
+from artifacts.errors import ConcordError
+from artifacts.plan import Plan, StudentPlan, load_plan
+from flows.environment import prepare
+from flows.outcome import Summary
+
+
+@flow(name="scheduled-learn")
+def learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False) -> State[Any]:
+    """Publish a classifier learned from the plan's private table.
+
+    plan          the plan itself, or its TOML file
+    home          the home folder; else CONCORD_HOME, or .concord in the working directory
+    new_session   open a further session, which costs again; a retry of the same run never opens one more
+    """
+
+    def work(home: Path) -> Summary:
+        from flows.start import start
+
+        loaded = plan if isinstance(plan, Plan) else load_plan(plan)
+        return start(loaded, home, new_session=new_session and flow_run.run_count == 1)
+
+    return _ended(work, home)
+
+
+@flow(name="scheduled-extend")
+def extend(session: str, public: str, home: Path | None = None) -> State[Any]:
+    """Answer the public rows that a session was not given before, and train its student on all of them.
+
+    session   its id, or the domain whose latest session is meant
+    public    a file, a folder or a glob; only what arrived since is answered
+    """
+
+    def work(home: Path) -> Summary:
+        from flows.start import start_extension
+
+        return start_extension(session, Path(public), home)
+
+    return _ended(work, home)
+
+
+@flow(name="scheduled-study")
+def study(session: str, student: StudentPlan | None = None, home: Path | None = None) -> State[Any]:
+    """Train a session's student again from the labels it released; nothing is asked and nothing is spent.
+
+    student   how it learns from now on; without it, as the session's plan says
+    """
+
+    def work(home: Path) -> Summary:
+        from flows.start import start_study
+
+        return start_study(session, student, home)
+
+    return _ended(work, home)
+
+
+def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
+    """Work done in a home folder, as the state its run ends in. MLflow is imported within, where all is prepared."""
+    try:
+        summary = work(prepare(home or Path(os.environ.get("CONCORD_HOME", ".concord"))))
+    except ConcordError as told:
+        return Failed(name=type(told).__name__, message=str(told))
+    nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)
+    return Completed(name="NothingNew" if nothing_new else "Completed", message=_in_words(summary))
+
+
+def _in_words(summary: Summary) -> str:
+    rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
+    return f"session {summary.session}: {rows}; spent ε = {summary.spent_now['epsilon']:.3g} of the domain's budget now"
