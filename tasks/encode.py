@@ -44,6 +44,8 @@ def learn_encoding(plan: Plan) -> Encoding:
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
     if not features:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
+    if "" in features:
+        raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
     return Encoding(
         columns=learn_columns(table, features),
         label=plan.data.label,

@@ -16,9 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
+from polars.exceptions import PanicException
 from pyarrow.fs import LocalFileSystem
 
-from artifacts.errors import EnvironmentFailed, WrongInput
+from artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from tasks.cells import clean_text
 
 Format = Literal["parquet", "ipc", "csv"]
@@ -54,27 +55,31 @@ class TableFile:
         if self.format == "csv":
             return pl.String()
         with self.readable():
-            return pl.Series(pa.array([], self._dataset.schema.field(self.names.index(name)).type)).dtype
+            stored = self._dataset.schema.field(self.names.index(name)).type
+            return pl.Series(sound(pa.array([], stored))).dtype
 
     def frames(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[pl.DataFrame]:
-        """Those of the columns that the file has, in frames of at most `rows` rows."""
-        stored = {name.strip(): name for name in self._dataset.schema.names}
-        present = [name for name in columns if name in stored]
-        batches = self._dataset.to_batches(
-            columns=[stored[name] for name in present], batch_size=rows, batch_readahead=1, fragment_readahead=1
-        )
-        for batch in batches:
-            frame = _frame(present, batch)
-            yield clean_text(frame) if self.format == "csv" else frame
+        """Those of the columns that the file has, in frames of at most `rows` rows. Raises WrongInput."""
+        with self.readable():
+            stored = {name.strip(): name for name in self._dataset.schema.names}
+            present = [name for name in columns if name in stored]
+            batches = self._dataset.to_batches(
+                columns=[stored[name] for name in present], batch_size=rows, batch_readahead=1, fragment_readahead=1
+            )
+            for batch in batches:
+                frame = _frame(present, batch)
+                yield clean_text(frame) if self.format == "csv" else frame
 
     @contextmanager
     def readable(self) -> Iterator[None]:
-        """Turns what a reader raises into WrongInput, in one sentence."""
+        """Turns what a reader raises into WrongInput, in one sentence: on a damaged file it may be anything."""
         try:
             yield
         except PermissionError:
             raise EnvironmentFailed(f"{self.field}: {self.path} cannot be opened: permission denied") from None
-        except (pa.ArrowException, OSError, UnicodeError) as wrong:
+        except ConcordError:
+            raise
+        except (Exception, PanicException) as wrong:
             reason = "" if self.field == PRIVATE else ": " + str(wrong).partition("\n")[0]
             raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}{reason}") from None
 
@@ -136,19 +141,28 @@ def _text_format(path: Path) -> pyarrow.dataset.CsvFileFormat:
 
 
 def _frame(names: Sequence[str], batch: pa.RecordBatch) -> pl.DataFrame:
-    return pl.DataFrame([pl.Series(name, column_of(batch, at)) for at, name in enumerate(names)])
+    return pl.DataFrame([pl.Series(name, sound(column)) for name, column in zip(names, batch.columns, strict=True)])
 
 
-def column_of(batch: pa.RecordBatch, at: int) -> pa.Array:
-    """A column of a batch. Text whose bytes are not UTF-8 is mended cell by cell: readers of text trust it blindly."""
-    column = batch.column(at)
+def sound(column: pa.Array) -> pa.Array:
+    """The column as polars can take it, its layout checked: a reader of damaged bytes may end the process.
+
+    Text whose bytes are not UTF-8 is mended cell by cell: readers of text trust it blindly. Raises ArrowInvalid.
+    """
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _text(column)
+    column.validate(full=True)
     if pa.types.is_decimal256(column.type):
         return column.cast(pa.float64())  # one long number makes a column so, and polars has no such type
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column
+    return column
+
+
+def _text(column: pa.Array) -> pa.Array:
+    stored = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+    stored.validate(full=True)
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        cells = column.cast(pa.large_binary()).to_pylist()
-        return pa.array([cell if cell is None else cell.decode(errors="replace") for cell in cells], pa.large_string())
+        cells = [None if cell is None else cell.decode(errors="replace") for cell in stored.to_pylist()]
+        return pa.array(cells, pa.large_string())
     return column

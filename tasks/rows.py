@@ -39,6 +39,8 @@ def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.D
     for file in files:
         read = _lines_in_frames(file.path, columns) if file.format == "csv" else file.frames(columns)
         for frame in read:
+            if frame.is_empty():
+                continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]
             yield frame.with_columns(absent).select(columns)
 

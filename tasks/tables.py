@@ -38,10 +38,9 @@ class PublicTable:
         rows = 0
         self._must_hold(columns)
         for file in self.files:
-            with file.readable():
-                for frame in file.frames(columns):
-                    rows += frame.height
-                    yield frame
+            for frame in file.frames(columns):
+                rows += frame.height
+                yield frame
         if not rows:
             raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].path}")
 
