@@ -11,9 +11,14 @@ from typing import ClassVar
 
 
 class ConcordError(Exception):
-    """The root: whoever catches it prints the sentence and leaves with `exit_status`."""
+    """The root: whoever catches it prints the sentence and leaves with `exit_status`.
+
+    It carries its sentence and nothing else: what it was raised over may hold private values, which `from None` hides
+    from tracebacks alone. Some picklers, and so Prefect's results, keep both attributes.
+    """
 
     exit_status: ClassVar[int] = 1
+    __context__ = __cause__ = property(lambda _: None, lambda _, __: None)
 
 
 class EnvironmentFailed(ConcordError):

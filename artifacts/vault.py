@@ -2,7 +2,8 @@
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
 name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
-each, made once.
+each, made once. Where the environment gives a key (`artifacts.cipher`) when the vault is made, every file is encrypted,
+secrets as well, and the vault opens with that key alone.
 """
 
 import hashlib
@@ -11,13 +12,14 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from artifacts.cipher import KEY, KEY_FILE, Cipher, Writer, encrypted
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
 
@@ -46,7 +48,7 @@ class Sink:
 
     ref: Ref
 
-    def __init__(self, file: BinaryIO, key: bytes) -> None:
+    def __init__(self, file: BinaryIO | Writer, key: bytes) -> None:
         self._file = file
         self.content = hmac.new(key, digestmod=hashlib.sha256)
         self.closed = False
@@ -65,27 +67,30 @@ class Vault:
     Assumes      one owner of the folder; other users of the machine are not root
     Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
                  what `create` and `secret` have returned from is there after a power cut
-    Not covered  deletion by the owner, and copies made of the disk. Checked by tests/test_vault.py
+    Not covered  deletion by the owner; copies made of the disk, where it is not encrypted. Checked by
+                 tests/test_vault.py
     """
 
     def __init__(self, root: Path) -> None:
-        """Open `root`, making it where it is missing. Raises EnvironmentFailed where others may read it."""
-        self.root = root
+        """Open `root`, making it where it is missing.
+
+        Raises EnvironmentFailed where others may read it, or where it is encrypted and no key is given, or it is not
+        and one is; NotVerified where the key is not the one it was made with.
+        """
+        self.root, self._cipher = root, Cipher.given()
         with self._told("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
             mode = root.stat().st_mode & 0o777
         if mode & 0o077:
             raise EnvironmentFailed(f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}")
-        self._seal = derive(self.secret("installation"), "seal")
+        self._seal = derive(self._installation(), "seal")
 
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after."""
-        path = self.root / "secrets" / name
-        if not path.exists():
-            self._publish(path, secrets.token_bytes(KEY_BYTES))
+        self._make_secret(name)
         with self._told("read"):
-            key = path.read_bytes()
+            key, _ = self._parts(f"secrets/{name}", 0)
         if len(key) != KEY_BYTES:
             raise NotVerified(f"the secret {name} must hold {KEY_BYTES} bytes")
         return key
@@ -116,7 +121,7 @@ class Vault:
 
         With `exclusive` the first writer wins and FileExistsError is raised to any other.
         """
-        with self._new(self.root / path, exclusive=exclusive) as file:
+        with self._new(path, exclusive=exclusive) as file:
             sink = Sink(file, self._seal)
             yield sink
             digest = sink.content.hexdigest()
@@ -150,41 +155,82 @@ class Vault:
         """
         return self._open(path)[0] if (self.root / path).is_file() else None
 
+    def _installation(self) -> bytes:
+        """The installation's own secret, once the vault is known to be of the kind that is asked for."""
+        others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they come after it
+        if others and not self.has_secret("installation"):
+            raise NotVerified(f"the vault {self.root} lacks its own secret, secrets/installation")
+        self._make_secret("installation")
+        with self._told("opened"):
+            is_encrypted = encrypted(self.root / "secrets" / "installation")
+        if is_encrypted and self._cipher is None:
+            raise EnvironmentFailed(f"the vault {self.root} is encrypted: {KEY_FILE} or {KEY} must give its key")
+        if self._cipher is not None and not is_encrypted:
+            raise EnvironmentFailed(
+                f"the vault {self.root} was made without encryption and stays so: unset {KEY_FILE} and {KEY}, or make "
+                "another home"
+            )
+        try:
+            return self.secret("installation")
+        except NotVerified:
+            raise NotVerified(
+                f"the vault {self.root} does not open: the key given is not the one it was made with, or its file "
+                "secrets/installation is not what was written"
+            ) from None
+
+    def _make_secret(self, name: str) -> None:
+        if self.has_secret(name):
+            return
+        with suppress(FileExistsError), self._new(f"secrets/{name}", exclusive=True) as file:
+            file.write(secrets.token_bytes(KEY_BYTES))  # where another process was first, its secret is the secret
+
     def _open(self, path: str) -> tuple[Ref, bytes]:
-        with (self.root / path).open("rb") as file:
-            content = file.read(max(0, os.fstat(file.fileno()).st_size - SEAL_BYTES))
-            trailer = file.read()
+        content, trailer = self._parts(path, SEAL_BYTES)
         digest = hmac.new(self._seal, content, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(trailer, self._trailer(path, digest)):
             raise NotVerified(f"the vault file {path} is not what was written")
         return Ref(path=path, digest=digest), content
 
+    def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
+        """All that was written to a file, the `last` bytes apart."""
+        with (self.root / path).open("rb") as file:
+            if self._cipher is None:
+                return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
+            whole = self._cipher.read(file, path)
+            end = max(0, len(whole) - last)
+            return whole[:end], whole[end:]
+
     def _trailer(self, path: str, digest: str) -> bytes:
         """What a file ends in: binds its content to its name, so that no file passes for another."""
         return bytes.fromhex(keyed_digest(self._seal, "trailer", path, digest))
 
-    def _publish(self, path: Path, data: bytes) -> None:
-        try:
-            with self._new(path, exclusive=True) as file:
-                file.write(data)
-        except FileExistsError:
-            pass  # another process was first: its secret is the secret
-
     @contextmanager
-    def _new(self, final: Path, *, exclusive: bool) -> Iterator[BinaryIO]:
+    def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
         """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
+        final = self.root / path
         temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
         with self._told("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
             try:
                 with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                    yield file
+                    with self._coded(file, path) as coded:
+                        yield coded
                     file.flush()
                     os.fsync(file.fileno())
                 os.link(temporary, final) if exclusive else os.replace(temporary, final)
                 sync_folder(final.parent)
             finally:
                 temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _coded(self, file: BinaryIO, path: str) -> Iterator[BinaryIO | Writer]:
+        """What is written to a file of the vault goes through this: as it is, or encrypted."""
+        if self._cipher is None:
+            yield file
+            return
+        writer = self._cipher.writer(file, path)
+        yield writer
+        writer.finish()
 
     @contextmanager
     def _told(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:

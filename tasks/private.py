@@ -37,8 +37,7 @@ def private_stage(work: Callable[Arguments, Result]) -> Callable[Arguments, Resu
     def guarded(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return work(*args, **kwargs)
-        except ConcordError as told:
-            told.__context__ = None  # what it was raised over may hold values, and some picklers keep it
+        except ConcordError:
             raise
         except FAILURES as failed:
             kind = type(failed).__name__

@@ -117,19 +117,3 @@ def test_calm_is_undone_by_the_last_who_leaves() -> None:
 def test_calm_computes_on_one_core() -> None:
     with calm():
         assert all(pool["num_threads"] == 1 for pool in threadpool_info())
-
-
-def test_what_an_error_of_ours_was_raised_over_does_not_leave() -> None:
-    """`from None` hides the context from a traceback alone: some picklers, and so Prefect's results, keep it."""
-
-    @private_stage
-    def stage() -> None:
-        try:
-            raise OSError("a private value")
-        except OSError:
-            raise EnvironmentFailed("the disk is full") from None
-
-    with pytest.raises(EnvironmentFailed, match="the disk is full") as told:
-        stage()
-    assert told.value.__context__ is None
-    assert told.value.__cause__ is None

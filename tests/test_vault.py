@@ -1,5 +1,6 @@
-"""The vault: what others may read, what is read back, what a failing disk leaves behind."""
+"""The vault, plain and encrypted: what others may read, what is read back, what a failing disk leaves behind."""
 
+import base64
 import errno
 import multiprocessing
 import os
@@ -8,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from artifacts.cipher import KEY
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
 from artifacts.vault import Vault, derive, keyed_digest
+
+
+@pytest.fixture(params=["plain", "encrypted"], autouse=True)
+def at_rest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "encrypted":
+        monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
 
 
 @pytest.fixture(params=[0o022, 0o000], ids=["usual umask", "no umask"])
@@ -200,8 +208,16 @@ def test_a_secret_cut_short_is_refused(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "vault")
     vault.secret("sessions/a")
     os.truncate(vault.root / "secrets" / "sessions" / "a", 31)
-    with pytest.raises(NotVerified, match="32 bytes"):
+    with pytest.raises(NotVerified, match=r"secrets?.sessions/a"):
         vault.secret("sessions/a")
+
+
+def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:
+    vault.secret("sessions/a")
+    (vault.root / "secrets" / "installation").unlink()
+    with pytest.raises(NotVerified, match="secrets/installation"):
+        Vault(vault.root)
+    assert not vault.has_secret("installation")
 
 
 def _secret_of(root: Path) -> bytes:
