@@ -1,0 +1,190 @@
+"""What relabelling costs: the maps and their inverses, the published numbers, and the mechanism that states them."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from artifacts.errors import WrongInput
+from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.relabelled import (
+    Form,
+    Relabelled,
+    Relabelling,
+    amplified,
+    boost,
+    calibrate_relabelled,
+    group,
+    inner_budget,
+    most_copies,
+    share_for,
+)
+from tasks.mechanisms.voting import Mechanism
+from tests.privacy.exact import Silent
+
+BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
+
+
+def relabelling(share: float, form: Form = "tight", copies: int = 1, choice_epsilon: float = 1.0) -> Relabelling:
+    return Relabelling(
+        hypotheses="stumps",
+        features=("age", "hours"),
+        grid="0" * 64,
+        share=share,
+        choice_epsilon=choice_epsilon,
+        form=form,
+        copies=copies,
+    )
+
+
+def inner(name: str) -> Any:
+    stream: dict[str, Any] = {"cutoff": 30, "queries": 500, "classes": 2, "teachers": 100, "order": 1.5}
+    return lambda epsilon, delta: calibrate(name, epsilon=epsilon, delta=delta, **stream)
+
+
+# The maps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize("copies", [1, 7])
+@pytest.mark.parametrize("choice_epsilon", [0.5, 1.0, 2.0])
+def test_what_is_left_for_the_inner_mechanism_costs_the_whole_again(
+    epsilon: float, delta: float, copies: int, choice_epsilon: float
+) -> None:
+    for inner_epsilon in (0.5, 1.0, 3.0):
+        share = share_for(epsilon, choice_epsilon, inner_epsilon)
+        left = inner_budget(epsilon, delta, share, choice_epsilon, copies)
+        spent = relabelling(share, "published", copies, choice_epsilon).whole(*left)
+        assert left[0] * copies == pytest.approx(inner_epsilon, rel=1e-6) or share == 1
+        assert 1 - 1e-7 < spent[0] / epsilon <= 1
+        assert 1 - 1e-7 < spent[1] / delta <= 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_too_large_a_share_says_what_would_do(epsilon: float, delta: float) -> None:
+    most = math.expm1(epsilon) / math.exp(0.5)
+    if most >= 1:
+        assert inner_budget(epsilon, delta, 1.0, 1.0)[0] > 0
+        return
+    with pytest.raises(WrongInput, match=f"it must be above .*, or the share below {most:.4g}"):
+        inner_budget(epsilon, delta, min(1, 1.01 * most), 1.0)
+    with pytest.raises(WrongInput, match=f"above {math.log1p(0.9 * math.exp(0.5)):.4g}"):
+        inner_budget(epsilon, delta, 0.9, 1.0)
+    assert inner_budget(epsilon, delta, 0.99 * most, 1.0)[0] > 0
+    assert inner_budget(1.0001 * math.log1p(0.9 * math.exp(0.5)), delta, 0.9, 1.0)[0] > 0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
+def test_a_budget_that_is_none_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(WrongInput, match="epsilon must be positive and finite and delta between 0 and 1"):
+        inner_budget(epsilon, delta, 0.5, 1.0)
+
+
+def test_amplification_is_that_of_randomised_response_on_a_poisson_subset() -> None:
+    """One row, present with odds q, answered by randomised response: the two probabilities by hand."""
+    share, epsilon = 0.3, 1.7
+    told, lied = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    with_row = share * told + (1 - share) * lied
+    assert amplified(epsilon, 1e-3, share) == pytest.approx((math.log(with_row / lied), 3e-4))
+    assert amplified(epsilon, 0, 1.0)[0] == pytest.approx(epsilon)
+    assert amplified(1000.0, 0, 0.5)[0] == pytest.approx(1000 + math.log(0.5))
+
+
+def test_group_privacy_is_composed_row_by_row() -> None:
+    epsilon, delta = 0.0, 0.0
+    for _ in range(5):
+        epsilon, delta = epsilon + 0.3, math.exp(0.3) * delta + 0.01
+    assert group(0.3, 0.01, 5) == pytest.approx((epsilon, delta))
+    assert group(0.3, 0.01, 1) == pytest.approx((0.3, 0.01))
+
+
+# Published numbers: replace-one neighbours and a subset of fixed size -------------------------------------------------
+
+
+def published_share(boosted: float, factor: float) -> float:
+    """q that leaves (1, δ) where LabelBoost gives (boosted, ·): (e − 1)/(e^boosted·factor − 1), at ε = 1."""
+    return math.expm1(1.0) / (factor * math.exp(boosted) - 1)
+
+
+def test_the_published_shares_are_those_of_larger_constants() -> None:
+    """Algorithm 4: q = (e^ε − 1)/(e⁴ − 1) after the rounding of BNS15, (e^ε − 1)/(4e² − 1) of its lemma, at least ε/53.6
+    and ε/28.56. Ours, for an added or removed row, is more than eight and four times as large at ε = 1."""
+    assert published_share(4, 1) == pytest.approx(1 / 31.19, rel=1e-3)
+    assert published_share(2, 4) == pytest.approx(1 / 16.62, rel=1e-3)
+    for epsilon in (0.01, 0.5, 1.0):
+        assert math.expm1(epsilon) / (math.exp(4) - 1) >= epsilon / 53.6
+        assert math.expm1(epsilon) / (4 * math.exp(2) - 1) >= epsilon / 28.56
+    assert share_for(1.0) == pytest.approx(math.expm1(1) / (math.e * (1 + math.exp(0.5)) - 1))
+    assert 4.5 < share_for(1.0) / published_share(2, 4) < 5 < 8 < share_for(1.0) / published_share(4, 1) < 9
+
+
+def test_the_boost_is_less_than_the_published_three() -> None:
+    assert boost(1.0) == pytest.approx(0.974077, abs=1e-6)
+    assert boost(1.0) < 1 / 2 + math.log(2) < 1 + math.log(4) < 3
+    assert boost(1e-9) == pytest.approx(math.log(2))
+    assert boost(3000.0) == pytest.approx(1500)
+
+
+@pytest.mark.parametrize(("delta", "copies"), [(1e-3, 6), (1e-5, 8), (1e-6, 9), (1e-8, 11), (1e-10, 13)])
+def test_the_copies_a_row_may_have_are_the_published_ones(delta: float, copies: int) -> None:
+    """r* of Lemma 3.4, for a row drawn with replacement: least r with Pr[Bin(s, 1/s) > r] <= δ/2."""
+    assert most_copies(delta) == copies
+    assert int(binom.isf(delta / 2, 10**6, 1e-6)) == copies
+
+
+# The mechanism --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
+@pytest.mark.parametrize(("form", "copies"), [("tight", 1), ("published", 8), ("none", 1)])
+def test_the_cost_is_within_what_was_asked_and_uses_it(name: str, form: Form, copies: int) -> None:
+    made = calibrate_relabelled(relabelling(0.25, form, copies), epsilon=1.0, delta=1e-5, make=inner(name))
+    assert 0.99 < made.cost.epsilon(1e-5) <= 1.0
+    assert 0.999 < made.cost.delta / 1e-5 <= 1
+    assert made.cost.pure is not None
+    assert math.isinf(made.cost.epsilon(0.99e-5))
+
+
+def test_it_runs_as_the_inner_mechanism_and_is_charged_whole() -> None:
+    made: Mechanism = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("stable"))
+    bare = inner("stable")(*inner_budget(1.0, 1e-5, 0.25, 1.0))
+    votes = np.random.default_rng(1).multinomial(900, [0.9, 0.1], size=50)
+    assert (made.name, made.keyed, made.cutoff, made.queries) == ("stable", True, 30, None)
+    assert made.per_refusal is None
+    assert made.release(votes, Silent(), 0, 3).labels.tolist() == bare.release(votes, Silent(), 0, 3).labels.tolist()
+
+
+def test_a_dearer_inner_mechanism_makes_the_whole_dearer() -> None:
+    """The cost is that of what runs, whatever budget is written beside it."""
+    made = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("stable"))
+    dearer = Relabelled(
+        inner=inner("stable")(4.0, 4e-5), relabelling=made.relabelling, epsilon=made.epsilon, delta=made.delta
+    )
+    assert dearer.cost.epsilon(1e-5) > 2 > 1 >= made.cost.epsilon(1e-5)
+
+
+def test_settings_are_json_and_tell_the_relabelling() -> None:
+    made = calibrate_relabelled(relabelling(0.25, "published", 8), epsilon=1.0, delta=1e-5, make=inner("noisy_votes"))
+    settings = json.loads(json.dumps(made.settings(), allow_nan=False))
+    assert settings["name"] == "noisy_votes"
+    assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
+    assert Relabelling.from_settings(settings["relabel"]) == made.relabelling
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"share": 0.0},
+        {"share": 1.1},
+        {"choice_epsilon": 0.0},
+        {"choice_epsilon": math.inf},
+        {"copies": 0, "form": "published"},
+        {"copies": 2, "form": "tight"},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(WrongInput, match="relabel: "):
+        relabelling(**{"share": 0.5, **wrong})
