@@ -1,8 +1,8 @@
 """The book: what the ledger's entries add up to, and what may be written next.
 
-`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, open, begin,
-commit, settle) decide: each returns the entries to write, none where all of it is on record already, or raises one
-sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
+`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, restore, open,
+begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or raises
+one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
 tests/test_ledger.py, and against a model, with planted faults, by tests/test_ledger_model.py.
 """
 
@@ -14,18 +14,30 @@ from artifacts.chain import Entry, Line
 from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost
 from artifacts.remarks import Remark
+from artifacts.restoration import Restoration, Standing, missing
 from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement
 
 
 class Book:
-    """Domains, sessions and batches, as the lines read so far leave them; `head` is the last of those."""
+    """Domains, sessions and batches, as the lines read so far leave them.
+
+    head       the last of those lines
+    restored   entries before each restoration, by the digest of the last entry that the witness had seen
+    """
 
     def __init__(self) -> None:
         self.head: Line | None = None
+        self.restored: dict[str, int] = {}
         self.domains: dict[str, Domain] = {}
         self.sessions: dict[str, Session] = {}
         self.remarks: dict[str, tuple[Remark, ...]] = {}
         self._batches: dict[str, list[Batch]] = {}
+        self._lost: dict[str, Charge] = {}
+
+    @property
+    def length(self) -> int:
+        """How many lines were read."""
+        return 0 if self.head is None else self.head.seq
 
     def read(self, line: Line) -> None:
         """Fold the next line in. Raises NotVerified naming it where it cannot follow those before."""
@@ -45,6 +57,9 @@ class Book:
             case Remark() as remark:
                 _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
                 self.remarks[entry.domain] = (*self.remarks_on(entry.domain), remark)
+            case Restoration() as restoration:
+                _require((entry.domain, entry.session) == ("", "") and restoration.witnessed not in self.restored)
+                self._restore(restoration)
             case Admission() as admission:
                 _require((admission.domain, admission.id) == (entry.domain, entry.session))
                 _require(admission.domain in self.domains and admission.id not in self.sessions)
@@ -65,6 +80,18 @@ class Book:
                 batches[step.index] = replace(batches[step.index], outcome=step)
             case Settlement():
                 self.sessions[session.id] = session.settle(step)
+
+    def _restore(self, restoration: Restoration) -> None:
+        self.restored[restoration.witnessed] = self.length
+        for session in self.sessions.values():
+            if session.status == "open":
+                whole = Settlement(charge=session.reserved, status="closed")
+                self.sessions[session.id] = session.settle(whole)
+        for standing in restoration.standings:
+            name, known = standing.domain.name, self.domains.get(standing.domain.name)
+            _require(known is None or known.differs_only_in_cap(standing.domain))
+            self.domains[name] = standing.domain
+            self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, self.total(name))
 
     def having(self, domain: Domain) -> "Book":
         """This book; where it does not name the domain yet, a trial one that does and holds nothing else."""
@@ -104,8 +131,16 @@ class Book:
         return batches[index] if 0 <= index < len(batches) else None
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain."""
-        return reduce(add, (session.charge for session in self.sessions_of(domain)), Charge())
+        """Everything settled and reserved in the domain, and what was lost to an older copy."""
+        return reduce(add, (session.charge for session in self.sessions_of(domain)), self.lost(domain))
+
+    def lost(self, domain: str) -> Charge:
+        """What restorations charged for sessions that the ledger no longer knows."""
+        return self._lost.get(domain, Charge())
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Every domain and what it is charged, for a witness."""
+        return tuple(Standing(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
 
     def total_with(self, domain: str, whole: Cost) -> Charge:
         """The total after such a session as well. Raises BudgetRefused where its cost is infinite."""
@@ -153,6 +188,10 @@ class Book:
                     raise WrongInput(f"domain {name!r} must be linked to another one than itself")
         said = {(known.kind, known.about) for known in self.remarks_on(name)}
         return [] if (remark.kind, remark.about) in said else [Entry(domain=name, event=remark)]
+
+    def restore(self, witnessed: str, standings: tuple[Standing, ...], reason: str) -> list[Entry]:
+        """Going on from an older copy than the witness saw, whose last entry and standings are these."""
+        return [Entry(domain="", event=Restoration(witnessed=witnessed, standings=standings, reason=reason))]
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""

@@ -13,15 +13,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from artifacts.errors import NotVerified
 from artifacts.remarks import Remark
-from artifacts.sessions import Admission, Batch, Domain, Event, Outcome, Recap, Settlement
+from artifacts.restoration import Restoration
+from artifacts.sessions import Admission, Batch, Domain, Outcome, Recap, Settlement
 
 GENESIS = "0" * 64
 """What the first line follows."""
+
+Event = Domain | Recap | Remark | Restoration | Admission | Batch | Outcome | Settlement
+"""Everything the ledger writes down."""
 
 KINDS: dict[str, type[Event]] = {
     "domain": Domain,
     "recap": Recap,
     "remark": Remark,
+    "restore": Restoration,
     "open": Admission,
     "begin": Batch,
     "commit": Outcome,
@@ -33,7 +38,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, eve
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An event and whose it is; `session` is empty for what concerns the domain alone."""
+    """An event and whose it is; `session` is empty for what concerns the domain alone, `domain` too for all of them."""
 
     domain: str
     session: str = ""

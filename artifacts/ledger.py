@@ -5,84 +5,57 @@ Privacy statement
     Guarantees   what is admitted in a domain satisfies its cap (Filter), whatever process, crash or retry intervenes;
                  no row is drawn under two sets of votes; an entry changed in place is found before anything is spent
     Ends         never: entries are only added
-    Not covered  an old copy of the whole database put in the place of a newer one; who may write it can rewrite it
+    Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
+                 (artifacts.witness); who may write it can rewrite it
 
 A mutation is one transaction: take the writer lock, read what others wrote, decide, append. The lock is SQLite's or
 PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and brought up
 to date from what was committed; a process that opens a ledger verifies the whole chain first.
-Checked by tests/test_ledger.py and, with processes racing, tests/test_ledger_race.py.
+Checked by tests/test_ledger.py, with processes racing tests/test_ledger_race.py, with a witness tests/test_witness.py.
 """
 
-import hashlib
 import os
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
-
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    create_engine,
-    event,
-    insert,
-    inspect,
-    select,
-    text,
-)
-from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from typing import TypeVar
 
 from artifacts.book import Book
 from artifacts.chain import Entry, Line
-from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from artifacts.entries import Entries, Rows
+from artifacts.errors import NotVerified, WrongInput
 from artifacts.privacy import Charge
 from artifacts.remarks import Remark, RemarkKind
+from artifacts.restoration import Standing
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Domain, Opening, Outcome, Session
+from artifacts.witness import Sighting, Witness
 
 Answer = TypeVar("Answer")
-
-LOCK_WAIT = 60
-"""Seconds a process waits for another one's transaction."""
-
-LOCK_KEY = int.from_bytes(hashlib.sha256(b"concord ledger").digest()[:8], "big", signed=True)
-TABLES = MetaData()
-ENTRIES = Table(
-    "entries",
-    TABLES,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    *(Column(name, Text, nullable=False) for name in ("at", "domain", "session", "kind", "body")),
-    Column("previous", Text, nullable=False, unique=True),
-    Column("digest", Text, nullable=False),
-)
 
 
 class Ledger:
     """The ledger at one database URL. Safe to share between threads; processes open it each for themselves."""
 
-    def __init__(self, url: str) -> None:
-        """Open the ledger, making it where there is none. Raises NotVerified where the database is not a ledger."""
-        self._engine = _engine(url)
+    def __init__(self, url: str, witness: Witness | None = None) -> None:
+        """Open the ledger, making it where there is none. Raises NotVerified where the database is not a ledger.
+
+        With a witness every change is seen by it before it is acted on, and none is made behind what it saw.
+        """
+        self._entries = Entries(url)
+        self._witness = witness
         self._guard = threading.Lock()
         self._book = Book()
-        with _told_in_one_sentence(), self._transaction() as connection:
-            _make_or_recognise(connection)
 
     @classmethod
     def of(cls, home: Path) -> "Ledger":
-        """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone."""
-        return cls(os.environ.get("CONCORD_LEDGER", f"sqlite:///{home.absolute() / 'ledger.db'}"))
+        """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone.
+
+        Its witness is the file that CONCORD_WITNESS names, if it names one.
+        """
+        url = os.environ.get("CONCORD_LEDGER", f"sqlite:///{home.absolute() / 'ledger.db'}")
+        return cls(url, Witness.of(home))
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen at its first mention. Raises WrongInput naming the field that is not what was frozen."""
@@ -92,7 +65,7 @@ class Ledger:
     def plan_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain as `name_domain` would give it; writes nothing. Raises what `name_domain` would raise."""
         asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
-        self._read(lambda book: book.name(asked))
+        self._consider(lambda book: book.name(asked))
         return self.domain(name) or asked
 
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> Domain:
@@ -112,7 +85,7 @@ class Ledger:
 
         Raises what `open_session` would raise.
         """
-        self._read(lambda book: book.having(domain).open(opening, further=further))
+        self._consider(lambda book: book.having(domain).open(opening, further=further))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
         """Reserve the whole cost of a session. `further` allows one more in a domain that has some already.
@@ -144,6 +117,38 @@ class Ledger:
         """Close a session; with `give_back`, where it pays by refusal, what was not spent returns to the domain."""
         return self._write(lambda book: book.settle(session, give_back=give_back), lambda book: book.session(session))
 
+    def restore(self, reason: str) -> tuple[Standing, ...]:
+        """Go on with a ledger that ends before what its witness saw; every domain, and what it is charged from now on.
+
+        Every open session is charged whole and closed, and each domain charged what the witness saw where that is
+        more. Raises WrongInput where nothing is behind, NotVerified where the ledger went on apart from its witness.
+        """
+        if self._witness is None:
+            raise WrongInput("CONCORD_WITNESS must name the witness that saw the ledger before")
+        with self._guard, self._entries.writing() as rows:
+            seen = self._witness.last()
+            _catch_up(self._book, rows)
+            if seen is None or self._stands(seen, rows):
+                raise WrongInput(f"nothing is to be restored: the ledger holds all that {self._witness.path} saw")
+            head = self._book.head
+            if head is not None and self._witness.head_at(head.seq) != head.digest:
+                raise NotVerified(
+                    f"entry {head.seq} of the ledger is not what its witness {self._witness.path} saw: it went on "
+                    "without it, and what both histories spent cannot be told; begin a new home and a new domain"
+                )
+            self._append(self._book.restore(seen.head, seen.standings, reason), rows)
+        self._be_seen()
+        return self._read(Book.standings)
+
+    @property
+    def witnessed(self) -> bool:
+        """Whether a witness outside sees every change."""
+        return self._witness is not None
+
+    def check_witness(self) -> None:
+        """Raise NotVerified where the ledger ends before what its witness saw, or holds something else there."""
+        self._consider(lambda _: None)
+
     def domain(self, name: str) -> Domain | None:
         """The domain of that name, if there is one."""
         return self._read(lambda book: book.domains.get(name))
@@ -174,100 +179,65 @@ class Ledger:
 
     def verify(self) -> None:
         """Read every entry again from the first. Raises NotVerified naming the first that is not what was written."""
-        with _told_in_one_sentence(), self._engine.connect() as connection:
-            _catch_up(Book(), connection)
+        with self._entries.reading() as rows:
+            _catch_up(Book(), rows)
         self.domains()  # what this process read before must still be there as well
 
     def _read(self, ask: Callable[[Book], Answer]) -> Answer:
-        with self._guard, _told_in_one_sentence(), self._engine.connect() as connection:
-            _catch_up(self._book, connection)
+        with self._guard, self._entries.reading() as rows:
+            _catch_up(self._book, rows)
             return ask(self._book)
 
+    def _consider(self, decide: Callable[[Book], object]) -> None:
+        """Raise what a change would raise; writes nothing."""
+        with self._guard, self._entries.reading() as rows:
+            decide(self._current(rows))
+
     def _write(self, decide: Callable[[Book], list[Entry]], ask: Callable[[Book], Answer]) -> Answer:
-        with self._guard, _told_in_one_sentence(), self._transaction() as connection:
-            _catch_up(self._book, connection)
-            head, at = self._book.head, datetime.now(UTC).isoformat(timespec="seconds")
-            for entry in decide(self._book):
-                head = Line.after(head, entry, at)
-                connection.execute(insert(ENTRIES), asdict(head))
+        with self._guard, self._entries.writing() as rows:
+            self._append(decide(self._current(rows)), rows)
+        self._be_seen()
         return self._read(ask)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """A transaction that holds the writer lock from its first statement and is durable when it ends."""
-        with self._engine.connect() as connection:
-            if self._engine.dialect.name == "sqlite":
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                connection.execute(text("SET LOCAL synchronous_commit = on"))
-                connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
-            yield connection
-            connection.commit()
+    def _append(self, entries: list[Entry], rows: Rows) -> None:
+        head, at = self._book.head, datetime.now(UTC).isoformat(timespec="seconds")
+        for entry in entries:
+            head = Line.after(head, entry, at)
+            rows.add(head)
+
+    def _current(self, rows: Rows) -> Book:
+        """The book, up to date. Raises NotVerified where it is behind what its witness saw."""
+        seen = None if self._witness is None else self._witness.last()  # first: what it saw, the ledger then holds
+        _catch_up(self._book, rows)
+        if seen is not None and not self._stands(seen, rows):
+            raise NotVerified(
+                f"the ledger has {self._book.length} entries and its witness saw entry {seen.seq}, which is not among "
+                "them: an older copy was put back, and `concord restore` says how to go on"
+            )
+        return self._book
+
+    def _stands(self, seen: Sighting, rows: Rows) -> bool:
+        """Whether the ledger holds what was seen, or went on from an older copy by a restoration on the record."""
+        return seen.head in self._book.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
+
+    def _be_seen(self) -> None:
+        """Let the witness see what was committed since it last did."""
+        if self._witness is not None:
+            with self._guard, self._entries.reading() as rows:
+                self._witness.see(lambda last: self._sighting(last, rows))
+
+    def _sighting(self, last: Sighting | None, rows: Rows) -> Sighting | None:
+        _catch_up(self._book, rows)
+        since = 0 if last is None else self._book.restored.get(last.head, last.seq)
+        heads = rows.digests(since + 1, self._book.length)
+        return Sighting(seq=self._book.length, heads=heads, standings=self._book.standings()) if heads else None
 
 
-def _catch_up(book: Book, connection: Connection) -> None:
+def _catch_up(book: Book, rows: Rows) -> None:
     """Read what was committed since the book's head, having seen that its head is still there."""
     known = 0 if book.head is None else book.head.seq
-    rows = connection.execute(select(ENTRIES).where(ENTRIES.c.seq >= known).order_by(ENTRIES.c.seq))
-    lines = [Line(**row) for row in rows.mappings()]
+    lines = rows.since(known)
     if book.head is not None and lines[:1] != [book.head]:
         raise NotVerified(f"the ledger no longer holds entry {known} as it was read before")
     for line in lines if book.head is None else lines[1:]:
         book.read(line)
-
-
-def _engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
-    except ArgumentError:
-        raise WrongInput("the ledger's address must be a database URL such as sqlite:////folder/ledger.db") from None
-    except ImportError as missing:
-        raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
-    if engine.dialect.name == "sqlite":
-        _bear(Path(parsed.database or ""))
-        event.listen(engine, "connect", _durable)
-    return engine
-
-
-def _bear(file: Path) -> None:
-    """An empty database file that nobody else may read, unless there is one."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as failed:
-        raise EnvironmentFailed(f"the ledger {file} cannot be opened: {failed.strerror}") from None
-
-
-def _durable(connection: sqlite3.Connection, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where this file begins them
-    # A cell that is not UTF-8 has been tampered with: it must reach the chain's check, not fail while it is fetched.
-    connection.text_factory = lambda cell: cell.decode(errors="surrogateescape")
-    connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT * 1000}")
-    connection.execute("PRAGMA synchronous = EXTRA")  # syncs the folder as well: a commit survives a power cut
-
-
-def _make_or_recognise(connection: Connection) -> None:
-    tables = inspect(connection)
-    if tables.has_table(ENTRIES.name):
-        if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
-            raise NotVerified("the database holds a table of entries that is not a ledger's")
-    elif connection.dialect.name == "sqlite" and tables.get_table_names():
-        raise NotVerified("the database holds other tables and is not a ledger")
-    else:
-        TABLES.create_all(connection, checkfirst=False)
-
-
-@contextmanager
-def _told_in_one_sentence() -> Iterator[None]:
-    """Database errors as ours: the machine's failures apart from a database that is not what it was."""
-    try:
-        yield
-    except SQLAlchemyError as failed:
-        cause = getattr(failed, "orig", None) or failed
-        said = " ".join(str(cause).split())
-        wrong_content = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
-        if isinstance(failed, OperationalError | InterfaceError) and not wrong_content:
-            raise EnvironmentFailed(f"the ledger's database failed: {said}") from None
-        raise NotVerified(f"the ledger's database cannot be read: {said}") from None

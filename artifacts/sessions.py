@@ -4,8 +4,8 @@
                               ├── settle "spent"           at the cutoff, or at the last row paid for
                               └── settle "closed"          when the operator ends it
 
-Everything here is a frozen value: a step returns the next state or raises, and changes nothing. Batch, Outcome and
-the others below `Event` are what the ledger writes down, word for word. Checked by tests/test_sessions.py.
+Everything here is a frozen value: a step returns the next state or raises, and changes nothing. All but Opening and
+Session are written down by the ledger, word for word (`artifacts.chain`). Checked by tests/test_sessions.py.
 """
 
 import math
@@ -14,7 +14,6 @@ from typing import Any, Literal, Self
 
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost, Filter
-from artifacts.remarks import Remark
 from artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
@@ -41,6 +40,10 @@ class Domain:
         """The same domain under another cap. Raises WrongInput where the cap is no cap."""
         _require_cap(epsilon, delta)
         return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
+
+    def differs_only_in_cap(self, other: Self) -> bool:
+        """Whether recaps alone can lead from one to the other."""
+        return replace(self, filter=other.filter) == other and self.filter.order == other.filter.order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +152,6 @@ class Settlement:
 
     charge: Charge
     status: Literal["spent", "closed"]
-
-
-Event = Domain | Recap | Remark | Admission | Batch | Outcome | Settlement
-"""Everything the ledger writes down."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts.book import Book
-from artifacts.chain import KINDS, Entry, Line
+from artifacts.chain import KINDS, Entry, Event, Line
 from artifacts.errors import ConcordError, NotVerified
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
-from artifacts.sessions import Admission, Batch, Event, Outcome, Recap, Settlement
+from artifacts.sessions import Admission, Batch, Outcome, Recap, Settlement
 from tests.openings import DOMAIN, batch, commit, named, opening, outcome, session
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")

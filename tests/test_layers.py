@@ -27,7 +27,7 @@ LAYERS = {
 }
 ALONE = {
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
-    "artifacts/ledger.py": {"sqlalchemy"},
+    "artifacts/entries.py": {"sqlalchemy"},
     "artifacts/tracking.py": {"mlflow", "sklearn", "pandas", "skops"},
 }
 STANDARD_BUT_IMPURE = {

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+import artifacts.entries
 import artifacts.ledger
 from artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
@@ -136,10 +137,10 @@ def test_a_full_disk_loses_nothing_and_spends_nothing(ledger: Ledger) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    event.listen(ledger._engine, "connect", full)
+    event.listen(ledger._entries.engine, "connect", full)
     with pytest.raises(EnvironmentFailed, match="full"):
         ledger.open_session(opening("huge", mechanism={"table": list(range(10_000))}), further=True)
-    event.remove(ledger._engine, "connect", full)
+    event.remove(ledger._entries.engine, "connect", full)
     assert [session.id for session in ledger.sessions("census")] == ["one"]
     ledger.begin_batch("one", batch())
     ledger.verify()
@@ -149,15 +150,15 @@ def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: Le
     def read_only(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA query_only = ON")
 
-    event.listen(ledger._engine, "connect", read_only)
+    event.listen(ledger._entries.engine, "connect", read_only)
     with pytest.raises(EnvironmentFailed, match="readonly"):
         ledger.open_session(opening())
-    event.remove(ledger._engine, "connect", read_only)
+    event.remove(ledger._entries.engine, "connect", read_only)
     assert ledger.sessions("census") == ()
 
 
 def test_a_lock_held_for_ever_is_the_environments_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts.ledger, "LOCK_WAIT", 0.05)
+    monkeypatch.setattr(artifacts.entries, "LOCK_WAIT", 0.05)
     ledger = named(Ledger.of(tmp_path))
     holder = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

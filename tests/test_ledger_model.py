@@ -78,6 +78,9 @@ class InMemory(Ledger):
     def _read(self, ask: Callable[[Book], Answer]) -> Answer:
         return ask(self._book)
 
+    def _consider(self, decide: Callable[[Book], object]) -> None:
+        decide(self._book)
+
     def _write(self, decide: Callable[[Book], list[Entry]], ask: Callable[[Book], Answer]) -> Answer:
         for entry in decide(self._book):
             self._book.read(Line.after(self._book.head, entry, at="now"))

@@ -155,7 +155,7 @@ from sqlalchemy import event
 from artifacts.ledger import Ledger
 from tests.openings import opening
 ledger = Ledger(sys.argv[1])
-event.listen(ledger._engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
+event.listen(ledger._entries.engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
 ledger.open_session(opening("killed"), further=True)
 """
 
