@@ -18,11 +18,17 @@ from artifacts.sessions import NEIGHBOURS, Domain, Session
 LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 
+UNWITNESSED = (
+    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
+    "would be paid for again, and neither charge knows of the other."
+)
+WITNESSED = (
+    "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
+    "may have been spent since is charged. If the witness is put back or taken away as well, that cannot be detected."
+)
 CAVEATS = (
     "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
     "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
-    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
-    "would be paid for again, and neither charge knows of the other.",
     "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
     "does not cover who holds the private data, the machine's console, or running times of private work.",
     "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
@@ -154,7 +160,7 @@ class Certificate(Published):
     domain: DomainCharge
     labels: tuple[Ref, ...]
     student: StudentRecord
-    caveats: tuple[str, ...] = CAVEATS
+    caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
     versions: dict[str, str] = Field(default_factory=library_versions)
 
     @property

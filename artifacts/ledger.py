@@ -174,8 +174,12 @@ class Ledger:
         return self._read(lambda book: book.remarks_on(domain))
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain."""
+        """Everything settled and reserved in the domain, and what was lost to an older copy."""
         return self._read(lambda book: book.total(domain))
+
+    def lost(self, domain: str) -> Charge:
+        """What restorations charged for sessions that the ledger no longer knows."""
+        return self._read(lambda book: book.lost(domain))
 
     def verify(self) -> None:
         """Read every entry again from the first. Raises NotVerified naming the first that is not what was written."""

@@ -168,6 +168,26 @@ def domain(
 
 
 @app.command()
+def restore(
+    reason: Annotated[str, typer.Option(help="Why an older copy was put back; kept on the record.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on from an older copy of the home: charge what its witness saw since, and end every open session.
+
+    CONCORD_WITNESS names the witness. Each session that was open is charged whole; nothing ever returns of it.
+    """
+    from artifacts.ledger import Ledger
+    from flows.environment import prepare
+    from flows.summary import budget_of, show_budget
+
+    home = prepare(home)
+    Ledger.of(home).restore(reason)
+    figures = budget_of(home)
+    _print(figures) if as_json else show_budget(figures)
+
+
+@app.command()
 def close(
     session: Annotated[str, typer.Argument(help="The session to end.")],
     whole: Annotated[bool, typer.Option(help="Charge the whole reservation, whatever was used of it.")] = False,

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 
 from artifacts.ledger import Ledger
-from artifacts.privacy import Charge
 from artifacts.sessions import Domain, Session
 from flows.outcome import Summary
 from tasks.certify import domain_of
@@ -38,10 +37,11 @@ def show(summary: Summary, home: Path) -> None:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, what is spent and remains, and its sessions."""
     ledger = Ledger.of(home)
-    return {"domains": [_domain(one, ledger.total(one.name), ledger.sessions(one.name)) for one in ledger.domains()]}
+    return {"domains": [_domain(ledger, one) for one in ledger.domains()]}
 
 
-def _domain(domain: Domain, total: Charge, sessions: tuple[Session, ...]) -> dict[str, Any]:
+def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
+    total = ledger.total(domain.name)
     cap, spent = domain.filter, domain.filter.spent(total)
     return {
         "name": domain.name,
@@ -51,7 +51,8 @@ def _domain(domain: Domain, total: Charge, sessions: tuple[Session, ...]) -> dic
         "spent": _pair(spent),
         "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
         "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
-        "sessions": [_session(domain, session) for session in sessions],
+        "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
+        "sessions": [_session(domain, session) for session in ledger.sessions(domain.name)],
     }
 
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from artifacts.certificate import (
     CAVEATS,
     LABELS_ALONE,
+    UNWITNESSED,
+    WITNESSED,
     Certificate,
     Counts,
     DomainCharge,
@@ -105,7 +107,7 @@ def describe(
         counts=counts,
         domain=DomainCharge.of(domain, len(ledger.sessions(domain.name)), ledger.total(domain.name)),
         labels=tuple(labels),
-        caveats=(*((LABELS_ALONE,) if guarantee.labels_only else ()), *CAVEATS),
+        caveats=_caveats(guarantee, ledger),
         student=StudentRecord(
             estimator=plan.student.estimator,
             params=plan.student.params,
@@ -114,6 +116,11 @@ def describe(
             accuracy=student.accuracy,
         ),
     )
+
+
+def _caveats(guarantee: Guarantee, ledger: Ledger) -> tuple[str, ...]:
+    first = (LABELS_ALONE,) if guarantee.labels_only else ()
+    return (*first, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
 
 
 def domain_of(session: Session, ledger: Ledger) -> Domain:

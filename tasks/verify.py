@@ -6,7 +6,7 @@ Nothing is changed and nothing private is read: the vault stays closed.
 
 Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
-Not covered  a home folder put back whole to an older copy. Checked by tests/test_verify.py
+Not covered  a home folder put back whole to an older copy, where no witness is named. Checked by tests/test_verify.py
 """
 
 from collections.abc import Callable, Iterator
@@ -68,6 +68,8 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
     except NotVerified as wrong:
         return [Check(name="ledger chain", ok=False, detail=str(wrong))]
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before")]
+    if ledger.witnessed:
+        checks.append(_witness(ledger))
     try:
         subjects = list(_subjects(ledger, Released(home), Tracking.of(home), subject))
     except EnvironmentFailed as failed:
@@ -76,6 +78,14 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
         these = {**AT_THE_DOOR, **(WHEN_PUBLISHED if one.published else {})}
         checks += [_checked(f"{one.session.id}: {name}", check, one) for name, check in these.items()]
     return checks
+
+
+def _witness(ledger: Ledger) -> Check:
+    try:
+        ledger.check_witness()
+    except NotVerified as wrong:
+        return Check(name="witness", ok=False, detail=str(wrong))
+    return Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")
 
 
 def _subjects(ledger: Ledger, released: Released, tracking: Tracking, asked: str | None) -> Iterator[Subject]:
