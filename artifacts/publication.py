@@ -16,6 +16,10 @@ from artifacts.released import sha256
 LONGEST = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
 
+SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
+"""Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
+for its first sessions, that many of them."""
+
 ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 
@@ -25,17 +29,17 @@ class Publication:
 
     certificate  the session's
     files        certificate, report and figures, as they lie in the released folder
-    charged      ε charged after that many rows asked
+    series       points (step, value) of each of SERIES
     datasets     SHA-256 of the public rows and of the released labels, by name
     student      the fitted pipeline; `student_file` its released bytes, `trusted_types` what skops must trust in them
     example      a pandas frame of public rows; `columns` are the types that raw ones have
     code         folders of the packages the student is made of
-    started      when the door was reached
+    started      when the door was passed; `studied` when there was a student, and certificate and report were begun
     """
 
     certificate: Certificate
     files: Sequence[Path]
-    charged: Sequence[tuple[int, float]]
+    series: Mapping[str, Sequence[tuple[int, float]]]
     datasets: Mapping[str, str]
     student: Any
     student_file: bytes
@@ -44,19 +48,53 @@ class Publication:
     columns: Mapping[str, ColumnType]
     code: Sequence[Path]
     started: datetime
+    studied: datetime
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one stage after the door published: its settings, as parameters, and its numbers, as metrics."""
+
+    params: dict[str, str]
+    metrics: dict[str, float]
+
+
+def stages(certificate: Certificate) -> dict[str, Stage]:
+    """The stages after the door, in order, as the certificate tells of them."""
+    guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
+    student, mechanism = certificate.student, certificate.mechanism.settings
+    asked = {f"rows_{name}": float(count) for name, count in counts.model_dump().items()}
+    return {
+        "release": Stage(
+            _settings(mechanism, "mechanism.")
+            | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
+            {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked},
+        ),
+        "study": Stage(
+            _settings(student.params, "student.")
+            | _settings({"student": student.estimator, "refused": student.refused}),
+            {} if student.accuracy is None else {"accuracy": student.accuracy},
+        ),
+        "certify": Stage(
+            _settings({"certificate": certificate.format}),
+            {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
+        ),
+    }
 
 
 def figures(certificate: Certificate) -> dict[str, float]:
     """The numbers of a certificate, as metrics."""
-    counts, domain, accuracy = certificate.counts, certificate.domain, certificate.student.accuracy
-    return {
-        "epsilon": certificate.guarantee.epsilon,
-        "delta": certificate.guarantee.delta,
-        "domain_epsilon_spent": domain.spent.epsilon,
-        "domain_delta_spent": domain.spent.delta,
-        **{f"rows_{name}": float(count) for name, count in counts.model_dump().items()},
-        **({} if accuracy is None else {"accuracy": accuracy}),
-    }
+    return {name: value for stage in stages(certificate).values() for name, value in stage.metrics.items()}
+
+
+def params(certificate: Certificate) -> dict[str, str]:
+    """Settings of the mechanism and of the student."""
+    return {name: value for stage in stages(certificate).values() for name, value in stage.params.items()}
+
+
+def _settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    told = {f"{prefix}{name}": str(value) for name, value in settings.items()}
+    return {name: value for name, value in told.items() if len(value) <= LONGEST}
 
 
 def listing(digests: Mapping[str, str]) -> str:
@@ -84,23 +122,32 @@ def tags(certificate: Certificate) -> dict[str, str]:
     }
 
 
-def params(certificate: Certificate) -> dict[str, str]:
-    """Settings of the mechanism and of the student."""
-    settings = {f"mechanism.{name}": value for name, value in certificate.mechanism.settings.items()}
-    student = {f"student.{name}": value for name, value in certificate.student.params.items()}
-    chosen = {"teachers": certificate.teachers, "data_version": certificate.data_version}
-    chosen |= {"student": certificate.student.estimator, "refused": certificate.student.refused}
-    told = {name: str(value) for name, value in {**settings, **student, **chosen}.items()}
-    return {name: value for name, value in told.items() if len(value) <= LONGEST}
-
-
 def words(certificate: Certificate) -> str:
-    """The guarantee in one sentence, for a run's note and a model's description."""
-    guarantee = certificate.guarantee
+    """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
+    guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
     return (
-        f"Differentially private for {guarantee.unit} ({guarantee.neighbours}): "
-        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}, by {certificate.mechanism.name} "
-        f"in session {certificate.session}. The certificate and the report are among the run's artifacts."
+        f"**ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}** for **{guarantee.unit}** ({guarantee.neighbours}): "
+        f"differential privacy, by `{certificate.mechanism.name}` with {certificate.teachers:,} teachers.\n\n"
+        f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
+        f"Of the lifetime budget ε = {domain.cap.epsilon:g} of the domain `{domain.name}`, "
+        f"ε = {domain.spent.epsilon:.4g} is charged.\n\n"
+        f"The certificate and the report are among the run's artifacts. "
+        f"To check them: `concord verify {certificate.session}`"
+    )
+
+
+def about(certificate: Certificate) -> str:
+    """A domain as its experiment introduces it: in Markdown, as of the latest certificate."""
+    guarantee, domain = certificate.guarantee, certificate.domain
+    return (
+        f"What was published from the private data **{domain.name}**: each run is a session as it was certified, and "
+        f"its stages after the door are nested in it.\n\n"
+        f"| | ε | δ |\n|---|---|---|\n"
+        f"| lifetime cap | {domain.cap.epsilon:g} | {domain.cap.delta:g} |\n"
+        f"| charged, in {domain.sessions} sessions | {domain.spent.epsilon:.4g} | {domain.spent.delta:.4g} |\n"
+        f"| remaining | {domain.remaining.epsilon:.4g} | {domain.remaining.delta:.4g} |\n\n"
+        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. To find runs by what they promise: "
+        f"`tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'`"
     )
 
 

@@ -14,7 +14,7 @@ import logging
 import os
 import sqlite3
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,7 +43,19 @@ from mlflow.tracking import MlflowClient
 from artifacts.audited import AuditReport
 from artifacts.certificate import Certificate
 from artifacts.errors import EnvironmentFailed
-from artifacts.publication import Publication, figures, listing, params, series, signature, tags, words
+from artifacts.publication import (
+    Publication,
+    Stage,
+    about,
+    figures,
+    listing,
+    params,
+    series,
+    signature,
+    stages,
+    tags,
+    words,
+)
 from artifacts.released import sha256
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
@@ -88,6 +100,7 @@ class Recorded:
     """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
 
     history      every point of each metric: (step, value)
+    stages       the runs nested in it, by their stage
     certificate  the bytes of its copy, empty where there is none
     """
 
@@ -96,12 +109,27 @@ class Recorded:
     params: dict[str, str]
     metrics: dict[str, float]
     history: dict[str, list[tuple[int, float]]]
+    stages: dict[str, Stage]
     certificate: bytes
     files: dict[str, str]
     model_files: dict[str, str]
     model_tags: dict[str, str]
 
 
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+PARENT = "mlflow.parentRunId"
+SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
+"""Without it MLflow's pages for language models are opened."""
+NOTES = {
+    "release": "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
+    "study": "The student, learned from released labels and public rows alone.",
+    "certify": "The certificate and the report, written from the ledger and released files.",
+}
+READ = {"release": ["public rows"], "study": ["public rows", "released labels"], "certify": []}
+"""Datasets of a publication that each stage read."""
+MOST_AT_ONCE = 1000
+"""Metrics that MLflow takes in one request."""
 AUDITS = "concord audits"
 """The experiment of audits: no domain can have its name, which holds a space."""
 
@@ -129,22 +157,20 @@ class Tracking:
         return cls(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}"), home / "mlartifacts")
 
     def publish(self, publication: Publication) -> Tracked:
-        """Record a publication as a run of its domain's experiment, and register its student as the champion."""
+        """Record a publication as a run of its domain's experiment, and register its student as the champion.
+
+        What each stage after the door published is a run nested in it.
+        """
         certificate = publication.certificate
         with _told_in_one_sentence():
-            run = self._client.create_run(
-                self._experiment(certificate.domain.name),
-                start_time=_milliseconds(publication.started),
-                run_name=certificate.session,
-                tags={**tags(certificate), "mlflow.note.content": words(certificate)},
-            )
-            try:
+            experiment = self._experiment(certificate.domain.name)
+            self._client.set_experiment_tag(experiment, NOTE, about(certificate))
+            described = {**tags(certificate), NOTE: words(certificate)}
+            with self._run(experiment, certificate.session, publication.started, described) as run:
                 self._log(run.info.run_id, publication)
-                model_uri = self._register(run, self._log_model(run, publication), certificate)
-            except BaseException:
-                self._client.set_terminated(run.info.run_id, "FAILED")
-                raise
-            self._client.set_terminated(run.info.run_id)
+                model_id = self._log_model(run, publication)
+                self._log_stages(run, model_id, publication)
+                model_uri = self._register(run, model_id, certificate)
         return Tracked(run.info.run_id, model_uri)
 
     def keep_audit(self, report: AuditReport) -> str:
@@ -152,11 +178,8 @@ class Tracking:
         numbers, words_of = _numbers_and_words(report.model_dump())
         with _told_in_one_sentence():
             tagged = {"mechanism": report.mechanism, "holds": str(report.holds).lower()}
-            run = self._client.create_run(self._experiment(AUDITS), run_name=report.mechanism, tags=tagged)
-            now = _milliseconds(datetime.now(UTC))
-            metrics = [Metric(name, number, now, 0) for name, number in numbers.items()]
-            self._client.log_batch(run.info.run_id, metrics, [Param(*pair) for pair in words_of.items()])
-            self._client.set_terminated(run.info.run_id)
+            with self._run(self._experiment(AUDITS), report.mechanism, datetime.now(UTC), tagged) as run:
+                self._log_settings(run.info.run_id, Stage(words_of, numbers))
         return str(run.info.run_id)
 
     def runs(self, session: str) -> list[str]:
@@ -183,6 +206,7 @@ class Tracking:
                 params=run.data.params,
                 metrics=run.data.metrics,
                 history={name: self._points(run_id, name) for name in run.data.metrics},
+                stages=self._stages(run),
                 certificate=files.get("certificate.json", b""),
                 files={name: sha256(data) for name, data in files.items()},
                 model_files=self._model_digests(models[0]) if models else {},
@@ -193,19 +217,51 @@ class Tracking:
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
             return str(found.experiment_id)
-        return str(self._client.create_experiment(domain, artifact_location=(self._artifact_root / domain).as_uri()))
+        location = (self._artifact_root / domain).as_uri()
+        return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
+
+    @contextmanager
+    def _run(self, experiment: str, name: str, started: datetime, tagged: Mapping[str, str]) -> Iterator[Run]:
+        """A run that is finished when the context ends, or failed where that raises."""
+        run = self._client.create_run(experiment, _milliseconds(started), dict(tagged), name)
+        try:
+            yield run
+        except BaseException:
+            self._client.set_terminated(run.info.run_id, "FAILED")
+            raise
+        self._client.set_terminated(run.info.run_id)
 
     def _log(self, run_id: str, publication: Publication) -> None:
-        now = _milliseconds(datetime.now(UTC))
-        metrics = [Metric(name, value, now, 0) for name, value in figures(publication.certificate).items()]
-        metrics += [Metric("epsilon_charged", epsilon, now, rows) for rows, epsilon in publication.charged]
-        settings = [Param(name, value) for name, value in params(publication.certificate).items()]
+        certificate, now = publication.certificate, _milliseconds(datetime.now(UTC))
+        self._log_settings(run_id, Stage(params(certificate), figures(certificate)))
+        points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
         digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
-        digests.append(RunTag("series.epsilon_charged", series(publication.charged)))
-        self._client.log_batch(run_id, metrics=metrics, params=settings, tags=digests)
+        digests += [RunTag(f"series.{name}", series(line)) for name, line in publication.series.items()]
+        for first in range(0, len(points), MOST_AT_ONCE):
+            self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])
+        self._client.log_batch(run_id, tags=digests)
         self._client.log_inputs(run_id, [_dataset(name, digest) for name, digest in publication.datasets.items()])
         for file in publication.files:
             self._client.log_artifact(run_id, str(file))
+
+    def _log_settings(self, run_id: str, stage: Stage) -> None:
+        now = _milliseconds(datetime.now(UTC))
+        metrics = [Metric(name, value, now, 0) for name, value in stage.metrics.items()]
+        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
+
+    def _log_stages(self, parent: Run, model_id: str, publication: Publication) -> None:
+        """A nested run for each stage. Only moments after the door are told: the release is one, and takes no time."""
+        door, studied, now = publication.started, publication.studied, datetime.now(UTC)
+        lasted = {"release": (door, door), "study": (door, studied), "certify": (studied, now)}
+        for name, stage in stages(publication.certificate).items():
+            begun, ended = map(_milliseconds, lasted[name])
+            tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: NOTES[name]}
+            run_id = self._client.create_run(parent.info.experiment_id, begun, tagged, name).info.run_id
+            self._log_settings(run_id, stage)
+            self._client.log_inputs(run_id, [_dataset(data, publication.datasets[data]) for data in READ[name]])
+            if name == "study":
+                self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
+            self._client.set_terminated(run_id, end_time=ended)
 
     def _log_model(self, run: Run, publication: Publication) -> str:
         """The student as a logged model of the run; its id."""
@@ -223,7 +279,7 @@ class Tracking:
         """The logged model as the new champion among its domain's students; its URI."""
         name = f"{certificate.domain.name}-student"
         if not self._client.search_registered_models(f"name = '{name}'"):
-            self._client.create_registered_model(name, description=f"Students of the domain {certificate.domain.name}.")
+            self._client.create_registered_model(name)
         made = self._client.create_model_version(
             name,
             self._client.get_logged_model(model_id).artifact_location,
@@ -232,8 +288,14 @@ class Tracking:
             description=words(certificate),
             model_id=model_id,
         )
+        self._client.update_registered_model(name, f"{about(certificate)}\n\n{_use_of(f'models:/{name}@{ALIAS}')}")
         self._client.set_registered_model_alias(name, ALIAS, made.version)
         return f"models:/{name}/{made.version}"
+
+    def _stages(self, parent: Run) -> dict[str, Stage]:
+        mine = f"tags.`{PARENT}` = '{parent.info.run_id}'"
+        found = self._client.search_runs([parent.info.experiment_id], mine)
+        return {run.data.tags["stage"]: Stage(run.data.params, run.data.metrics) for run in found}
 
     def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
@@ -264,6 +326,10 @@ def _dataset(name: str, digest: str) -> DatasetInput:
     source = json.dumps({"sha256": digest})
     dataset = Dataset(name, digest[:DIGEST_SHOWN], source_type="sha256", source=source)
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training"), InputTag("sha256", digest)])
+
+
+def _use_of(model: str) -> str:
+    return f'To use the latest student: `mlflow.pyfunc.load_model("{model}").predict(rows)`'
 
 
 def _save(folder: Path, described: Model, publication: Publication) -> None:

@@ -1,7 +1,7 @@
 """The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prefect import task
@@ -138,7 +138,7 @@ def certify(
     started: datetime,
 ) -> Record:
     """Write certificate and report, and record the session in MLflow as begun at the door."""
-    door = Door.of(home)
+    door, studied = Door.of(home), datetime.now(UTC)
     certified = tasks.certify.certify(
         plan, session, labels, student, per_refusal=per_refusal, ledger=door.ledger, released=door.released
     )
@@ -149,6 +149,7 @@ def certify(
         public.batches,
         per_refusal=per_refusal,
         started=started,
+        studied=studied,
         vault=door.vault,
         ledger=door.ledger,
         released=door.released,

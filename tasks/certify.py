@@ -31,7 +31,7 @@ from artifacts.released import Released
 from artifacts.report import render
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
-from tasks.figures import budget_figure, labels_figure, spend_figure, spending
+from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.study import Student
 
 PROOFS = {
@@ -79,9 +79,11 @@ def certify(
     table = released.labels(labels)
     certificate = describe(plan, session, labels, counted(table, session), student, ledger)
     domain, sessions = domain_of(session, ledger), ledger.sessions(session.domain)
+    spent = spending(session, per_refusal, table)
     drawn = {
-        "spend": spend_figure(session, spending(session, per_refusal, table)),
+        "spend": spend_figure(session, spent),
         "labels": labels_figure(table, plan.data.classes, certificate.counts),
+        "what_if": what_if_figure(session, spent),
         "budget": budget_figure(domain, sessions),
     }
     text = certificate.model_dump_json(indent=2)

@@ -21,6 +21,7 @@ from artifacts.certificate import Counts
 from artifacts.privacy import Cost
 from artifacts.sessions import Domain, Session
 
+Ints = NDArray[np.int64]
 POINTS = 200
 """Points of a series: what a figure can show."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
@@ -43,26 +44,28 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Spending:
-    """What the rows so far have been charged: ε (points,) at the session's δ, after that many rows asked (points,)."""
+    """What the rows so far have been charged: ε (points,) at the session's δ, after that many rows were asked (points,)
+    and that many of them answered (points,)."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
+    answered: Ints
     epsilon: NDArray[np.float64]
 
 
-def spending(session: Session, per_refusal: Cost | None, labels: pa.Table) -> Spending:
-    """The charge of a session as its rows were asked.
+def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows: Ints | None = None) -> Spending:
+    """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS of them.
 
     A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
     These are charges: the guarantee is the session's claim, at its end.
     """
     outcomes = labels["outcome"].to_numpy()
-    refusals = np.cumsum(outcomes[outcomes != "not asked"] == "refused")
-    rows = np.unique(np.linspace(min(1, len(refusals)), len(refusals), POINTS).astype(np.int64))
+    refusals = np.cumsum(np.concatenate([[0], outcomes[outcomes != "not asked"] == "refused"]), dtype=np.int64)
+    asked = len(refusals) - 1
+    at = np.unique(np.linspace(min(1, asked), asked, POINTS).astype(np.int64)) if rows is None else rows
     if per_refusal is None:
-        return Spending(rows, np.full(len(rows), session.epsilon))
-    so_far = np.concatenate([[0], refusals])[rows]
-    charged = {count: _epsilon(session, per_refusal, int(count)) for count in set(so_far.tolist())}
-    return Spending(rows, np.array([charged[count] for count in so_far.tolist()]))
+        return Spending(at, at - refusals[at], np.full(len(at), session.epsilon))
+    charged = {count: _epsilon(session, per_refusal, count) for count in set(refusals[at].tolist())}
+    return Spending(at, at - refusals[at], np.array([charged[count] for count in refusals[at].tolist()]))
 
 
 def spend_figure(session: Session, spent: Spending) -> str:
@@ -71,7 +74,7 @@ def spend_figure(session: Session, spent: Spending) -> str:
     axes.plot(spent.rows, spent.epsilon, color=BLUE, linewidth=2, drawstyle="steps-post", label="charged so far")
     axes.axhline(session.epsilon, color=ORANGE, linestyle="--", label="guarantee, at the session's end")
     axes.set_ylim(0, session.epsilon * 1.15)
-    axes.legend(loc="lower right")
+    _legend(axes, loc="lower right")
     return _svg(figure)
 
 
@@ -91,18 +94,38 @@ def labels_figure(labels: pa.Table, classes: Sequence[str], counts: Counts) -> s
     return _svg(figure)
 
 
+def what_if_figure(session: Session, spent: Spending) -> str:
+    """ε against rows answered: what a session of the same settings but an earlier end would have come to.
+
+    Dashed, where the session is going if rows go on being refused as often as those released: a guess, no promise.
+    """
+    figure, axes = _axes("rows answered", f"ε at δ = {session.delta:g}")
+    axes.plot(spent.answered, spent.epsilon, color=BLUE, linewidth=2, drawstyle="steps-post", label="as released")
+    if session.cutoff is not None and 0 < session.refused < session.cutoff:
+        ends = [session.answered, session.answered * session.cutoff // session.refused]
+        axes.plot(ends, [spent.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
+    axes.set_ylim(0, session.epsilon * 1.15)
+    _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
 def budget_figure(domain: Domain, sessions: Sequence[Session]) -> str:
-    """The domain's budget, session by session: charges add up in Rényi divergence at the domain's order."""
-    shares = [float(session.charge.renyi / domain.filter.budget) for session in sessions]
-    ends = np.cumsum(shares)
-    figure, axes = _axes("share of the domain's lifetime budget", None, height=1.0 + 0.3 * len(shares))
-    colours = [GREY if session.status == "open" else BLUE for session in sessions]
-    axes.barh(range(len(shares)), shares, left=ends - shares, color=colours)
-    names = [f"{session.id} ({'reserved' if session.status == 'open' else 'settled'})" for session in sessions]
-    axes.set_yticks(range(len(shares)), names, parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    """The domain's budget over its life, session by session: charges add up in Rényi divergence at its order."""
+    shares = np.array([float(session.charge.renyi / domain.filter.budget) for session in sessions])
+    ends, places = np.cumsum(shares), np.arange(1, len(shares) + 1)
+    still_open = np.array([session.status == "open" for session in sessions])
+    figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
+    if len(places) > 1:
+        axes.bar(places[1:], (ends - shares)[1:], color=BLUE, alpha=0.3, label="charged before")
+    for kind, of, colour in (("settled", ~still_open, BLUE), ("reserved", still_open, GREY)):
+        if of.any():
+            axes.bar(places[of], shares[of], bottom=(ends - shares)[of], color=colour, label=kind)
+    axes.axhline(1, color=ORANGE, linestyle="--", label="lifetime cap")
+    axes.set_xlim(0.4, max(len(places), 4) + 0.6)
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+    axes.set_ylim(0, max(1.0, *ends) * 1.05)
+    axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
     return _svg(figure)
 
 
@@ -113,14 +136,19 @@ def _epsilon(session: Session, per_refusal: Cost, refusals: int) -> float:
     return min(session.epsilon, so_far.epsilon(session.delta))
 
 
-def _axes(across: str, up: str | None, height: float = 3.2) -> tuple[Figure, Axes]:
+def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axes]:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, height), layout="constrained")
+        figure = Figure(figsize=(5.0, height), layout="constrained")
         axes = figure.add_subplot()
         axes.set_xlabel(across)
         if up is not None:
             axes.set_ylabel(up)
     return figure, axes
+
+
+def _legend(axes: Axes, **placed: Any) -> None:
+    with mpl.rc_context(STYLE):
+        axes.legend(**placed)
 
 
 def _svg(figure: Figure) -> str:

@@ -6,11 +6,15 @@ Not covered  see artifacts.tracking. Checked by tests/test_tracking.py
 """
 
 import hashlib
+import operator
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 import artifacts
 import tasks
@@ -21,15 +25,17 @@ from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.publication import ColumnType, Publication
 from artifacts.released import Released
+from artifacts.sessions import Session
 from artifacts.tracking import Tracked, Tracking
 from artifacts.vault import Vault
-from tasks.certify import Certified
+from tasks.certify import Certified, domain_of
 from tasks.encode import PublicBatch, read_frame
 from tasks.figures import spending
 from tasks.student import load, trusted_types
 from tasks.tables import open_public
 
 EXAMPLE_ROWS = 5
+Points = list[tuple[int, float]]
 
 
 def track(
@@ -40,18 +46,20 @@ def track(
     *,
     per_refusal: Cost | None,
     started: datetime,
+    studied: datetime,
     vault: Vault,
     ledger: Ledger,
     released: Released,
     tracking: Tracking,
 ) -> Tracked:
-    """Record the session in MLflow and register its student. `batches` are the staged public rows.
+    """Record the session in MLflow and register its student.
 
+    batches   the staged public rows
+    started   when the door was passed; `studied` when the student was there
     Raises NotVerified where a released file is not what was written, EnvironmentFailed where MLflow fails.
     """
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     labels, session = released.labels(certificate.labels), ledger.session(certificate.session)
-    charged = spending(session, per_refusal, labels)
     file = released.read(certificate.student.file)
     return tracking.publish(
         Publication(
@@ -60,7 +68,7 @@ def track(
                 released.root / ref.path
                 for ref in (certified.certificate, certified.report, *certified.figures.values())
             ],
-            charged=list(zip(charged.rows.tolist(), charged.epsilon.tolist(), strict=True)),
+            series=_series(session, per_refusal, labels, ledger),
             datasets={
                 "public rows": _digest(vault.read(batch.ref) for batch in batches),
                 "released labels": _digest(ref.digest.encode() for ref in certificate.labels),
@@ -72,8 +80,24 @@ def track(
             columns=column_types(plan.path("public"), encoding),
             code=[Path(package.__path__[0]) for package in (artifacts, tasks)],
             started=started,
+            studied=studied,
         )
     )
+
+
+def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger: Ledger) -> dict[str, Points]:
+    """What SERIES name: ε charged over rows and over batches, and to the domain over its sessions."""
+    committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
+    by_row = spending(session, per_refusal, labels)
+    by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
+    domain = domain_of(session, ledger)
+    totals = accumulate((one.charge for one in ledger.sessions(domain.name)), operator.add)
+    by_session = [domain.filter.spent(total)[0] for total in totals]
+    return {
+        "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),
+        "epsilon_charged_by_batch": list(enumerate(by_batch.epsilon.tolist(), start=1)),
+        "domain_epsilon_by_session": list(enumerate(by_session, start=1)),
+    }
 
 
 def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:

@@ -19,7 +19,7 @@ from artifacts.certificate import Certificate, Guarantee
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
-from artifacts.publication import figures, listing, params, series, tags
+from artifacts.publication import SERIES, figures, listing, params, series, stages, tags
 from artifacts.released import Released
 from artifacts.sessions import Session
 from artifacts.tracking import MODEL_FILE, Recorded, Tracking
@@ -178,10 +178,13 @@ def _numbers(subject: Subject) -> str:
             _equal(f"MLflow's {kind} {name}", found.get(name), value)
     for name, value in figures(certificate).items():
         _equal(f"MLflow's history of metric {name}", run.history.get(name), [(0, value)])
-    charged = run.history.get("epsilon_charged", [])
-    _equal("MLflow's series epsilon_charged", series(charged), run.tags.get("series.epsilon_charged"))
-    if not charged or not max(epsilon for _, epsilon in charged) <= subject.session.epsilon:
-        raise NotVerified("MLflow's series epsilon_charged passes the guarantee")
+    for stage, published in stages(certificate).items():
+        _equal(f"MLflow's nested run {stage}", run.stages.get(stage), published)
+    for name in SERIES:
+        points = run.history.get(name, [])
+        _equal(f"MLflow's series {name}", series(points), run.tags.get(f"series.{name}"))
+        if name.startswith("epsilon") and not 0 <= max(epsilon for _, epsilon in points) <= subject.session.epsilon:
+            raise NotVerified(f"MLflow's series {name} passes the guarantee")
     return f"{len(figures(certificate))} metrics, the parameters and the tags are as certified"
 
 

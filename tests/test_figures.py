@@ -1,5 +1,6 @@
 """Figures: the same facts give the same bytes, the numbers are the ledger's, and nothing is fetched or run."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import pytest
 from artifacts.certificate import Counts
 from artifacts.ledger import Ledger
 from artifacts.privacy import Cost
-from tasks.figures import budget_figure, labels_figure, spend_figure, spending
+from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
 from tests.published import CLASSES, SESSION, World, session, world
@@ -59,6 +60,39 @@ def test_the_charge_never_passes_the_claim(small: World) -> None:
     assert spending(Ledger.of(small.home).session(SESSION), dear, small.released.labels(refs)).epsilon.max() == 1.0
 
 
+def test_an_earlier_end_would_have_answered_so_many_at_that_charge(small: World) -> None:
+    labels = small.truth.copy()
+    labels[np.arange(5, 300, 15)] = -1
+    refs = session(small, STABLE, labels[:291])
+    now, table = Ledger.of(small.home).session(SESSION), small.released.labels(refs)
+    spent = spending(now, STABLE.per_refusal, table, np.array([0, 5, 6, 291]))
+    assert spent.answered.tolist() == [0, 5, 5, 271]
+    one = StableVoting.from_settings({**STABLE.settings(), "cutoff": 1})
+    assert spent.epsilon[[0, 1]].tolist() == [0, 0]
+    assert spent.epsilon[2] == pytest.approx(one.cost.epsilon(1e-5), rel=1e-9)
+
+
+def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:
+    labels = small.truth.copy()
+    labels[::30] = -1
+    refs = session(small, STABLE, labels)
+    now = Ledger.of(small.home).session(SESSION)
+    spent = spending(now, STABLE.per_refusal, small.released.labels(refs))
+    assert "if it goes on so" in what_if_figure(now, spent)
+    for ended in (replace(now, refused=0, answered=300), replace(now, refused=20), replace(now, cutoff=None)):
+        assert "if it goes on so" not in what_if_figure(ended, spent)
+
+
+def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
+    session(small, STABLE, small.truth)
+    ledger = Ledger.of(small.home)
+    one = ledger.session(SESSION)
+    ended = replace(one, id="people-0", status="spent", settled=one.reserved)
+    svg = budget_figure(ledger.domains()[0], [ended, one])
+    for word in ("charged before", "settled", "reserved", "lifetime cap"):
+        assert f">{word}<" in svg
+
+
 def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: World) -> None:
     labels = small.truth.copy()
     labels[::30] = -1
@@ -70,6 +104,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
     def draw() -> list[str]:
         return [
             spend_figure(now, spending(now, STABLE.per_refusal, table)),
+            what_if_figure(now, spending(now, STABLE.per_refusal, table)),
             labels_figure(table, CLASSES, counts),
             budget_figure(ledger.domains()[0], ledger.sessions("people")),
         ]
@@ -81,7 +116,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
         assert "currentColor" in svg
         assert "<script" not in svg
         assert "url(http" not in svg
-    assert f"{290 - (small.truth[np.arange(300) % 30 > 0] == 1).sum():,}" in first[1]
+    assert f"{290 - (small.truth[np.arange(300) % 30 > 0] == 1).sum():,}" in first[2]
 
 
 def test_names_of_classes_are_text_not_markup_or_formulas(small: World) -> None:

@@ -18,7 +18,7 @@ from artifacts.certificate import Certificate
 from artifacts.encoding import Encoding
 from artifacts.errors import EnvironmentFailed
 from artifacts.plan import parse_plan
-from artifacts.publication import figures, params
+from artifacts.publication import SERIES, figures, params, stages
 from artifacts.released import sha256
 from artifacts.tracking import MODEL_FILE, Recorded, Tracked, Tracking
 from tasks.encode import learn_encoding
@@ -60,7 +60,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -
 
 def test_its_numbers_and_settings_are_the_certificates(published: Published) -> None:
     recorded, certificate = published.recorded, published.certificate
-    told = {name: value for name, value in recorded.metrics.items() if name != "epsilon_charged"}
+    told = {name: value for name, value in recorded.metrics.items() if name not in SERIES}
     assert told == figures(certificate)
     assert (told["epsilon"], told["delta"], told["rows_asked"], told["rows_refused"]) == (1.0, 1e-5, 286, 20)
     assert recorded.params == params(certificate)
@@ -81,6 +81,41 @@ def test_the_charge_is_a_series_over_rows_asked(published: Published) -> None:
     assert points[-1][0] == 286
     assert all(before[1] <= after[1] for before, after in pairwise(points))
     assert points[-1][1] == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_charge_is_a_series_over_batches_and_the_domains_over_sessions(published: Published) -> None:
+    by_row, history = dict(published.recorded.history["epsilon_charged"]), published.recorded.history
+    by_batch = history["epsilon_charged_by_batch"]
+    assert [step for step, _ in by_batch] == [1, 2, 3]  # of 128, 128 and 30 rows
+    assert by_batch[-1][1] == by_row[286]
+    assert 0 < by_batch[0][1] < by_batch[1][1] < by_batch[2][1]
+    assert history["domain_epsilon_by_session"] == [(1, published.certificate.domain.spent.epsilon)]
+
+
+def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(published: Published) -> None:
+    assert published.recorded.stages == stages(published.certificate)
+    nested = published.client.search_runs(
+        [published.client.get_run(published.where.run_id).info.experiment_id],
+        f"tags.`mlflow.parentRunId` = '{published.where.run_id}'",
+    )
+    stage, door = {run.data.tags["stage"]: run for run in nested}, DOOR.timestamp() * 1000
+    assert {run.info.status for run in nested} == {"FINISHED"}
+    assert min(run.info.start_time for run in nested) == stage["release"].info.end_time == door
+    study, parent = stage["study"], published.client.get_run(published.where.run_id)
+    assert study.inputs
+    assert study.outputs
+    assert parent.outputs
+    assert {one.dataset.name for one in study.inputs.dataset_inputs} == {"public rows", "released labels"}
+    assert [one.model_id for one in study.outputs.model_outputs] == [
+        one.model_id for one in parent.outputs.model_outputs
+    ]
+
+
+def test_the_experiment_tells_what_the_domain_may_spend(published: Published) -> None:
+    experiment = published.client.get_experiment_by_name("people")
+    assert experiment is not None
+    assert "| lifetime cap | 4 | 4e-05 |" in experiment.tags["mlflow.note.content"]
+    assert published.client.get_registered_model("people-student").description.count("models:/people-student@champion")
 
 
 def test_the_run_begins_at_the_door_and_is_finished(published: Published) -> None:
@@ -104,7 +139,7 @@ def test_datasets_are_there_by_digest(published: Published) -> None:
 
 def test_the_files_are_the_released_ones(published: Published) -> None:
     assert set(published.recorded.files) == {
-        *("certificate.json", "report.html", "spend.svg", "labels.svg", "budget.svg")
+        *("certificate.json", "report.html", "spend.svg", "labels.svg", "what_if.svg", "budget.svg")
     }
     for name, digest in published.recorded.files.items():
         assert digest == sha256((published.world.released.root / SESSION / name).read_bytes())
@@ -117,6 +152,7 @@ def test_the_champion_is_the_certified_student(published: Published) -> None:
     assert version.run_id == published.where.run_id
     assert version.tags["epsilon"] == "1.0"
     assert "ε = 1, δ = 1e-05" in str(version.description)
+    assert f"concord verify {SESSION}" in str(version.description)
     assert published.recorded.model_files[MODEL_FILE] == published.certificate.student.file.digest
 
 

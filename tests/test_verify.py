@@ -22,6 +22,7 @@ from tests.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
+NESTED = "run_uuid IN (SELECT run_uuid FROM tags WHERE key = 'stage')"
 NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
 
 
@@ -118,7 +119,19 @@ def test_a_changed_or_missing_file_is_found_and_named(
         ("UPDATE latest_metrics SET value = 0.5 WHERE key = 'epsilon'", "MLflow", "metric epsilon"),
         ("UPDATE latest_metrics SET value = 1 WHERE key = 'rows_refused'", "MLflow", "metric rows_refused"),
         ("UPDATE metrics SET value = value / 2 WHERE key = 'epsilon_charged'", "MLflow", "series epsilon_charged"),
+        ("UPDATE metrics SET value = 0.1 WHERE key = 'epsilon_charged_by_batch'", "MLflow", "epsilon_charged_by_batch"),
+        (
+            "UPDATE metrics SET value = 0.1 WHERE key = 'domain_epsilon_by_session'",
+            "MLflow",
+            "domain_epsilon_by_session",
+        ),
         ("UPDATE params SET value = '19' WHERE key = 'mechanism.cutoff'", "MLflow", "parameter mechanism.cutoff"),
+        (
+            f"UPDATE latest_metrics SET value = 1 WHERE key = 'rows_refused' AND {NESTED}",
+            "MLflow",
+            "nested run release",
+        ),
+        (f"UPDATE params SET value = 'drop' WHERE key = 'refused' AND {NESTED}", "MLflow", "nested run study"),
         ("UPDATE tags SET value = '0.1' WHERE key = 'epsilon'", "MLflow", "tag epsilon"),
         ("UPDATE tags SET value = 'x' WHERE key = 'digest.report.html'", "report and figures", "report.html"),
         ("UPDATE model_version_tags SET value = '0.1' WHERE key = 'epsilon'", "MLflow", "model tag epsilon"),

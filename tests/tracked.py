@@ -18,7 +18,7 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
     if labels is not None:
         certified(world, mechanism, labels)
     found = {name: world.released.find(f"{SESSION}/{name}") for name in ("certificate.json", "report.html")}
-    drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "budget")}
+    drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
     written = Certified.model_validate(
         {"certificate": found["certificate.json"], "report": found["report.html"], "figures": drawn}
     )
@@ -29,6 +29,7 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
         world.batches,
         per_refusal=mechanism.per_refusal,
         started=started,
+        studied=started,
         vault=world.vault,
         ledger=Ledger.of(world.home),
         released=world.released,
