@@ -110,8 +110,8 @@ def published_share(boosted: float, factor: float) -> float:
 
 
 def test_the_published_shares_are_those_of_larger_constants() -> None:
-    """Algorithm 4: q = (e^ε − 1)/(e⁴ − 1) after the rounding of BNS15, (e^ε − 1)/(4e² − 1) of its lemma, at least ε/53.6
-    and ε/28.56. Ours, for an added or removed row, is more than eight and four times as large at ε = 1."""
+    """Algorithm 4: q = (e^ε − 1)/(e⁴ − 1) after the rounding of BNS15, (e^ε − 1)/(4e² − 1) of its lemma, which are at
+    least ε/53.6 and ε/28.56. Ours, for an added or removed row, is over eight and four times as large at ε = 1."""
     assert published_share(4, 1) == pytest.approx(1 / 31.19, rel=1e-3)
     assert published_share(2, 4) == pytest.approx(1 / 16.62, rel=1e-3)
     for epsilon in (0.01, 0.5, 1.0):
