@@ -12,7 +12,7 @@ Checked by tests/privacy/test_error_estimate.py.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,7 +54,7 @@ class ErrorEstimate:
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> "ErrorEstimate":
         """The mechanism that `settings` was taken from."""
-        return cls(**{name: settings[name] for name in cls.__dataclass_fields__})
+        return cls(**{field.name: settings[field.name] for field in fields(cls)})
 
     @property
     def cost(self) -> Cost:
@@ -90,9 +90,9 @@ class ErrorEstimate:
     def suggested_cutoff(self, noisy: int, *, queries: int, beta: float) -> int:
         """T of BTT18, Theorem 3.2, for that many queries at the upper rate; β is halved between the two.
 
-        At most as many as queries: there the session cannot halt before its end.
+        Between 1 and as many as queries, with which a session cannot halt before its end.
         """
         error = self.upper_rate(noisy, beta / 2)
-        if error >= 1:
-            return queries
+        if error in (0, 1):
+            return queries if error else 1
         return min(queries, exact_cutoff(error=error, queries=queries, beta=beta / 2, teachers=self.shards))

@@ -31,7 +31,7 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from scipy.stats import poisson
@@ -83,8 +83,8 @@ class Relabelling:
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> "Relabelling":
         """The relabelling that the `relabel` part of a session's settings was taken from."""
-        fields = {name: settings[name] for name in cls.__dataclass_fields__}
-        return cls(**{**fields, "features": tuple(fields["features"])})
+        given = {field.name: settings[field.name] for field in fields(cls)}
+        return cls(**{**given, "features": tuple(given["features"])})
 
     def whole(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(ε, δ) of the whole, for an inner mechanism that is (epsilon, delta)-DP; rounded up."""

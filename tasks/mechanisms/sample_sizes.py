@@ -71,3 +71,48 @@ def universal_rows(*, dimension: float, alpha: float, epsilon: float, private: f
     return relabelled_rows(
         dimension=dimension, alpha=alpha, epsilon=epsilon, queries=dimension / alpha, private=private
     )
+
+
+# The universal learner, with constants (Alon, Bassily & Moran 2019; constants derived) --------------------------------
+
+
+def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
+    """Public rows n for which hypotheses that agree on them disagree on at most α of all rows; fails with odds β.
+
+    Least n >= 2/α with 2·(2en/V)^(2V)·2^(−αn/2) <= β: double sampling (Blumer et al. 1989, Theorem A2.1) over the
+    differences of two hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
+    """
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension})
+
+    def log_odds(rows: float) -> float:
+        return math.log(2) * (1 - alpha * rows / 2) + 2 * dimension * math.log(2 * math.e * rows / dimension)
+
+    # From its greatest value on, at 4V/(α·ln 2), the bound only falls.
+    low, high = 0, max(math.ceil(2 / alpha), math.ceil(4 * dimension / (alpha * math.log(2))))
+    while log_odds(high) > math.log(beta):
+        low, high = high, 2 * high
+    while high - low > 1 and low:
+        middle = (low + high) // 2
+        low, high = (low, middle) if log_odds(middle) <= math.log(beta) else (middle, high)
+    return high
+
+
+def selection_rows(*, candidates: int, alpha: float, beta: float, epsilon: float) -> int:
+    """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
+
+    Least n with 2·√(ln(4c/β)/(2n)) + 2·ln(2c/β)/(εn) <= α for c candidates: Hoeffding's inequality for all, both ways,
+    and the mechanism's own utility (McSherry & Talwar 2007).
+    """
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "epsilon": epsilon})
+    spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), 2 * math.log(2 * candidates / beta) / epsilon
+    root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
+    return math.ceil(root**2)
+
+
+def universal_sizes(*, dimension: int, alpha: float, beta: float, epsilon: float) -> Sizes:
+    """Rows for which the universal learner errs at most γ + α, with probability 1 − β: half of α and β each for the
+    cover and for the choice among its at most (en/V)^V candidates."""
+    public = cover_rows(dimension=dimension, alpha=alpha / 2, beta=beta / 2)
+    candidates = math.ceil((math.e * public / dimension) ** dimension)
+    private = selection_rows(candidates=candidates, alpha=alpha / 2, beta=beta / 2, epsilon=epsilon)
+    return Sizes(public, private)

@@ -6,7 +6,8 @@ answered by the chosen hypothesis: post-processing, without limit. Nandi & Bassi
 answered by Algorithm 5, for public rows; the two costs add (`split`).
 
 Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
-Guarantees   the choice is (ε, 0)-DP: an added or removed row moves each error count by at most one
+Guarantees   the choice is (ε, 0)-DP for an added, removed or changed row, which moves each error count by at most one.
+             Half of ε would do for the first two, since all counts then move the same way
 Ends         after one choice; choosing again costs again
 Not covered  error counts and n: not published. A cover built from private rows, even without their labels
 Sizes for which it learns: sample_sizes.cover_rows and selection_rows.

@@ -44,9 +44,13 @@ def worst_delta(law: Law, epsilon: float, points: int, most: int) -> float:
 
 def worst_loss(law: Law, points: int, most: int) -> float:
     """The largest log-ratio of an outcome's probabilities, over all neighbours; inf where one is 0 alone."""
+    return max(loss(law, here, there) for here, there in pairs(points, most))
+
+
+def loss(law: Law, here: Table, there: Table) -> float:
+    """The largest log-ratio of an outcome's probabilities on two tables."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = [np.abs(np.log(law(here)) - np.log(law(there))) for here, there in pairs(points, most)]
-    return float(max(np.nanmax(loss) for loss in losses))
+        return float(np.nanmax(np.abs(np.log(law(here)) - np.log(law(there)))))
 
 
 def chosen(epsilon: float, name: str = "thresholds") -> Choice:
