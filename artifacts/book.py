@@ -1,11 +1,12 @@
 """The book: what the ledger's entries add up to, and what may be written next.
 
-`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, restore, open,
-begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or raises
-one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
+`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, hold, restore,
+open, begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or
+raises one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
 tests/test_ledger.py, and against a model, with planted faults, by tests/test_ledger_model.py.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -13,7 +14,7 @@ from operator import add
 from artifacts.chain import Entry, Line
 from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost
-from artifacts.remarks import Remark
+from artifacts.remarks import Remark, Remarks
 from artifacts.restoration import Restoration, Standing, missing
 from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement
 
@@ -30,7 +31,7 @@ class Book:
         self.restored: dict[str, int] = {}
         self.domains: dict[str, Domain] = {}
         self.sessions: dict[str, Session] = {}
-        self.remarks: dict[str, tuple[Remark, ...]] = {}
+        self.remarks = Remarks()
         self._batches: dict[str, list[Batch]] = {}
         self._lost: dict[str, Charge] = {}
 
@@ -56,7 +57,7 @@ class Book:
                 self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
             case Remark() as remark:
                 _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
-                self.remarks[entry.domain] = (*self.remarks_on(entry.domain), remark)
+                self.remarks.add(entry.domain, remark)
             case Restoration() as restoration:
                 _require((entry.domain, entry.session) == ("", "") and restoration.witnessed not in self.restored)
                 self._restore(restoration)
@@ -116,10 +117,6 @@ class Book:
     def sessions_of(self, domain: str) -> tuple[Session, ...]:
         """The domain's sessions, in the order they were opened."""
         return tuple(session for session in self.sessions.values() if session.domain == domain)
-
-    def remarks_on(self, domain: str) -> tuple[Remark, ...]:
-        """What was remarked of the domain, in order."""
-        return self.remarks.get(domain, ())
 
     def batches(self, session: str) -> tuple[Batch, ...]:
         """The session's batches, with the outcomes of those committed. Raises WrongInput where there is none."""
@@ -183,11 +180,15 @@ class Book:
                 session = self.session(remark.about)
                 if session.domain != name or session.status == "open":
                     raise WrongInput(f"session {session.id} must be an ended one of domain {name!r} to be forgotten")
-            case "linked":
-                if self.domain(remark.about).name == name:
-                    raise WrongInput(f"domain {name!r} must be linked to another one than itself")
-        said = {(known.kind, known.about) for known in self.remarks_on(name)}
-        return [] if (remark.kind, remark.about) in said else [Entry(domain=name, event=remark)]
+            case "holds":
+                self.remarks.check_holding(name, (remark.about,))
+            case "linked" if remark.about == name:
+                raise WrongInput(f"domain {name!r} must be linked to another one than itself")
+        return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
+
+    def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
+        """That the domain holds those files, by their keyed digests. Raises WrongInput where another one does."""
+        return [entry for one in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=one))]
 
     def restore(self, witnessed: str, standings: tuple[Standing, ...], reason: str) -> list[Entry]:
         """Going on from an older copy than the witness saw, whose last entry and standings are these."""

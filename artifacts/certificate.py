@@ -6,6 +6,7 @@ Public and deterministic: it holds nothing of the private data, not even how muc
 
 import math
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Literal, Self
 
@@ -41,6 +42,17 @@ LABELS_ALONE = (
     "and may be read off what is published. Nothing is promised about them."
 )
 """The caveat of a session whose plan says that only labels are secret."""
+
+
+def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
+    """What is promised to people who may be in several domains: by basic composition, the sum of their caps."""
+    names = ", ".join(other.name for other in others)
+    epsilon = math.fsum(one.filter.epsilon for one in (domain, *others))
+    delta = math.fsum(one.filter.delta for one in (domain, *others))
+    return (
+        f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. Over the life "
+        f"of all of them together they are promised the sum of the caps, ε = {epsilon:g}, δ = {delta:g}, and no less."
+    )
 
 
 def library_versions() -> dict[str, str]:

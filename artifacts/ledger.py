@@ -16,7 +16,7 @@ Checked by tests/test_ledger.py, with processes racing tests/test_ledger_race.py
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -79,6 +79,22 @@ class Ledger:
         """
         remark = Remark(kind=kind, about=about, reason=reason)
         self._write(lambda book: book.remark(domain, remark), lambda _: None)
+
+    def hold(self, domain: str, files: Iterable[str]) -> None:
+        """Put on the record that the domain holds those private files, by their keyed digests.
+
+        Raises WrongInput where a domain that it is not linked to holds one of them.
+        """
+        self._write(lambda book: book.hold(domain, files), lambda _: None)
+
+    def check_holding(self, domain: str, files: Iterable[str]) -> None:
+        """Raise what `hold` would raise, for a domain named already or not; writes nothing."""
+        self._consider(lambda book: book.remarks.check_holding(domain, files))
+
+    def linked(self, domain: str) -> tuple[Domain, ...]:
+        """The domains it is linked to on the record, by one link or by several, of those that were named yet."""
+        others = self._read(lambda book: book.remarks.linked(domain))
+        return tuple(one for one in self.domains() if one.name in others)
 
     def check_opening(self, opening: Opening, domain: Domain, *, further: bool = False) -> None:
         """Whether `open_session` would open it in that domain, named already or not; spends nothing.
@@ -171,7 +187,7 @@ class Ledger:
 
     def remarks(self, domain: str) -> tuple[Remark, ...]:
         """What was remarked of the domain, in order; nothing for a domain without remarks."""
-        return self._read(lambda book: book.remarks_on(domain))
+        return self._read(lambda book: book.remarks.on(domain))
 
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain, and what was lost to an older copy."""

@@ -168,6 +168,23 @@ def domain(
 
 
 @app.command()
+def link(
+    name: Annotated[str, typer.Argument(help="A domain.")],
+    other: Annotated[str, typer.Argument(help="Another one, named yet or not, which may hold the same people.")],
+    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    home: HomeOption = HOME,
+) -> None:
+    """Say on the record that people may be in both domains: they are promised the sum of both caps, and no less."""
+    from artifacts.ledger import Ledger
+    from flows.environment import prepare
+
+    Ledger.of(prepare(home)).remark(name, "linked", other, reason)
+    out.print(
+        f"domains {name} and {other} are linked: people in both are promised the sum of both caps", soft_wrap=True
+    )
+
+
+@app.command()
 def restore(
     reason: Annotated[str, typer.Option(help="Why an older copy was put back; kept on the record.")],
     home: HomeOption = HOME,

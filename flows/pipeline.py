@@ -26,13 +26,14 @@ from tasks.admit import (
     canonical,
     check_ensemble,
     check_going_on,
+    claim,
     identity,
     open_session,
     planned_domain,
     spent,
     training,
 )
-from tasks.certify import domain_of
+from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
@@ -130,6 +131,7 @@ class Pipeline:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
         teachers, domain, secret = self.plan.teachers, self.plan.privacy.domain, self.plan.privacy.secret
         self.private = tuple(self._digests("private"))
+        self.door.ledger.check_holding(domain, self.private)
         self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
         self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
         shape = (teachers.count, teachers.block, secret, self.plan.data.public_share)
@@ -164,6 +166,7 @@ class Pipeline:
 
     def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
         """Reserve the cost of the session where it is not open yet, and keep what it needs to go on."""
+        claim(self.door, self.plan, self.private)
         if self.session is None:
             made_of = training(self.plan, shards)
             self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
@@ -205,11 +208,12 @@ class Pipeline:
         """Certificate, report and MLflow run; and what this run came to."""
         session, charged = self._session, spent(self.door, self.domain)
         released = [ref.digest for ref in labels]
-        depends = (session.id, session.asked, session.status, charged, released, student.model_dump())
+        guarantee = Guarantee.of(self.domain, session)
+        said = caveats(self.domain, guarantee, self.door.ledger)
+        depends = (session.id, session.asked, session.status, charged, released, student.model_dump(), said)
         call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
         call |= {"per_refusal": self.mechanism.per_refusal, "public": public, "labels": list(labels)}
         record: Record = self.stages.one("certify", work.certify, {**call, "student": student})
-        guarantee = Guarantee.of(self.domain, session)
         return Summary(
             run_id=record.run_id,
             session=session.id,

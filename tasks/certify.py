@@ -22,6 +22,7 @@ from artifacts.certificate import (
     Guarantee,
     MechanismRecord,
     StudentRecord,
+    linked_caveat,
 )
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger
@@ -109,7 +110,7 @@ def describe(
         counts=counts,
         domain=DomainCharge.of(domain, len(ledger.sessions(domain.name)), ledger.total(domain.name)),
         labels=tuple(labels),
-        caveats=_caveats(guarantee, ledger),
+        caveats=caveats(domain, guarantee, ledger),
         student=StudentRecord(
             estimator=plan.student.estimator,
             params=plan.student.params,
@@ -120,9 +121,12 @@ def describe(
     )
 
 
-def _caveats(guarantee: Guarantee, ledger: Ledger) -> tuple[str, ...]:
-    first = (LABELS_ALONE,) if guarantee.labels_only else ()
-    return (*first, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
+def caveats(domain: Domain, guarantee: Guarantee, ledger: Ledger) -> tuple[str, ...]:
+    """What the certificate does not promise, as the ledger stands."""
+    labels = (LABELS_ALONE,) if guarantee.labels_only else ()
+    others = ledger.linked(domain.name)
+    links = (linked_caveat(domain, others),) if others else ()
+    return (*labels, *links, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
 
 
 def domain_of(session: Session, ledger: Ledger) -> Domain:

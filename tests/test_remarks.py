@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.book import Book
+from artifacts.certificate import linked_caveat
 from artifacts.chain import Entry
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
@@ -51,12 +52,53 @@ def test_the_same_is_said_once(ledger: Ledger, tmp_path: Path) -> None:
     assert lines(tmp_path) == written
 
 
+def test_a_file_belongs_to_one_domain_or_to_linked_ones(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.hold("census", ["file one", "file two", "file one"])
+    ledger.hold("census", ["file two"])
+    assert [one.about for one in ledger.remarks("census")] == ["file one", "file two"]
+    before = lines(tmp_path)
+    for name in ("survey", "not yet named"):
+        with pytest.raises(WrongInput, match=f"belongs to domain 'census'.* `concord link census {name}`"):
+            ledger.check_holding(name, ["file zero", "file two"])
+    with pytest.raises(WrongInput, match="belongs to domain 'census'"):
+        ledger.hold("survey", ["file zero", "file two"])
+    assert lines(tmp_path) == before
+    ledger.remark("census", "linked", "survey")
+    ledger.hold("survey", ["file zero", "file two"])
+    ledger.check_holding("census", ["file zero"])
+    ledger.remark("census", "linked", "not yet named")
+    ledger.check_holding("not yet named", ["file one"])
+
+
+def test_links_reach_in_both_directions_and_through_others(ledger: Ledger) -> None:
+    for name in ("third", "fourth", "apart"):
+        ledger.name_domain(name, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.remark("survey", "linked", "census")
+    ledger.remark("survey", "linked", "third")
+    ledger.remark("fourth", "linked", "third")
+    linked = {one.name: [other.name for other in ledger.linked(one.name)] for one in ledger.domains()}
+    assert linked == {
+        "census": ["survey", "third", "fourth"],
+        "survey": ["census", "third", "fourth"],
+        "third": ["census", "survey", "fourth"],
+        "fourth": ["census", "survey", "third"],
+        "apart": [],
+    }
+
+
+def test_linked_domains_are_certified_at_the_sum_of_their_caps(ledger: Ledger) -> None:
+    ledger.remark("survey", "linked", "census")
+    said = linked_caveat(DOMAIN, ledger.linked("census"))
+    assert "census is linked on the record to survey" in said
+    assert "ε = 8, δ = 8e-05" in said
+
+
 CANNOT_BE: list[tuple[str, RemarkKind, str, str]] = [
     ("nowhere", "erased", "digest of a unit", "no domain 'nowhere'"),
     ("census", "forgotten", "open", "must be an ended one"),
     ("census", "forgotten", "unheard of", "no session 'unheard of'"),
     ("survey", "forgotten", "ended", "must be an ended one of domain 'survey'"),
-    ("census", "linked", "nowhere", "no domain 'nowhere'"),
+    ("nowhere", "linked", "census", "no domain 'nowhere'"),
     ("census", "linked", "census", "another one than itself"),
 ]
 
