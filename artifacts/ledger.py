@@ -203,6 +203,10 @@ class Ledger:
             _catch_up(Book(), rows)
         self.domains()  # what this process read before must still be there as well
 
+    def back_up(self, file: Path) -> bool:
+        """Copy the ledger to a new file; not where it is on a server. Returns whether it did."""
+        return self._entries.back_up(file)
+
     def _read(self, ask: Callable[[Book], Answer]) -> Answer:
         with self._guard, self._entries.reading() as rows:
             _catch_up(self._book, rows)

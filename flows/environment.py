@@ -4,10 +4,14 @@ import os
 from pathlib import Path
 
 from artifacts.errors import EnvironmentFailed
+from artifacts.home import FORMAT, check_format
 
 
 def prepare(home: Path) -> Path:
-    """Make the home folder and point Prefect and MLflow at it; returns it absolute. Raises EnvironmentFailed."""
+    """Make the home folder and point Prefect and MLflow at it; returns it absolute.
+
+    One that an earlier version wrote is upgraded first. Raises EnvironmentFailed, or NotVerified where a later one did.
+    """
     home = home.absolute()
     try:
         for folder in (home, home / "prefect", home / "results"):
@@ -29,4 +33,8 @@ def prepare(home: Path) -> Path:
     }
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
+    if check_format(home) < FORMAT:
+        from tasks.upgrade import upgrade
+
+        upgrade(home)
     return home

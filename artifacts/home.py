@@ -1,0 +1,50 @@
+"""The format of a home folder: by one number in one file a version tells whether it may open it.
+
+    1  homes without such a file
+    2  the ledger says which private files each domain holds
+
+Raised when an older home needs `tasks.upgrade` first, or an older version must not open a newer one.
+"""
+
+import os
+from pathlib import Path
+
+from artifacts.errors import EnvironmentFailed, NotVerified
+from artifacts.vault import sync_folder
+
+FORMAT = 2
+FIRST_KEPT = ("vault", "ledger.db")
+"""What a home holds as soon as anything happened in it."""
+
+
+def check_format(home: Path) -> int:
+    """The format of a home, where it is this version's or older; one that holds nothing yet is made this version's.
+
+    Raises NotVerified where it is newer.
+    """
+    file = home / "format"
+    try:
+        if not file.exists() and not any((home / name).exists() for name in FIRST_KEPT):
+            set_format(home)
+        said = file.read_text() if file.exists() else "1"
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be read: {failed.strerror}") from None
+    if not said.strip().isdecimal():
+        raise NotVerified(f"the file {file} must hold the number of a format, and does not")
+    if int(said) > FORMAT:
+        raise NotVerified(
+            f"the home folder {home} is of format {int(said)} and this version of concord knows {FORMAT}: go on with "
+            "the version that wrote it, or a later one"
+        )
+    return int(said)
+
+
+def set_format(home: Path) -> None:
+    """Say, durably, that the home is of this version's format."""
+    temporary = home / f".format-{os.getpid()}"
+    with temporary.open("w") as file:
+        file.write(f"{FORMAT}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, home / "format")
+    sync_folder(home)
