@@ -1,21 +1,26 @@
 """The certificate: what is promised about a published classifier, to whom, at what cost, and how to check it.
 
 Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
-`Certificate.model_json_schema()` is its published schema.
+`schema()` is published beside every certificate; another schema is another FORMAT (tests/test_certificate_schema.py).
 """
 
 import math
+import operator
 import platform
 from collections.abc import Sequence
+from functools import reduce
 from importlib.metadata import version
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from artifacts.privacy import Charge
 from artifacts.schemas import Ref
-from artifacts.sessions import NEIGHBOURS, Domain, Session
+from artifacts.sessions import NEIGHBOURS, Domain, Session, Status
 
+FORMAT: Final = "concord certificate 1"
+SCHEMA_FILE: Final = "certificate.schema.json"
+"""Where the schema lies, beside the certificate."""
 LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 
@@ -127,22 +132,58 @@ class Counts(Published):
     not_asked: int
 
 
+class SessionCharge(Budget):
+    """One session of a domain: its own claim, and the share of the domain's lifetime budget it is charged.
+
+    status   open (charged its whole reservation), spent or closed
+    """
+
+    session: str
+    mechanism: str
+    share: float
+    status: Status
+
+    @classmethod
+    def of(cls, session: Session, domain: Domain) -> Self:
+        """What a session of that domain is charged."""
+        return cls(
+            epsilon=session.epsilon,
+            delta=session.delta,
+            session=session.id,
+            mechanism=str(session.mechanism["name"]),
+            share=_share(session.charge, domain),
+            status=session.status,
+        )
+
+
 class DomainCharge(Published):
-    """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule."""
+    """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule.
+
+    order     the Rényi order at which charges add up, frozen when the domain was named
+    charges   its sessions in order
+    lost      share of the budget that restorations charged for sessions the ledger no longer knows
+    """
 
     name: str
     sessions: int
+    order: float
     cap: Budget
     spent: Budget
     remaining: Budget
+    charges: tuple[SessionCharge, ...]
+    lost: float
 
     @classmethod
-    def of(cls, domain: Domain, sessions: int, total: Charge) -> Self:
-        """The domain's state with `total` charged to it, over that many sessions."""
+    def of(cls, domain: Domain, sessions: Sequence[Session], lost: Charge) -> Self:
+        """The domain's state after those sessions, and what was lost to an older copy."""
+        total = reduce(operator.add, (session.charge for session in sessions), lost)
         cap, (epsilon, delta) = domain.filter, domain.filter.spent(total)
         return cls(
             name=domain.name,
-            sessions=sessions,
+            sessions=len(sessions),
+            order=cap.order,
+            charges=tuple(SessionCharge.of(session, domain) for session in sessions),
+            lost=_share(lost, domain),
             cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
             spent=Budget(epsilon=epsilon, delta=delta),
             remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
@@ -162,7 +203,10 @@ class StudentRecord(Published):
 class Certificate(Published):
     """What is promised, and how to check it."""
 
-    format: Literal["concord certificate 1"] = "concord certificate 1"
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
+    format: Literal["concord certificate 1"] = FORMAT
     session: str
     data_version: str
     guarantee: Guarantee
@@ -176,13 +220,20 @@ class Certificate(Published):
     versions: dict[str, str] = Field(default_factory=library_versions)
 
     @property
-    def verification(self) -> tuple[str, ...]:
-        """The commands that check it, from the home folder's machine and from any other."""
-        files = (self.student.file, *self.labels)
-        return (
-            f"concord verify {self.session}",
-            *(f"sha256sum released/{file.path}  # {file.digest}" for file in files),
-        )
+    def checksums(self) -> tuple[str, ...]:
+        """A line for each released file it names, as `sha256sum --check` reads them in the folder `released`."""
+        return tuple(f"{file.digest}  {file.path}" for file in (self.student.file, *self.labels))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of certificates of this FORMAT."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{FORMAT.replace(' ', ':')}"}
+    return head | Certificate.model_json_schema(mode="serialization")
+
+
+def _share(charge: Charge, domain: Domain) -> float:
+    budget = domain.filter.budget
+    return float(charge.renyi / budget) if budget > 0 else float(charge.renyi > 0)
 
 
 def _exp(epsilon: float) -> float:

@@ -47,6 +47,7 @@ class Record(BaseModel):
     """Where a session was written up: its files, and its run and model in MLflow."""
 
     certificate: Ref
+    schema_file: Ref
     report: Ref
     figures: dict[str, Ref]
     run_id: str
@@ -157,6 +158,7 @@ def certify(
     )
     return Record(
         certificate=certified.certificate,
+        schema_file=certified.schema_file,
         report=certified.report,
         figures=certified.figures,
         run_id=tracked.run_id,

@@ -5,6 +5,7 @@ Guarantees   nothing here reads the vault: all that is written is a function of 
 Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked by tests/test_certify.py
 """
 
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from artifacts.certificate import (
     CAVEATS,
     LABELS_ALONE,
+    SCHEMA_FILE,
     UNWITNESSED,
     WITNESSED,
     Certificate,
@@ -23,6 +25,7 @@ from artifacts.certificate import (
     MechanismRecord,
     StudentRecord,
     linked_caveat,
+    schema,
 )
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger
@@ -51,11 +54,12 @@ PROOFS = {
 
 
 class Certified(BaseModel):
-    """What was written for a session: its certificate, its report, and the figures by what they show."""
+    """What was written for a session: its certificate and its schema, its report, and the figures by what they show."""
 
     model_config = ConfigDict(frozen=True)
 
     certificate: Ref
+    schema_file: Ref
     report: Ref
     figures: dict[str, Ref]
 
@@ -79,17 +83,17 @@ def certify(
     session = ledger.session(session_id)
     table = released.labels(labels)
     certificate = describe(plan, session, labels, counted(table, session), student, ledger)
-    domain, sessions = domain_of(session, ledger), ledger.sessions(session.domain)
     spent = spending(session, per_refusal, table)
     drawn = {
         "spend": spend_figure(session, spent),
         "labels": labels_figure(table, plan.data.classes, certificate.counts),
         "what_if": what_if_figure(session, spent),
-        "budget": budget_figure(domain, sessions),
+        "budget": budget_figure(certificate.domain),
     }
     text = certificate.model_dump_json(indent=2)
     return Certified(
         certificate=released.write(f"{session_id}/certificate.json", text.encode()),
+        schema_file=released.write(f"{session_id}/{SCHEMA_FILE}", json.dumps(schema(), indent=2).encode()),
         report=released.write(f"{session_id}/report.html", render(certificate, drawn).encode()),
         figures={name: released.write(f"{session_id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
     )
@@ -108,7 +112,7 @@ def describe(
         mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=PROOFS[name]),
         teachers=session.teachers,
         counts=counts,
-        domain=DomainCharge.of(domain, len(ledger.sessions(domain.name)), ledger.total(domain.name)),
+        domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
         labels=tuple(labels),
         caveats=caveats(domain, guarantee, ledger),
         student=StudentRecord(

@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from artifacts.certificate import Counts
+from artifacts.certificate import Counts, DomainCharge
 from artifacts.privacy import Cost
-from artifacts.sessions import Domain, Session
+from artifacts.sessions import Session
 
 Ints = NDArray[np.int64]
 POINTS = 200
@@ -109,21 +109,21 @@ def what_if_figure(session: Session, spent: Spending) -> str:
     return _svg(figure)
 
 
-def budget_figure(domain: Domain, sessions: Sequence[Session]) -> str:
+def budget_figure(domain: DomainCharge) -> str:
     """The domain's budget over its life, session by session: charges add up in Rényi divergence at its order."""
-    shares = np.array([float(session.charge.renyi / domain.filter.budget) for session in sessions])
-    ends, places = np.cumsum(shares), np.arange(1, len(shares) + 1)
-    still_open = np.array([session.status == "open" for session in sessions])
+    shares = np.array([charge.share for charge in domain.charges])
+    before, places = domain.lost + np.cumsum(shares) - shares, np.arange(1, len(shares) + 1)
+    still_open = np.array([charge.status == "open" for charge in domain.charges])
     figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
-    if len(places) > 1:
-        axes.bar(places[1:], (ends - shares)[1:], color=BLUE, alpha=0.3, label="charged before")
+    if before[-1]:
+        axes.bar(places, before, color=BLUE, alpha=0.3, label="charged before")
     for kind, of, colour in (("settled", ~still_open, BLUE), ("reserved", still_open, GREY)):
         if of.any():
-            axes.bar(places[of], shares[of], bottom=(ends - shares)[of], color=colour, label=kind)
+            axes.bar(places[of], shares[of], bottom=before[of], color=colour, label=kind)
     axes.axhline(1, color=ORANGE, linestyle="--", label="lifetime cap")
     axes.set_xlim(0.4, max(len(places), 4) + 0.6)
     axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
-    axes.set_ylim(0, max(1.0, *ends) * 1.05)
+    axes.set_ylim(0, max(1.0, before[-1] + shares[-1]) * 1.05)
     axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
     return _svg(figure)

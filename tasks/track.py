@@ -66,7 +66,7 @@ def track(
             certificate=certificate,
             files=[
                 released.root / ref.path
-                for ref in (certified.certificate, certified.report, *certified.figures.values())
+                for ref in (certified.certificate, certified.schema_file, certified.report, *certified.figures.values())
             ],
             series=_series(session, per_refusal, labels, ledger),
             datasets={
@@ -91,12 +91,13 @@ def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger
     by_row = spending(session, per_refusal, labels)
     by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
     domain = domain_of(session, ledger)
-    totals = accumulate((one.charge for one in ledger.sessions(domain.name)), operator.add)
+    charges = (one.charge for one in ledger.sessions(domain.name))
+    totals = accumulate(charges, operator.add, initial=ledger.lost(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]
     return {
         "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),
         "epsilon_charged_by_batch": list(enumerate(by_batch.epsilon.tolist(), start=1)),
-        "domain_epsilon_by_session": list(enumerate(by_session, start=1)),
+        "domain_epsilon_by_session": list(enumerate(by_session)),
     }
 
 

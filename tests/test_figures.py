@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from artifacts.certificate import Counts
+from artifacts.certificate import Counts, DomainCharge
 from artifacts.ledger import Ledger
-from artifacts.privacy import Cost
+from artifacts.privacy import Charge, Cost
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
@@ -88,7 +88,10 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     ledger = Ledger.of(small.home)
     one = ledger.session(SESSION)
     ended = replace(one, id="people-0", status="spent", settled=one.reserved)
-    svg = budget_figure(ledger.domains()[0], [ended, one])
+    domain = DomainCharge.of(ledger.domains()[0], [ended, one], ended.reserved)
+    total = float(3 * one.charge.renyi / ledger.domains()[0].filter.budget)
+    assert domain.lost + sum(charge.share for charge in domain.charges) == pytest.approx(total)
+    svg = budget_figure(domain)
     for word in ("charged before", "settled", "reserved", "lifetime cap"):
         assert f">{word}<" in svg
 
@@ -106,7 +109,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
             spend_figure(now, spending(now, STABLE.per_refusal, table)),
             what_if_figure(now, spending(now, STABLE.per_refusal, table)),
             labels_figure(table, CLASSES, counts),
-            budget_figure(ledger.domains()[0], ledger.sessions("people")),
+            budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge())),
         ]
 
     first = draw()

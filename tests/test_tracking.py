@@ -89,7 +89,10 @@ def test_the_charge_is_a_series_over_batches_and_the_domains_over_sessions(publi
     assert [step for step, _ in by_batch] == [1, 2, 3]  # of 128, 128 and 30 rows
     assert by_batch[-1][1] == by_row[286]
     assert 0 < by_batch[0][1] < by_batch[1][1] < by_batch[2][1]
-    assert history["domain_epsilon_by_session"] == [(1, published.certificate.domain.spent.epsilon)]
+    assert history["domain_epsilon_by_session"] == [
+        (0, 0),
+        (1, published.certificate.domain.spent.epsilon),
+    ]
 
 
 def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(published: Published) -> None:
@@ -139,7 +142,15 @@ def test_datasets_are_there_by_digest(published: Published) -> None:
 
 def test_the_files_are_the_released_ones(published: Published) -> None:
     assert set(published.recorded.files) == {
-        *("certificate.json", "report.html", "spend.svg", "labels.svg", "what_if.svg", "budget.svg")
+        *(
+            "certificate.json",
+            "certificate.schema.json",
+            "report.html",
+            "spend.svg",
+            "labels.svg",
+            "what_if.svg",
+            "budget.svg",
+        )
     }
     for name, digest in published.recorded.files.items():
         assert digest == sha256((published.world.released.root / SESSION / name).read_bytes())

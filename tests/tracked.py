@@ -12,16 +12,16 @@ from tasks.mechanisms.voting import Mechanism
 from tasks.track import track
 from tests.published import SESSION, World, certified
 
+WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
+
 
 def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
     """The world's session in MLflow; with labels, after it was certified."""
     if labels is not None:
         certified(world, mechanism, labels)
-    found = {name: world.released.find(f"{SESSION}/{name}") for name in ("certificate.json", "report.html")}
+    found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
     drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
-    written = Certified.model_validate(
-        {"certificate": found["certificate.json"], "report": found["report.html"], "figures": drawn}
-    )
+    written = Certified.model_validate({**found, "figures": drawn})
     return track(
         world.plan,
         written,

@@ -1,0 +1,60 @@
+"""The certificate's schema: published beside it, right about it, and never changed under one format."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from artifacts.certificate import SCHEMA_FILE, schema
+from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import Mechanism
+from tests.published import SESSION, certified, world
+
+MECHANISMS: dict[str, Mechanism] = {
+    "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
+    "noisy_votes": NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
+}
+
+
+@pytest.fixture(scope="module", params=MECHANISMS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The released folder of a session of each kind of mechanism."""
+    small = world(tmp_path_factory.mktemp("world"))
+    certified(small, MECHANISMS[request.param], small.truth)
+    return small.released.root / SESSION
+
+
+def test_a_certificate_is_what_the_schema_beside_it_says(written: Path) -> None:
+    certificate = json.loads((written / "certificate.json").read_bytes())
+    assert certificate["$schema"] == SCHEMA_FILE
+    beside = json.loads((written / certificate["$schema"]).read_bytes())
+    assert beside == schema()
+    Draft202012Validator.check_schema(beside)
+    Draft202012Validator(beside).validate(certificate)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("format",), "concord certificate 0"),
+        (("guarantee", "epsilon"), "1"),
+        (("counts", "asked"), None),
+        (("labels", 0, "digest"), 7),
+        (("domain", "charges", 0, "status"), "lost"),
+        (("rows",), 1),
+    ],
+)
+def test_the_schema_finds_what_is_no_certificate(written: Path, place: tuple[Any, ...], value: object) -> None:
+    certificate = json.loads((written / "certificate.json").read_bytes())
+    wrong = deepcopy(certificate)
+    part = wrong
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    valid = Draft202012Validator(schema()).is_valid
+    assert valid(certificate)
+    assert not valid(wrong)
