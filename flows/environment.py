@@ -38,3 +38,10 @@ def prepare(home: Path) -> Path:
 
         upgrade(home)
     return home
+
+
+def keep_to(home: Path) -> None:
+    """Raise EnvironmentFailed where this process was prepared for another home: settings are read once a process."""
+    first = Path(os.environ["PREFECT_HOME"]).parent
+    if first != home and os.environ["MLFLOW_TRACKING_URI"] == f"sqlite:///{first / 'mlflow.db'}":
+        raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")

@@ -36,7 +36,7 @@ from tasks.admit import (
 from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
-from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
+from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
 from tasks.release import RUN, Door, alone
 from tasks.study import Student
 from tasks.track import column_types
@@ -154,15 +154,19 @@ class Pipeline:
         return self.stages.each("teach", work.teach, calls)
 
     def poll(self, public: Public, teachers: Sequence[Ref]) -> list[Ref]:
-        """Votes of all teachers, mapped over batches of public rows."""
+        """Votes of all teachers, mapped over batches of public rows; those on rows asked online are there."""
         ensemble = (public.encoding.digest, *(block.digest for block in teachers))
+        vault = self.door.vault
+        there = {batch.ref.digest: vault.find(online_votes(vault, teachers, batch)) for batch in public.batches}
         calls = [
             self._call(
                 "poll", (batch.ref.digest, ensemble), batch=batch, teachers=list(teachers), encoding=public.encoding
             )
             for batch in public.batches
+            if there[batch.ref.digest] is None
         ]
-        return self.stages.each("poll", work.poll, calls)
+        fresh = iter(self.stages.each("poll", work.poll, calls))
+        return [there[batch.ref.digest] or next(fresh) for batch in public.batches]
 
     def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
         """Reserve the cost of the session where it is not open yet, and keep what it needs to go on."""

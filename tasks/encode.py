@@ -5,6 +5,7 @@ Guarantees   nothing here depends on a private row, and a row is encoded by itse
 Not covered  public rows that are private ones in disguise. Checked by tests/test_encode.py
 """
 
+import io
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -124,15 +125,27 @@ class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
 def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
     """Write a frame to the vault as an Arrow IPC file."""
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    with vault.create(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    with vault.create(path) as sink:
+        _write(frame, sink)
     return sink.ref
+
+
+def frame_bytes(frame: pl.DataFrame) -> bytes:
+    """What `write_frame` writes."""
+    file = io.BytesIO()
+    _write(frame, file)
+    return file.getvalue()
 
 
 def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
     """A frame of the vault. Raises NotVerified where the file is not what was written."""
     return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
+
+
+def _write(frame: pl.DataFrame, file: Any) -> None:
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _cast_frames(table: PublicTable, encoding: Encoding) -> Iterator[pl.DataFrame]:

@@ -2,6 +2,7 @@
 
     run      writes it at the door, and again where its plan changed in something the session does not depend on
     extend   adds rows it was not given before, before the door
+    online   keeps each row it answers beside it, in a file of its own; reading the recipe adds them at its end
 
 A session is its stream: whoever goes on with it, `run` or `extend`, walks all public rows put to it in the order they
 were put. So labels, student and certificate are always those of the whole session, whichever command made them.
@@ -24,9 +25,13 @@ from artifacts.sessions import Session
 from artifacts.vault import Vault
 from tasks.encode import PublicBatch
 
+ONLINE = "online"
+"""The path of rows that were asked one by one: they came from no file."""
+
 
 class Source(BaseModel):
-    """Public rows put to a session together: where they came from, keyed digests of those files, and their batches."""
+    """Public rows put to a session together: where they came from (ONLINE: they were asked one by one), keyed digests
+    of those files, and their batches."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,9 +70,15 @@ def read_recipe(vault: Vault, session: str) -> Recipe | None:
     if ref is None:
         return None
     try:
-        return Recipe.model_validate_json(vault.read(ref))
+        recipe = Recipe.model_validate_json(vault.read(ref))
     except ValidationError:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
+    known = {batch.ref.digest for source in recipe.sources for batch in source.batches}
+    asked = {row.ref.digest: row for row in online_rows(vault, session) if row.ref.digest not in known}
+    if not asked:
+        return recipe
+    online = Source(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
+    return recipe.model_copy(update={"sources": (*recipe.sources, online)})
 
 
 def write_recipe(vault: Vault, session: str, recipe: Recipe) -> None:
@@ -109,15 +120,35 @@ def check_staged(vault: Vault, session: str, sources: Sequence[Source]) -> None:
     """Raise NotVerified where rows put to the session are gone; the first of `sources` is the plan's own."""
     for at, source in enumerate(sources):
         if not staged(vault, source):
-            again = "concord run PLAN" if at == 0 else f"concord extend {session} --public {source.path}"
+            again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"
+            if source.path == ONLINE:
+                again = "a copy of the vault"
             raise NotVerified(
-                f"rows of session {session} are no longer in the vault: `{again}` puts them back and spends nothing"
+                f"rows of session {session} are no longer in the vault: {again} puts them back and spends nothing"
             )
 
 
 def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
     """Where the votes of an ensemble lie in the vault."""
     return f"votes/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def online_path(session: str, index: int, digest: str) -> str:
+    """Where a row asked online lies in the vault: by the batch it should become, so that rows stay in their order."""
+    return f"sessions/{session}/online/{index:09d}-{digest[:32]}.arrow"
+
+
+def online_rows(vault: Vault, session: str, index: int | None = None) -> list[PublicBatch]:
+    """The rows a session was asked online, in their order; or those that were to become its batch `index`."""
+    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
+    files = sorted((vault.root / f"sessions/{session}/online").glob(pattern))
+    found = [vault.find(str(file.relative_to(vault.root))) for file in files]
+    return [PublicBatch(ref=ref, first=0, rows=1) for ref in found if ref is not None]
+
+
+def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
+    """Where the votes on a row asked online lie in the vault."""
+    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
 
 
 def _path(session: str) -> str:

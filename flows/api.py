@@ -1,0 +1,97 @@
+"""Concord from Python: run a plan and look at what came of it; ask an open session about one row at a time.
+
+    import polars
+    from flows.api import open_session, run
+
+    done = run("plan.toml")
+    print(done.certificate.guarantee, done.report_path, done.labels)
+    rows = polars.read_parquet("more.parquet")
+    print(done.student.predict(rows))
+    print(open_session(done.session).answer(rows.row(0, named=True)))
+
+The same door, ledger and home folder as on the command line; every mistake is a ConcordError with one sentence. What a
+student predicts is free; what a session answers is paid for where teachers disagree. Checked by tests/test_api.py.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from artifacts.plan import Plan, load_plan
+from flows.environment import keep_to, prepare
+
+if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
+    from artifacts.certificate import Certificate
+    from flows.outcome import Summary
+    from tasks.online import Online
+
+
+class Run:
+    """What a run came to. Everything here is published, and free to show."""
+
+    def __init__(self, summary: Summary, home: Path) -> None:
+        self.summary, self.home = summary, home
+
+    @property
+    def session(self) -> str:
+        """The session's name, as `open_session` and the command line take it."""
+        return self.summary.session
+
+    @property
+    def report_path(self) -> Path:
+        """The report, one HTML file that opens offline."""
+        return Path(self.summary.report)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The guarantee and all that it rests on."""
+        from artifacts.certificate import Certificate
+
+        return Certificate.model_validate_json(Path(self.summary.certificate).read_bytes())
+
+    @cached_property
+    def student(self) -> Any:
+        """The fitted scikit-learn classifier, from raw public columns to class names. Raises NotVerified."""
+        from artifacts.released import Released
+        from tasks.student import load
+
+        record = self.certificate.student
+        return load(Released(self.home).read(record.file), record.estimator)
+
+    @cached_property
+    def labels(self) -> Any:
+        """The released labels of all public rows, an Arrow table as `artifacts.schemas.labels_schema` says. Raises NotVerified."""
+        from artifacts.released import Released
+
+        return Released(self.home).labels(self.certificate.labels)
+
+
+def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session: bool = False) -> Run:
+    """Learn and publish a classifier, as `concord run` does; again, it answers from cache and spends nothing.
+
+    home          where everything is kept; default: CONCORD_HOME, or .concord; one for the life of the process
+    new_session   open a further session, which costs again
+    Raises a ConcordError for everything that is not a fault of this program.
+    """
+    loaded, folder = plan if isinstance(plan, Plan) else load_plan(Path(plan)), _prepared(home)
+    from flows.start import start
+
+    return Run(start(loaded, folder, new_session=new_session), folder)
+
+
+def open_session(session: str, *, home: str | Path | None = None) -> Online:
+    """An open session, to be asked about one public row at a time. Raises a ConcordError where it cannot go on."""
+    folder = _prepared(home)
+    from tasks.online import Online
+    from tasks.release import Door
+
+    return Online(Door.of(folder), session)
+
+
+def _prepared(home: str | Path | None) -> Path:
+    folder = prepare(Path(home or os.environ.get("CONCORD_HOME", ".concord")))
+    keep_to(folder)
+    return folder
