@@ -57,6 +57,7 @@ from artifacts.publication import (
     words,
 )
 from artifacts.released import sha256
+from artifacts.relocation import follow
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
     warnings.simplefilter("ignore", UserWarning)
@@ -152,9 +153,13 @@ class Tracking:
 
     @classmethod
     def of(cls, home: Path) -> "Tracking":
-        """The tracking store of a home folder."""
-        home = home.absolute()
-        return cls(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}"), home / "mlartifacts")
+        """The tracking store of a home folder; what it says of its own files holds wherever the home lies now."""
+        database, files = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
+        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
+        if uri == f"sqlite:///{database}":
+            with _told_in_one_sentence():
+                follow(database, files)
+        return cls(uri, files)
 
     def publish(self, publication: Publication) -> Tracked:
         """Record a publication as a run of its domain's experiment, and register its student as the champion.
