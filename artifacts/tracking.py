@@ -222,7 +222,8 @@ class Tracking:
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
             return str(found.experiment_id)
-        location = (self._artifact_root / domain).as_uri()
+        served = self._uri.startswith(("http://", "https://"))  # a server says itself where files go
+        location = None if served else (self._artifact_root / domain).as_uri()
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
 
     @contextmanager

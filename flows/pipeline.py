@@ -214,7 +214,8 @@ class Pipeline:
         released = [ref.digest for ref in labels]
         guarantee = Guarantee.of(self.domain, session)
         said = caveats(self.domain, guarantee, self.door.ledger)
-        depends = (session.id, session.asked, session.status, charged, released, student.model_dump(), said)
+        taught = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
+        depends = (session.id, session.asked, session.status, charged, released, taught, said)
         call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
         call |= {"per_refusal": self.mechanism.per_refusal, "public": public, "labels": list(labels)}
         record: Record = self.stages.one("certify", work.certify, {**call, "student": student})

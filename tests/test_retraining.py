@@ -53,6 +53,13 @@ def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None
     assert state_of(home, session) == state
 
 
+def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
+    """Even where they teach the very same student: what is said by default may be said aloud."""
+    summary = start_study(session, StudentPlan(params={"max_iter": 100}), home)
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.student.params == {"max_iter": 100}
+
+
 def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, plan: Plan) -> None:
     """A session that ended within an extension: its unasked rows count as they do for `run`."""
     folder = home.parent / "arriving"
