@@ -1,7 +1,8 @@
-"""A PostgreSQL server of the test's own, from Debian's packages: started on a socket, gone at the end."""
+"""A PostgreSQL server of the test's own, from Debian's packages: on a socket or a port of loopback, gone at the end."""
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,25 +13,46 @@ import pytest
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """A database URL, without its driver. Skips the test, with the reason, where no server can be started."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not binaries:
-        pytest.skip("PostgreSQL is not installed in /usr/lib/postgresql")
+def server(password: str | None = None) -> Iterator[str]:
+    """A database URL, without its driver. Skips the test, with the reason, where no server can be started.
+
+    password   asked of all who come, by a port; without one, whoever reaches the socket is let in
+    """
+    programs = binaries()
     pytest.importorskip("psycopg")
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     as_owner = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_owner:
         shutil.chown(folder, "postgres")
-    data, options = folder / "data", f"-k {folder} -c listen_addresses= -c fsync=off"
-    control = [*as_owner, str(binaries[-1] / "pg_ctl"), "-D", str(data), "-w"]
+    data, port = folder / "data", free_port()
+    listen = "" if password is None else "127.0.0.1"
+    options = f"-k {folder} -c listen_addresses={listen} -p {port} -c fsync=off"
+    control = [*as_owner, str(programs / "pg_ctl"), "-D", str(data), "-w"]
+    secret = folder / "password"
+    secret.write_text(password or "none is asked")
+    entry = ["-A", "trust"] if password is None else ["-A", "scram-sha-256", f"--pwfile={secret}"]
     try:
-        _run([*as_owner, str(binaries[-1] / "initdb"), "-D", str(data), "-U", "concord", "-A", "trust", "-E", "UTF8"])
+        _run([*as_owner, str(programs / "initdb"), "-D", str(data), "-U", "concord", "-E", "UTF8", *entry])
         _run([*control, "-o", options, "-l", str(folder / "log"), "start"])
-        yield f"concord@/postgres?host={folder}"
+        yield f"concord@/postgres?host={folder}&port={port}" if password is None else f"concord@127.0.0.1:{port}"
         _run([*control, "-m", "immediate", "stop"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def binaries() -> Path:
+    """Where the server's programs lie. Skips the test where they are not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed in /usr/lib/postgresql")
+    return found[-1]
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _run(command: list[str]) -> None:
