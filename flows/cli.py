@@ -70,6 +70,26 @@ def extend(
 
 
 @app.command()
+def serve(
+    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
+    public: Annotated[Path, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")],
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
+    timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
+    home: HomeOption = HOME,
+) -> None:
+    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM.
+
+    Example: concord serve demo-hospital --public arriving --cron "0 3 * * *" --timezone Europe/Berlin
+    """
+    from flows.environment import prepare
+
+    home = prepare(home)
+    from flows.serve import serve as keep_extending
+
+    keep_extending(session, public, home, cron=cron, timezone=timezone)
+
+
+@app.command()
 def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """Run the main job on synthetic records made on the spot: no download, no server."""
     from flows.environment import prepare

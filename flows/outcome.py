@@ -36,6 +36,12 @@ class Summary(BaseModel):
     stages: list[StageReport]
 
 
+def in_words(summary: Summary) -> str:
+    """A run in one line."""
+    rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
+    return f"session {summary.session}: {rows}; spent ε = {summary.spent_now['epsilon']:.3g} of the domain's budget now"
+
+
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A mechanism's settings without its table of refusals, which the certificate holds."""
     return {name: value for name, value in settings.items() if name != "refusal"}

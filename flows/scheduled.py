@@ -21,7 +21,7 @@ from prefect.states import Completed, Failed
 from artifacts.errors import ConcordError
 from artifacts.plan import Plan, StudentPlan, load_plan
 from flows.environment import prepare
-from flows.outcome import Summary
+from flows.outcome import Summary, in_words
 
 
 @flow(name="scheduled-learn")
@@ -80,9 +80,4 @@ def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
     except ConcordError as told:
         return Failed(name=type(told).__name__, message=str(told))
     nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)
-    return Completed(name="NothingNew" if nothing_new else "Completed", message=_in_words(summary))
-
-
-def _in_words(summary: Summary) -> str:
-    rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
-    return f"session {summary.session}: {rows}; spent ε = {summary.spent_now['epsilon']:.3g} of the domain's budget now"
+    return Completed(name="NothingNew" if nothing_new else "Completed", message=in_words(summary))

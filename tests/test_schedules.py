@@ -23,7 +23,7 @@ from tests.people import arrive, tables_of_plan, write_tables
 from tests.services import Services, until
 
 pytestmark = pytest.mark.slow
-EVERY = "15"
+EVERY = "10"
 """Seconds between runs of the test's schedule."""
 
 
@@ -99,10 +99,10 @@ def test_schedules_fire_and_a_killed_worker_loses_nothing(
     until(lambda: len(scheduled(server, "Completed")) == 2, 120, lambda: services.log("worker"))
 
     assert asked(services) == 2000
-    taught_again = asked_for(server, "study", session="people", student={"refused": "drop"})
-    assert taught_again.state_name == "Completed"
     services.run("concord", "close", session)
     arrive(arriving, 13)
+    taught_again = asked_for(server, "study", session="people", student={"refused": "drop"})
+    assert taught_again.state_name == "Completed"
     gone = until(lambda: scheduled(server, "BudgetRefused"), 90, lambda: services.log("worker"))
     assert gone[0].state is not None
     assert gone[0].state.is_failed()
