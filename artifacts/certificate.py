@@ -94,14 +94,18 @@ class Guarantee(Budget):
     @classmethod
     def of(cls, domain: Domain, session: Session) -> Self:
         """The claim of a session of that domain."""
-        epsilon, delta = session.epsilon, session.delta
+        return cls.at(session.epsilon, session.delta, domain.unit, domain.neighbours)
+
+    @classmethod
+    def at(cls, epsilon: float, delta: float, unit: str, neighbours: str) -> Self:
+        """That claim for those units and neighbours."""
         twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
         return cls(
             epsilon=epsilon,
             delta=delta,
-            unit=domain.unit,
-            neighbours=domain.neighbours,
-            replace_one=None if domain.neighbours == NEIGHBOURS["labels"] else twice,
+            unit=unit,
+            neighbours=neighbours,
+            replace_one=None if neighbours == NEIGHBOURS["labels"] else twice,
         )
 
     @property
@@ -124,7 +128,10 @@ class MechanismRecord(Published):
 
 
 class Counts(Published):
-    """Public rows: asked, of which answered or refused; and those that came after the session's end."""
+    """Public rows: asked, of which answered or refused; and those that came after the session's end.
+
+    Where nobody votes there is one question, which hypothesis to publish, and one answer.
+    """
 
     asked: int
     answered: int
@@ -191,17 +198,34 @@ class DomainCharge(Published):
 
 
 class StudentRecord(Published):
-    """The published classifier: what it is, its file, and its share of right answers on public test rows."""
+    """The published classifier: what it is, its file, and its share of right answers on public test rows.
+
+    refused   what refused rows taught it; None for one that no label taught
+    """
 
     estimator: str
     params: dict[str, Any]
-    refused: str
+    refused: str | None
     file: Ref
     accuracy: float | None
 
 
+class Beside(Published):
+    """Another session of the same run on the same records: its claim, and the files it released."""
+
+    session: str
+    mechanism: str
+    guarantee: Budget
+    teachers: int
+    labels: tuple[Ref, ...]
+
+
 class Certificate(Published):
-    """What is promised, and how to check it."""
+    """What is promised, and how to check it.
+
+    labels     released files of the session's answers
+    beside     what the same run bought in other sessions; `together` is what all of it promises, by basic composition
+    """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -216,13 +240,24 @@ class Certificate(Published):
     domain: DomainCharge
     labels: tuple[Ref, ...]
     student: StudentRecord
+    beside: tuple[Beside, ...] = ()
+    together: Budget | None = None
     caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
     versions: dict[str, str] = Field(default_factory=library_versions)
 
     @property
+    def promise(self) -> Guarantee:
+        """What everything this run published promises: the session's claim, or that of all its sessions together."""
+        if self.together is None:
+            return self.guarantee
+        whole = self.together
+        return Guarantee.at(whole.epsilon, whole.delta, self.guarantee.unit, self.guarantee.neighbours)
+
+    @property
     def checksums(self) -> tuple[str, ...]:
         """A line for each released file it names, as `sha256sum --check` reads them in the folder `released`."""
-        return tuple(f"{file.digest}  {file.path}" for file in (self.student.file, *self.labels))
+        files = (self.student.file, *self.labels, *(file for other in self.beside for file in other.labels))
+        return tuple(f"{file.digest}  {file.path}" for file in files)
 
 
 def schema() -> dict[str, Any]:
@@ -234,6 +269,14 @@ def schema() -> dict[str, Any]:
 def _share(charge: Charge, domain: Domain) -> float:
     budget = domain.filter.budget
     return float(charge.renyi / budget) if budget > 0 else float(charge.renyi > 0)
+
+
+def together(guarantee: Budget, beside: Sequence[Beside]) -> Budget | None:
+    """The sum of a session's claim and of those beside it, if there are any."""
+    if not beside:
+        return None
+    claims = (guarantee, *(other.guarantee for other in beside))
+    return Budget(epsilon=sum(claim.epsilon for claim in claims), delta=sum(claim.delta for claim in claims))
 
 
 def _exp(epsilon: float) -> float:

@@ -63,16 +63,21 @@ def stages(certificate: Certificate) -> dict[str, Stage]:
     """The stages after the door, in order, as the certificate tells of them."""
     guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
     student, mechanism = certificate.student, certificate.mechanism.settings
-    asked = {f"rows_{name}": float(count) for name, count in counts.model_dump().items()}
+    asked = (
+        {f"rows_{name}": float(count) for name, count in counts.model_dump().items()} if certificate.teachers else {}
+    )
+    whole = certificate.together
     return {
         "release": Stage(
             _settings(mechanism, "mechanism.")
             | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
-            {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked},
+            {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked}
+            | ({} if whole is None else {"epsilon_together": whole.epsilon, "delta_together": whole.delta}),
         ),
         "study": Stage(
             _settings(student.params, "student.")
-            | _settings({"student": student.estimator, "refused": student.refused}),
+            | _settings({"student": student.estimator})
+            | ({} if student.refused is None else _settings({"refused": student.refused})),
             {} if student.accuracy is None else {"accuracy": student.accuracy},
         ),
         "certify": Stage(
@@ -124,12 +129,15 @@ def tags(certificate: Certificate) -> dict[str, str]:
 
 def words(certificate: Certificate) -> str:
     """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
-    guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
+    guarantee, counts, domain = certificate.promise, certificate.counts, certificate.domain
+    voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
+    rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
+    if not certificate.teachers:
+        rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
     return (
         f"**ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}** for **{guarantee.unit}** ({guarantee.neighbours}): "
-        f"differential privacy, by `{certificate.mechanism.name}` with {certificate.teachers:,} teachers.\n\n"
-        f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
-        f"Of the lifetime budget ε = {domain.cap.epsilon:g} of the domain `{domain.name}`, "
+        f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
+        f"{rows}Of the lifetime budget ε = {domain.cap.epsilon:g} of the domain `{domain.name}`, "
         f"ε = {domain.spent.epsilon:.4g} is charged.\n\n"
         f"The certificate and the report are among the run's artifacts. "
         f"To check them: `concord verify {certificate.session}`"

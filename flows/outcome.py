@@ -5,8 +5,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-StageName = Literal["encode", "split", "teach", "poll", "release", "study", "certify"]
+StageName = Literal["encode", "split", "teach", "poll", "count", "release", "choose", "study", "certify"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
+"""All there are, in their order; a plan has those it needs."""
 
 
 class StageReport(BaseModel):

@@ -1,6 +1,6 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +13,11 @@ from artifacts.certificate import Guarantee
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
+from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
 from flows import work
-from flows.outcome import StageName, Summary, briefly
+from flows.outcome import STAGES, StageName, Summary, briefly
 from flows.stages import Stages
 from flows.work import Public, Record
 from tasks.admit import (
@@ -42,7 +43,7 @@ from tasks.study import Student
 from tasks.track import column_types
 from tasks.unlabelled import with_public
 
-VERSIONS: dict[StageName, int] = {"encode": 1, "split": 1, "teach": 1, "poll": 1, "study": 1, "certify": 1}
+VERSIONS: dict[StageName, int] = dict.fromkeys(STAGES, 1)
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
 
 
@@ -86,19 +87,26 @@ class Pipeline:
 
         Returns the stream of the session: the plan's own rows, then those it was extended with.
         """
-        files = tuple(self._digests("public"))
-        own = Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
         self.calibrate(planned_domain(self.door, self.plan), public.rows)
         who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.asked = Asked.labels(self.plan, self.mechanism, who)
         self.session = admit(self.door, self.asked, new_session=self.new_session)
         recipe = None if self.session is None else self.hold(self.session.id)
-        return self.walk(public.encoding, (own, *(recipe.sources[1:] if recipe else ())))
+        return self.walk(public.encoding, (self.own(public), *(recipe.sources[1:] if recipe else ())))
+
+    def own(self, public: Public) -> Source:
+        """The plan's own public rows."""
+        files = tuple(self._digests("public"))
+        return Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
 
     def rehearse(self, encoding: Encoding) -> None:
         """Raise WrongInput where teachers, student or test table would fail later: now, while nothing is spent."""
         tasks.teach.rehearse(self.plan.teachers, encoding)
         tasks.study.rehearse(self.plan.student, encoding)
+        self.rehearse_test(encoding)
+
+    def rehearse_test(self, encoding: Encoding) -> None:
+        """Raise WrongInput where the test table would fail later."""
         if self.plan.data.test is not None:
             labelled_rows(self.plan.path("test"), encoding)
 
@@ -130,10 +138,7 @@ class Pipeline:
     def split(self, public: Public) -> list[Ref]:
         """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
         teachers, domain, secret = self.plan.teachers, self.plan.privacy.domain, self.plan.privacy.secret
-        self.private = tuple(self._digests("private"))
-        self.door.ledger.check_holding(domain, self.private)
-        self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
-        self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
+        self.name_private()
         shape = (teachers.count, teachers.block, secret, self.plan.data.public_share)
         depends = (self.private, public.encoding.digest, domain, *shape)
         call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
@@ -141,6 +146,13 @@ class Pipeline:
         if self.session is not None:
             check_ensemble(self.door.vault, self.session, training(self.plan, shards))
         return shards
+
+    def name_private(self) -> None:
+        """Note which files are private. Raises WrongInput where one has been named public, or is of another domain."""
+        self.private = tuple(self._digests("private"))
+        self.door.ledger.check_holding(self.plan.privacy.domain, self.private)
+        self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
+        self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
 
     def teach(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
         """One model a shard, mapped over blocks."""
@@ -210,14 +222,29 @@ class Pipeline:
 
     def certify(self, public: Public, labels: Sequence[Ref], student: Student) -> Summary:
         """Certificate, report and MLflow run; and what this run came to."""
-        session, charged = self._session, spent(self.door, self.domain)
-        released = [ref.digest for ref in labels]
-        guarantee = Guarantee.of(self.domain, session)
+        session, per_refusal = self._session, self.mechanism.per_refusal
+        asked_now = session.asked - self.asked_before
+        return self.write_up(session, per_refusal, public, labels, student, asked_now=asked_now, beside={})
+
+    def write_up(
+        self,
+        session: Session,
+        per_refusal: Cost | None,
+        public: Public,
+        released: Sequence[Ref],
+        student: Student,
+        *,
+        asked_now: int,
+        beside: Mapping[str, Sequence[Ref]],
+    ) -> Summary:
+        """Publish what is said about a session: what it `released`, and by name what others of this run did."""
+        charged, guarantee = spent(self.door, self.domain), Guarantee.of(self.domain, session)
         said = caveats(self.domain, guarantee, self.door.ledger)
         taught = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
-        depends = (session.id, session.asked, session.status, charged, released, taught, said)
+        answers = ([ref.digest for ref in released], {name: [ref.digest for ref in beside[name]] for name in beside})
+        depends = (session.id, session.asked, session.status, charged, answers, taught, said)
         call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
-        call |= {"per_refusal": self.mechanism.per_refusal, "public": public, "labels": list(labels)}
+        call |= {"per_refusal": per_refusal, "public": public, "labels": list(released), "beside": dict(beside)}
         record: Record = self.stages.one("certify", work.certify, {**call, "student": student})
         return Summary(
             run_id=record.run_id,
@@ -230,7 +257,7 @@ class Pipeline:
             asked=session.asked,
             answered=session.answered,
             refused=session.refused,
-            asked_now=session.asked - self.asked_before,
+            asked_now=asked_now,
             student={"accuracy": student.accuracy, "model_uri": record.model_uri},
             spent_now={
                 "epsilon": charged[0] - self.spent_before[0],

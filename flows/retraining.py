@@ -50,4 +50,8 @@ def _recipe(door: Door, session: str) -> Recipe:
     recipe = read_recipe(door.vault, session)
     if recipe is None:
         raise WrongInput(f"session {session} keeps no rows to learn from: it was forgotten, or released nothing yet")
+    if recipe.plan.student.learner == "universal":
+        raise WrongInput(
+            f"the student of session {session} was chosen, not fitted to labels: none can be trained again"
+        )
     return recipe

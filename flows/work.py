@@ -1,6 +1,6 @@
 """The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from prefect import task
 from pydantic import BaseModel
 
 import tasks.certify
+import tasks.choose
 import tasks.encode
 import tasks.poll
 import tasks.release
@@ -24,6 +25,8 @@ from artifacts.sessions import Session
 from artifacts.tracking import Tracking
 from artifacts.vault import Vault, derive
 from flows.stages import stage
+from tasks.choose import Choice
+from tasks.chosen import student_of
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import Mechanism
 from tasks.recipe import Source, votes_folder
@@ -107,6 +110,39 @@ def release(
     return tasks.release.release(Door.of(home), session, mechanism, classes, batches, votes)
 
 
+@stage("count")
+def count(key: str, home: Path, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Ref:
+    """Count the errors of every candidate for the student on the private rows."""
+    vault = Vault(home / "vault")
+    candidates = Choice.of(plan, encoding, batches, vault).candidates
+    secret = derive(vault.secret(f"domains/{plan.privacy.domain}"), "split")
+    return tasks.choose.count_errors(plan, encoding, candidates, vault, f"counts/{key[:16]}", secret)
+
+
+@task(name="choose", persist_result=False)
+def choose(
+    home: Path, session: Session, choice: Choice, batches: Sequence[PublicBatch], counts: Ref, classes: Sequence[str]
+) -> Ref:
+    """The door of a choice. Never cached, as `release`."""
+    return tasks.choose.choose(Door.of(home), session, choice, batches, counts, classes)
+
+
+@stage("study")
+def study_chosen(
+    key: str,  # noqa: ARG001  # the cache's
+    home: Path,
+    plan: Plan,
+    session: str,
+    encoding: Encoding,
+    chosen: Ref,
+) -> Student:
+    """The student that a released hypothesis is, tried on public test rows, and its file."""
+    released = Released(home)
+    student = student_of(released.read(chosen), encoding)
+    accuracy = None if plan.data.test is None else tasks.study.evaluate(student, plan.path("test"), encoding)
+    return tasks.study.publish(student, session, accuracy, released)
+
+
 @stage("study")
 def study(
     key: str,  # noqa: ARG001  # the cache's
@@ -135,13 +171,21 @@ def certify(
     per_refusal: Cost | None,
     public: Public,
     labels: Sequence[Ref],
+    beside: Mapping[str, Sequence[Ref]],
     student: Student,
     started: datetime,
 ) -> Record:
     """Write certificate and report, and record the session in MLflow as begun at the door."""
     door, studied = Door.of(home), datetime.now(UTC)
     certified = tasks.certify.certify(
-        plan, session, labels, student, per_refusal=per_refusal, ledger=door.ledger, released=door.released
+        plan,
+        session,
+        labels,
+        student,
+        beside=beside,
+        per_refusal=per_refusal,
+        ledger=door.ledger,
+        released=door.released,
     )
     tracked = tasks.track.track(
         plan,

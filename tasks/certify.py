@@ -6,7 +6,7 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,8 @@ from artifacts.certificate import (
     SCHEMA_FILE,
     UNWITNESSED,
     WITNESSED,
+    Beside,
+    Budget,
     Certificate,
     Counts,
     DomainCharge,
@@ -26,15 +28,17 @@ from artifacts.certificate import (
     StudentRecord,
     linked_caveat,
     schema,
+    together,
 )
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan
+from artifacts.plan import Plan, StudentPlan
 from artifacts.privacy import Cost
 from artifacts.released import Released
 from artifacts.report import render
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
+from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.study import Student
 
@@ -50,6 +54,8 @@ PROOFS = {
     "confident": "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent",
     "laplace_votes": "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal "
     "composition (Kairouz, Oh & Viswanath 2015)",
+    "universal": "tasks/mechanisms/universal.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
+    "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0",
 }
 
 
@@ -70,26 +76,28 @@ def certify(
     labels: Sequence[Ref],
     student: Student,
     *,
+    beside: Mapping[str, Sequence[Ref]],
     per_refusal: Cost | None,
     ledger: Ledger,
     released: Released,
 ) -> Certified:
     """Write what is published about a session into its folder.
 
-    labels       released files of all batches in order, those not asked among them
+    labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis
+    beside       what other sessions of the same run released, by session
     per_refusal  what the mechanism says one refusal costs; None where it is charged whole
     Raises NotVerified where a file is not what was written, or its rows are not those on record.
     """
     session = ledger.session(session_id)
-    table = released.labels(labels)
-    certificate = describe(plan, session, labels, counted(table, session), student, ledger)
-    spent = spending(session, per_refusal, table)
-    drawn = {
-        "spend": spend_figure(session, spent),
-        "labels": labels_figure(table, plan.data.classes, certificate.counts),
-        "what_if": what_if_figure(session, spent),
-        "budget": budget_figure(certificate.domain),
-    }
+    table = outcomes(session, labels, released)
+    others = [_beside(ledger.session(other), files) for other, files in beside.items()]
+    certificate = describe(plan, session, labels, counted(table, session), student, others, ledger)
+    drawn = {"budget": budget_figure(certificate.domain)}
+    if session.teachers:
+        spent = spending(session, per_refusal, table)
+        drawn["spend"] = spend_figure(session, spent)
+        drawn["labels"] = labels_figure(table, plan.data.classes, certificate.counts)
+        drawn["what_if"] = what_if_figure(session, spent)
     text = certificate.model_dump_json(indent=2)
     return Certified(
         certificate=released.write(f"{session_id}/certificate.json", text.encode()),
@@ -100,7 +108,13 @@ def certify(
 
 
 def describe(
-    plan: Plan, session: Session, labels: Sequence[Ref], counts: Counts, student: Student, ledger: Ledger
+    plan: Plan,
+    session: Session,
+    labels: Sequence[Ref],
+    counts: Counts,
+    student: Student,
+    beside: Sequence[Beside],
+    ledger: Ledger,
 ) -> Certificate:
     """The certificate of a session as the ledger stands."""
     domain = domain_of(session, ledger)
@@ -115,13 +129,30 @@ def describe(
         domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
         labels=tuple(labels),
         caveats=caveats(domain, guarantee, ledger),
-        student=StudentRecord(
-            estimator=plan.student.estimator,
-            params=plan.student.params,
-            refused=plan.student.refused,
-            file=student.ref,
-            accuracy=student.accuracy,
-        ),
+        student=_student(plan.student, student),
+        beside=tuple(beside),
+        together=together(guarantee, beside),
+    )
+
+
+def _student(plan: StudentPlan, student: Student) -> StudentRecord:
+    universal = plan.learner == "universal"
+    return StudentRecord(
+        estimator=f"{Chosen.__module__}.{Chosen.__name__}" if universal else plan.estimator,
+        params=plan.space.model_dump(mode="json") if universal else plan.params,
+        refused=None if universal else plan.refused,
+        file=student.ref,
+        accuracy=student.accuracy,
+    )
+
+
+def _beside(session: Session, labels: Sequence[Ref]) -> Beside:
+    return Beside(
+        session=session.id,
+        mechanism=str(session.mechanism["name"]),
+        guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
+        teachers=session.teachers,
+        labels=tuple(labels),
     )
 
 
@@ -136,6 +167,11 @@ def caveats(domain: Domain, guarantee: Guarantee, ledger: Ledger) -> tuple[str, 
 def domain_of(session: Session, ledger: Ledger) -> Domain:
     """The domain a session is charged to: the ledger has one for every session it holds."""
     return next(domain for domain in ledger.domains() if domain.name == session.domain)
+
+
+def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:
+    """Released labels, one a public row; a choice counts as one row, answered. Raises NotVerified."""
+    return released.labels(answers) if session.teachers else pa.table({"outcome": ["answered"]})
 
 
 def counted(labels: pa.Table, session: Session) -> Counts:

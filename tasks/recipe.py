@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from artifacts.encoding import Encoding
-from artifacts.errors import BudgetRefused, NotVerified
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
@@ -91,9 +91,14 @@ def write_recipe(vault: Vault, session: str, recipe: Recipe) -> None:
 def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
     """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone.
 
-    Raises BudgetRefused where they are gone for good, with a session that has ended.
+    Raises BudgetRefused where they are gone for good, with a session that has ended; WrongInput where the student needs
+    no further labels.
     """
     recipe = read_recipe(vault, session.id)
+    if recipe is not None and recipe.plan.student.learner == "universal":
+        raise WrongInput(
+            f"the student of session {session.id} was chosen and labels any row by itself: nothing is asked"
+        )
     if recipe is None or not all(vault.has(block) for block in recipe.teachers):
         check_open(session)
         raise NotVerified(

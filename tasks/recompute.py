@@ -159,6 +159,22 @@ def _laplace_charge(settings: Settings, order: float) -> tuple[float, float]:
     return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
 
 
+def _pure_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(_pure(settings), 1, epsilon)
+
+
+def _pure_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(_pure(settings), 1, order), 0.0
+
+
+def _pure(settings: Settings) -> float:
+    """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1); of an
+    estimated error, how many steps a shard moves the sum over the scale of its noise."""
+    if settings["name"] == "universal":
+        return float(settings["epsilon"])
+    return int(settings["steps"]) / float(settings["scale"])
+
+
 def _epoch(settings: Settings) -> float:
     return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
 
@@ -191,4 +207,6 @@ ROUTES = {
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
     "confident": Route(_concentrated_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
+    "universal": Route(_pure_delta, _pure_charge),
+    "error_estimate": Route(_pure_delta, _pure_charge),
 }

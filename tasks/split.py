@@ -71,6 +71,22 @@ def split(
         )
 
 
+def one_row_a_unit(plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes) -> Iterator[pl.DataFrame]:
+    """Cast rows, one of each privacy unit: where it has many, that of the least keyed content digest.
+
+    Raises WrongInput where the table lacks a column; no row can make it fail.
+    """
+    rows = _identified(plan, encoding, key)
+    if plan.data.unit is None:
+        yield from rows
+        return
+    with spilling(vault, f"{folder}/spill-units", _identified_schema(encoding)) as spill:
+        for frame in rows:
+            spill.add(frame, shards_of(frame[UNIT], key, PARTS))
+        for part in filter(len, spill.read(PARTS)):
+            yield part.sort(CONTENT).unique(UNIT, keep="first", maintain_order=True)
+
+
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
     """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
     packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])

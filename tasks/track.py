@@ -28,7 +28,7 @@ from artifacts.released import Released
 from artifacts.sessions import Session
 from artifacts.tracking import Tracked, Tracking
 from artifacts.vault import Vault
-from tasks.certify import Certified, domain_of
+from tasks.certify import Certified, domain_of, outcomes
 from tasks.encode import PublicBatch, read_frame
 from tasks.figures import spending
 from tasks.student import load, trusted_types
@@ -59,7 +59,8 @@ def track(
     Raises NotVerified where a released file is not what was written, EnvironmentFailed where MLflow fails.
     """
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
-    labels, session = released.labels(certificate.labels), ledger.session(certificate.session)
+    session = ledger.session(certificate.session)
+    labels = outcomes(session, certificate.labels, released)
     file = released.read(certificate.student.file)
     return tracking.publish(
         Publication(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from artifacts.certificate import Certificate, Guarantee
+from artifacts.certificate import Budget, Certificate, Guarantee, together
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
@@ -133,9 +133,20 @@ def _certificate(subject: Subject) -> str:
         ("counts", certificate.counts.model_dump(exclude={"not_asked"}), counts),
     ):
         _equal(f"the certificate's {what}", found, recorded)
-    for named in (certificate.student.file, *certificate.labels):
+    for other in certificate.beside:
+        claim = subject.ledger.session(other.session)
+        _equal(
+            f"its claim of session {other.session}", other.guarantee, Budget(epsilon=claim.epsilon, delta=claim.delta)
+        )
+    _equal("the certificate's sum", certificate.together, together(certificate.guarantee, certificate.beside))
+    files = (
+        certificate.student.file,
+        *certificate.labels,
+        *(file for one in certificate.beside for file in one.labels),
+    )
+    for named in files:
         subject.released.read(named)
-    return f"it agrees with the ledger, and so do the {1 + len(certificate.labels)} files it names"
+    return f"it agrees with the ledger, and so do the {len(files)} files it names"
 
 
 def _files(subject: Subject) -> str:

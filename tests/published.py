@@ -157,6 +157,7 @@ def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: St
         SESSION,
         refs,
         student,
+        beside={},
         per_refusal=mechanism.per_refusal,
         ledger=Ledger.of(world.home),
         released=world.released,

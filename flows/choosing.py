@@ -1,0 +1,146 @@
+"""The stages of a run whose student is chosen (`tasks.choose`): with labels bought as well, or without a vote."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import tasks.teach
+from artifacts.encoding import Encoding
+from artifacts.privacy import compose
+from artifacts.schemas import Ref
+from artifacts.sessions import Opening, Session
+from flows import work
+from flows.outcome import Summary
+from flows.pipeline import Pipeline
+from flows.work import Public
+from tasks.admit import check_ensemble, going_on, open_session, planned_domain, spent
+from tasks.choose import Choice, choice_asked
+from tasks.recipe import Recipe, write_recipe
+from tasks.release import RUN, alone
+from tasks.study import Student
+
+
+class Choosing(Pipeline):
+    """One run whose student is chosen in a session of its own, `choice`.
+
+    Where the plan asks for labels as well (Nandi & Bassily 2020, universal labelling), theirs is a second session. The
+    plan asks for both explicitly and they are admitted together, before anything private is read.
+    """
+
+    choice: Session | None
+
+    def rehearse(self, encoding: Encoding) -> None:
+        """Raise WrongInput where teachers or test table would fail later."""
+        if self.plan.votes:
+            tasks.teach.rehearse(self.plan.teachers, encoding)
+        self.rehearse_test(encoding)
+
+    def admit(self, public: Public) -> Public:
+        """Find the sessions this plan goes on with, or make sure that they may be opened."""
+        if self.plan.votes:
+            stream = super().admit(public)
+        else:
+            self.session = None
+            self.domain = planned_domain(self.door, self.plan)
+            self.spent_before = spent(self.door, self.domain)
+            stream = self.walk(public.encoding, (self.own(public),))
+        self.chooser = Choice.of(self.plan, stream.encoding, stream.batches, self.door.vault)
+        self.choice_asked = choice_asked(self.plan, self.chooser, stream.encoding, stream.batches, self.door.vault)
+        self.choice = going_on(self.door, self.choice_asked, new_session=self.new_session)
+        if self.choice is None:
+            self.door.ledger.check_opening(self._openings(), self.domain, further=self._further)
+        else:
+            self._hold_choice(self.choice.id)
+        return stream
+
+    def count(self, public: Public) -> Ref:
+        """Errors of every candidate on the private rows; refused where those are not what the session opened with."""
+        self.name_private()
+        table = (self.private, self.plan.privacy.domain, self.plan.privacy.secret, self.plan.data.public_share)
+        batches = [batch.ref.digest for batch in public.batches]
+        depends = (table, public.encoding.digest, self.chooser.settings(), batches)
+        call = self._call("count", depends, plan=self.plan, encoding=public.encoding, batches=public.batches)
+        counts: Ref = self.stages.one("count", work.count, call)
+        if self.choice is not None:
+            check_ensemble(self.door.vault, self.choice, (counts.digest,))
+        return counts
+
+    def open_choice(self, public: Public, counts: Ref) -> None:
+        """Reserve the cost of the choice where its session is not open yet, and keep what it is made from."""
+        if self.choice is None:
+            session = open_session(self.door, self.choice_asked, (counts.digest,), new_session=self._further)
+            self._hold_choice(session.id)
+        recipe = Recipe(
+            plan=self.plan,
+            encoding=public.encoding,
+            teachers=(counts,),
+            sources=self.sources,
+            private=self.private,
+        )
+        write_recipe(self.door.vault, self._choice.id, recipe)
+
+    def choose(self, public: Public, counts: Ref) -> Ref:
+        """The door: choose once and publish; or replay what was published before."""
+        session = self._choice
+        self.chosen_before = session.asked
+
+        def through_the_door() -> tuple[Ref, bool]:
+            released: Ref = work.choose(
+                self.home, session, self.chooser, public.batches, counts, self.plan.data.classes
+            )
+            self.choice = self.door.ledger.session(session.id)
+            self.at_door = datetime.now(UTC)
+            return released, self.choice == session
+
+        chosen: Ref = self.stages.uncached("choose", through_the_door)
+        return chosen
+
+    def study_chosen(self, public: Public, chosen: Ref) -> Student:
+        """The student that the hypothesis is, tried on public test rows where there are any."""
+        test = None if self.plan.data.test is None else self._digests("test")
+        depends = (chosen.digest, public.encoding.digest, test)
+        call = self._call("study", depends, plan=self.plan, session=self._choice.id, encoding=public.encoding)
+        student: Student = self.stages.one("study", work.study_chosen, {**call, "chosen": chosen})
+        return student
+
+    def certify_chosen(self, public: Public, labels: Sequence[Ref], chosen: Ref, student: Student) -> Summary:
+        """Certificate, report and MLflow run of the choice, with the labels bought beside it."""
+        beside = {} if self.session is None else {self.session.id: list(labels)}
+        asked_now = self._choice.asked - self.chosen_before
+        summary = self.write_up(self._choice, None, public, [chosen], student, asked_now=asked_now, beside=beside)
+        return summary if self.session is None else summary.model_copy(update=_of_labels(self.session, summary))
+
+    @property
+    def _choice(self) -> Session:
+        if self.choice is None:
+            raise RuntimeError("the session of the choice is opened at the door, before anything is published")
+        return self.choice
+
+    @property
+    def _further(self) -> bool:
+        """Whether one more session may be opened: the labels' is not a further one, the plan asks for both."""
+        return self.new_session or self.session is not None
+
+    def _openings(self) -> Opening:
+        """What the ledger is asked about: the choice, and the labels with it where neither is open yet."""
+        choice = self.choice_asked.opening()
+        if not self.plan.votes or self.session is not None:
+            return choice
+        labels = self.asked.opening()
+        whole = compose([labels.whole, choice.whole])
+        return replace(choice, whole=whole, epsilon=labels.epsilon + choice.epsilon, delta=labels.delta + choice.delta)
+
+    def _hold_choice(self, session: str) -> None:
+        self._held.enter_context(alone(self.door.vault, session, RUN))
+        self.choice = self.door.ledger.session(session)
+
+
+def _of_labels(session: Session, summary: Summary) -> dict[str, Any]:
+    """What a summary says of rows and teachers, from the session of the labels; and the guarantee of both together."""
+    together = {
+        "epsilon": summary.guarantee["epsilon"] + session.epsilon,
+        "delta": summary.guarantee["delta"] + session.delta,
+    }
+    told = {name: getattr(session, name) for name in ("teachers", "asked", "answered", "refused")}
+    return {**told, "guarantee": summary.guarantee | together}
