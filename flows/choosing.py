@@ -14,7 +14,7 @@ from flows import work
 from flows.outcome import Summary
 from flows.pipeline import Pipeline
 from flows.work import Public
-from tasks.admit import check_ensemble, going_on, open_session, planned_domain, spent
+from tasks.admit import check_ensemble, claim, going_on, open_session, planned_domain, spent
 from tasks.choose import Choice, choice_asked
 from tasks.recipe import Recipe, write_recipe
 from tasks.release import RUN, alone
@@ -68,6 +68,7 @@ class Choosing(Pipeline):
 
     def open_choice(self, public: Public, counts: Ref) -> None:
         """Reserve the cost of the choice where its session is not open yet, and keep what it is made from."""
+        claim(self.door, self.plan, self.private)
         if self.choice is None:
             session = open_session(self.door, self.choice_asked, (counts.digest,), new_session=self._further)
             self._hold_choice(session.id)
