@@ -72,7 +72,7 @@ class HypothesisClass(ABC):
 
     name: ClassVar[str]
     linear: ClassVar[bool] = False
-    """Whether there are at most a fixed multiple of the rows dichotomies, so that private rows need no grid."""
+    """Whether dichotomies grow no faster than rows, so that public rows need no grid. Private ones do: see `bound`."""
 
     columns: tuple[int, ...]
     grid: Grid | None = None
@@ -99,7 +99,7 @@ class HypothesisClass(ABC):
 
     @property
     def bound(self) -> int | None:
-        """Candidates at most, whatever the rows; None where only they tell."""
+        """Candidates at most, whatever the rows; None where only they tell, so that private rows could fail."""
         return None if self.grid is None else self.most_candidates([len(points) for points in self.grid])
 
     @property

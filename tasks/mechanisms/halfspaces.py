@@ -24,6 +24,8 @@ from tasks.mechanisms.voting import Ints
 
 BITS = 20
 """Coordinates are whole numbers up to 2^BITS: products of two differences stay within 64 bits."""
+ROW = 2 ** (BITS + 1)
+"""A point as one number is x·ROW + y."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,9 @@ class HalfPlanes(Hypotheses):
         return HalfPlane(self.plane, tuple(start.tolist()), (x, y), inside)
 
     def errors(self, X: Floats, y: Ints) -> Ints:
-        points, cell = np.unique(self.plane.coordinates(X), axis=0, return_inverse=True)
-        weights = balance(cell.ravel(), y, len(points))
+        spots, cell = np.unique(self.plane.coordinates(X) @ [ROW, 1], return_inverse=True)
+        points = np.column_stack(np.divmod(spots, ROW))
+        weights = balance(cell, y, len(points))
         within = np.empty(len(self.start) + 1, dtype=np.int64)
         within[0] = weights.sum()
         # Lines are grouped by where they start: one sort of the points by angle serves a whole group.

@@ -17,7 +17,8 @@ weight and W the sum. On V', z is continued by one or both labels of x, with wei
 c = e^(−ε_c/2): together ω(z)·w(z), where ω(z) is c, 1 or 1 + c. So z is chosen with odds w(z)/W on V and, summed over
 what continues it, ω(z)·w(z)/W' on V', where W' = Σ ω·w is between c·W and (1 + c)·W. Either quotient is at most
 (1 + c)/c = 1 + e^(ε_c/2): the choice of z is pure (ln(1 + e^(ε_c/2)), 0)-DP. Given z, the relabelled tables differ in
-one row, however it is labelled, and the inner mechanism is (ε, δ)-DP. Composed: (ε + ln(1 + e^(ε_c/2)), δ). ∎
+one row, however it is labelled, and the inner mechanism is (ε, δ)-DP. Composed: (ε + ln(1 + e^(ε_c/2)), δ). ∎ Adaptive
+askers are covered: of a fixed asker, all answers together are one outcome, here and below.
 The published constants are larger: (ε + 3, 4eδ) at ε_c = 1 for a replaced row. Here it is (ε + 0.974, δ).
 One missing or repeated candidate breaks the proof, since ω then takes other values.
 
