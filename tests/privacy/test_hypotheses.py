@@ -31,7 +31,7 @@ def some_rows(many: int = 25) -> list[Floats]:
     """Small sets with ties, duplicates and rows on one line; the empty set and single rows too."""
     random = np.random.default_rng(1)
     drawn = [random.integers(0, 4, (random.integers(0, 7), 3)).astype(float) for _ in range(many)]
-    return [*drawn, random.normal(size=(6, 3)), LINE, LATTICE]
+    return [np.empty((0, 3)), np.ones((1, 3)), *drawn, random.normal(size=(6, 3)), LINE, LATTICE]
 
 
 ROWS = some_rows()
