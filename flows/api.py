@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def labels(self) -> Any:
-        """The released labels of all public rows, an Arrow table as `artifacts.schemas.labels_schema` says. Raises NotVerified."""
+        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`."""
         from artifacts.released import Released
 
         return Released(self.home).labels(self.certificate.labels)
