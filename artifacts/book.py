@@ -105,13 +105,13 @@ class Book:
     def domain(self, name: str) -> Domain:
         """The domain of that name. Raises WrongInput where there is none."""
         if name not in self.domains:
-            raise WrongInput(f"the ledger has no domain {name!r}")
+            raise WrongInput(f"the ledger has no domain {name!r}: `concord budget` lists those there are")
         return self.domains[name]
 
     def session(self, name: str) -> Session:
         """The session of that id. Raises WrongInput where there is none."""
         if name not in self.sessions:
-            raise WrongInput(f"the ledger has no session {name!r}")
+            raise WrongInput(f"the ledger has no session {name!r}: `concord budget` lists those there are")
         return self.sessions[name]
 
     def sessions_of(self, domain: str) -> tuple[Session, ...]:
@@ -204,7 +204,9 @@ class Book:
         before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
         price = _price(opening, domain, before, after)
         if not domain.filter.admits(after):
-            raise BudgetRefused(f"the budget does not cover it: {price}")
+            raise BudgetRefused(
+                f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
+            )
         if not further and self.sessions_of(domain.name):
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)

@@ -153,7 +153,9 @@ class LabelingPlan(Part):
     def ends_by_its_own_rule(self) -> Self:
         by_refusal = self.mechanism in CUTOFF_MECHANISMS
         if by_refusal and self.cutoff is None:
-            raise ValueError(f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals")
+            raise ValueError(
+                f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: see `concord plan`"
+            )
         if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
             raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
         if by_refusal and self.mechanism != "published" and self.queries is not None:
@@ -298,7 +300,7 @@ def load_plan(path: Path) -> Plan:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise WrongInput(f"the plan {path} does not exist") from None
+        raise WrongInput(f"the plan {path} does not exist: `concord init` writes one") from None
     except (OSError, UnicodeDecodeError):
         raise WrongInput(f"the plan {path} cannot be read as a text file") from None
     except tomllib.TOMLDecodeError as wrong:

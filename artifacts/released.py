@@ -46,9 +46,11 @@ class Released:
         try:
             data = (self.root / ref.path).read_bytes()
         except OSError:
-            raise NotVerified(f"the released file {ref.path} is missing or cannot be read") from None
+            raise NotVerified(
+                f"the released file {ref.path} is missing or cannot be read: put back a copy of it"
+            ) from None
         if sha256(data) != ref.digest:
-            raise NotVerified(f"the released file {ref.path} is not what was written")
+            raise NotVerified(f"the released file {ref.path} is not what was written: put back a copy of it")
         return data
 
     def find(self, path: str) -> Ref | None:

@@ -83,7 +83,9 @@ class Vault:
             make_folder(root)
             mode = root.stat().st_mode & 0o777
         if mode & 0o077:
-            raise EnvironmentFailed(f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}")
+            raise EnvironmentFailed(
+                f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}: `chmod -R go= {root}`"
+            )
         self._seal = derive(self._installation(), "seal")
 
     def secret(self, name: str) -> bytes:

@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 
 from artifacts.errors import ConcordError, WrongInput
+from flows.examples import WithExamples
 
 app = typer.Typer(
+    cls=WithExamples,
     help="Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check.",
     epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
     no_args_is_help=True,
@@ -19,6 +21,7 @@ app = typer.Typer(
 )
 HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 HOME = Path(".concord")
 out = Console(highlight=False)
 
@@ -30,6 +33,7 @@ def run(
     new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Learn and publish a classifier: the main job.
 
@@ -39,11 +43,13 @@ def run(
     from flows.environment import prepare
 
     loaded, home = load_plan(plan), prepare(home)
+    from flows.progress import hushed
     from flows.start import start
     from flows.summary import show
 
-    summary = start(loaded, home, new_session=new_session, start_from=start_from)
-    _print(summary.model_dump(mode="json")) if as_json else show(summary, home)
+    with hushed(quiet):
+        summary = start(loaded, home, new_session=new_session, start_from=start_from)
+    _print(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
 
 
 @app.command()
@@ -52,6 +58,7 @@ def extend(
     public: Annotated[Path, typer.Option(help="More public rows: a file, a folder or a glob.")],
     home: HomeOption = HOME,
     as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Answer more public rows in an open session, and teach its student again.
 
@@ -60,12 +67,14 @@ def extend(
     from flows.environment import prepare
 
     home = prepare(home)
+    from flows.progress import hushed
     from flows.start import start_extension
     from flows.summary import show
 
-    summary = start_extension(session, public, home)
-    _print(summary.model_dump(mode="json")) if as_json else show(summary, home)
-    if not (as_json or summary.asked_now):
+    with hushed(quiet):
+        summary = start_extension(session, public, home)
+    _print(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+    if not (as_json or quiet or summary.asked_now):
         out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
 
 
@@ -77,10 +86,7 @@ def serve(
     timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
     home: HomeOption = HOME,
 ) -> None:
-    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM.
-
-    Example: concord serve demo-hospital --public arriving --cron "0 3 * * *" --timezone Europe/Berlin
-    """
+    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM."""
     from flows.environment import prepare
 
     home = prepare(home)
@@ -90,12 +96,12 @@ def serve(
 
 
 @app.command()
-def demo(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+def demo(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Run the main job on synthetic records made on the spot: no download, no server."""
     from flows.environment import prepare
     from tasks.demo import write_demo
 
-    run(write_demo(prepare(home) / "demo"), None, False, home, as_json)
+    run(write_demo(prepare(home) / "demo"), None, False, home, as_json, quiet)
 
 
 @app.command()
@@ -120,10 +126,6 @@ def init(
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
 
     At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not.
-
-    \b
-    concord init
-    concord init --private stays.csv --public open.parquet --label outcome --classes no,yes --domain ward --rows 60,000
     """
     from flows.starting import begin, show_begun
 

@@ -20,7 +20,9 @@ def prepare(home: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
+        raise EnvironmentFailed(
+            f"the home folder {home} cannot be written ({failed.strerror}): name another with --home"
+        ) from None
     settings = {
         "PREFECT_HOME": home / "prefect",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -1,14 +1,26 @@
 """Progress of a stage: a line on the console (stderr) and, for long stages, an artifact in the Prefect UI."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, cast
 from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 console = Console(stderr=True, highlight=False)
 """The operator's console. Standard output is left to results."""
@@ -17,18 +29,44 @@ SHOW_AFTER = 2.0
 """Seconds after which a stage is worth an artifact; each update costs the server 8 to 25 ms."""
 
 
+@contextmanager
+def hushed(quiet: bool = True) -> Iterator[None]:
+    """While it lasts, the console says nothing of stages, where that is asked for."""
+    before, console.quiet = console.quiet, quiet or console.quiet
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+class Rate(ProgressColumn):
+    """Parts a second, once some are done."""
+
+    def render(self, task: Task) -> Text:
+        return Text(rate(task.completed, task.elapsed or 0.0), style="progress.data.speed")
+
+
+def rate(done: float, seconds: float) -> str:
+    """How many parts a second; nothing where that is not known yet."""
+    return f"{done / seconds:.3g}/s" if done and seconds else ""
+
+
 class Progress:
-    """Counts the parts of a stage as they end. Use as a context."""
+    """Counts the parts of a stage as they end. Use as a context.
+
+    A stage of several parts shows how many are done, at what rate, and the time that remains; one of a single part
+    shows the time it has taken.
+    """
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
         self.done, self.all_cached = 0, True
         self._artifact: UUID | None = None
         self._started = self._updated = time.monotonic()
-        columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Bars(
-            *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
-        )
+        counted = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description:>8}"), *(counted if total > 1 else (SpinnerColumn(),)))
+        shown = console.is_terminal and not console.quiet
+        self._bars = Bars(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not shown)
         self._bar = self._bars.add_task(name, total=total)
 
     def __enter__(self) -> Self:
@@ -40,9 +78,7 @@ class Progress:
     ) -> None:
         self._bars.stop()
         if kind is None:
-            seconds = time.monotonic() - self._started
-            how = "[dim]from cache[/dim]" if self.all_cached else f"{seconds:.1f} s"
-            console.print(f"{self.name:>8} [green]✓[/green] {self.total} part{'s' * (self.total != 1)}, {how}")
+            console.print(f"{self.name:>8} [green]✓[/green] {', '.join(self._account())}")
 
     def advance(self, *, cached: bool) -> None:
         """One more part is done."""
@@ -53,6 +89,15 @@ class Progress:
         if now - self._started > SHOW_AFTER and (now - self._updated > 1 or self.done == self.total):
             self._updated = now
             self._publish(100 * self.done / self.total)
+
+    def _account(self) -> Iterator[str]:
+        """How the stage went: its parts, the time they took, and their rate where that was long."""
+        seconds = time.monotonic() - self._started
+        if self.total != 1:
+            yield f"{self.total:,} parts"
+        yield "[dim]from cache[/dim]" if self.all_cached else f"{seconds:.1f} s"
+        if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
+            yield rate(self.total, seconds)
 
     def _publish(self, percent: float) -> None:
         if self._artifact is None:

@@ -70,7 +70,9 @@ def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
     try:
         from prefect_dask.task_runners import DaskTaskRunner
     except ImportError:
-        raise EnvironmentFailed("runner = 'dask' needs the extra concord[dask]") from None
+        raise EnvironmentFailed(
+            "runner = 'dask' needs the extra concord[dask]: install it, or take runner = 'threads'"
+        ) from None
     if teachers.address is not None:
         return DaskTaskRunner(address=teachers.address)
     return DaskTaskRunner(cluster_kwargs={"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None})

@@ -14,8 +14,11 @@ from tasks.certify import domain_of
 out = Console(highlight=False)
 
 
-def show(summary: Summary, home: Path) -> None:
-    """The outcome of a run, and where to look next."""
+def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
+    """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
+    if quiet:
+        out.print(summary.certificate, soft_wrap=True)
+        return
     guarantee, student = summary.guarantee, summary.student
     lines = {
         "session": summary.session,

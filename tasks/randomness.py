@@ -15,7 +15,10 @@ from tasks.mechanisms.voting import Draws, Ints
 def session_key(vault: Vault, session: str) -> bytes:
     """The session's secret key. Raises NotVerified where it is gone: a new key would redraw what was drawn."""
     if not vault.has_secret(f"sessions/{session}"):
-        raise NotVerified(f"the key of session {session} is not in the vault, so nothing more can be drawn")
+        raise NotVerified(
+            f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or ask for "
+            "--new-session, which costs again"
+        )
     return vault.secret(f"sessions/{session}")
 
 

@@ -112,7 +112,8 @@ def check_open(session: Session) -> None:
     """Raise BudgetRefused where a session answers no further rows."""
     if session.ended:
         raise BudgetRefused(
-            f"session {session.id} has ended ({session.status}): more rows need a further session, which costs again"
+            f"session {session.id} has ended ({session.status}): more rows need a further session, which costs "
+            "again: `concord run PLAN --new-session`"
         )
 
 
