@@ -195,6 +195,12 @@ class Tracking:
             found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
         return [run.info.run_id for run in found]
 
+    def models(self, session: str) -> list[str]:
+        """Where the registered models of a session are, the latest run's first."""
+        with _told_in_one_sentence():
+            made = [self._client.search_model_versions(f"run_id = '{run_id}'") for run_id in self.runs(session)]
+        return [f"models:/{model.name}/{model.version}" for models in made for model in models]
+
     def recorded(self, run_id: str) -> Recorded | None:
         """What MLflow has of a run; None where it has no such run."""
         try:

@@ -271,6 +271,26 @@ def forget(
 
 
 @app.command()
+def erase(
+    domain: Annotated[str, typer.Option(help="The domain the unit belongs to.")],
+    unit: Annotated[str | None, typer.Option(help="The unit, as the table names it; default: every unit.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a unit's rows from the vault, with the teachers and votes that depend on them; its sessions end.
+
+    What was spent stays spent, and what was published stays published. The table itself is its owner's to change.
+    """
+    from flows.environment import prepare
+
+    home = prepare(home)
+    from flows.erasure import erased, show_erasure
+
+    told = erased(home, domain, unit)
+    _print(told) if as_json else show_erasure(told)
+
+
+@app.command()
 def verify(
     subject: Annotated[str | None, typer.Argument(help="An MLflow run or a session; default: everything.")] = None,
     home: HomeOption = HOME,

@@ -38,7 +38,7 @@ from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
-from tasks.release import RUN, Door, alone
+from tasks.release import RUN, Door, a_run_in, alone
 from tasks.study import Student
 from tasks.track import column_types
 from tasks.unlabelled import with_public
@@ -50,7 +50,7 @@ VERSIONS: dict[StageName, int] = dict.fromkeys(STAGES, 1)
 class Pipeline:
     """One run over one plan. Every stage's key digests all that its result depends on, and nothing else.
 
-    Use as a context: while it lasts, no other command goes on with its session.
+    Use as a context: while it lasts, no other command goes on with its session, and none erases in its domain.
     """
 
     session: Session | None
@@ -65,6 +65,7 @@ class Pipeline:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
+        self._held.enter_context(a_run_in(self.door.vault, self.plan.privacy.domain))
         return self
 
     def __exit__(

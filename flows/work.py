@@ -29,7 +29,7 @@ from tasks.choose import Choice
 from tasks.chosen import student_of
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import Mechanism
-from tasks.recipe import Source, votes_folder
+from tasks.recipe import Source, owner, votes_folder
 from tasks.release import Door
 from tasks.study import Student
 
@@ -78,16 +78,17 @@ def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: 
 @stage("split")
 def split(key: str, home: Path, plan: Plan, encoding: Encoding) -> list[Ref]:
     """Assign every privacy unit to a shard; one file a block of shards."""
-    vault = Vault(home / "vault")
-    secret = derive(vault.secret(f"domains/{plan.privacy.domain}"), "split")
-    return list(tasks.split.split(plan, encoding, vault, f"shards/{key[:16]}", secret))
+    vault, domain = Vault(home / "vault"), plan.privacy.domain
+    secret = derive(vault.secret(f"domains/{domain}"), "split")
+    return list(tasks.split.split(plan, encoding, vault, f"shards/{domain}/{key[:16]}", secret))
 
 
 @stage("teach")
 def teach(key: str, home: Path, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
     """Train one teacher a shard, for one block of shards."""
     vault = Vault(home / "vault")
-    return tasks.teach.teach(block, range(*shards), plan, encoding, vault, f"teachers/{key[:16]}/{shards[0]:06d}")
+    path = f"teachers/{owner(block)}/{key[:16]}/{shards[0]:06d}"
+    return tasks.teach.teach(block, range(*shards), plan, encoding, vault, path)
 
 
 @stage("poll")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from artifacts.encoding import Encoding
-from artifacts.errors import NotVerified
+from artifacts.errors import BudgetRefused, NotVerified
 from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref
@@ -141,11 +141,21 @@ def admit(door: Door, asked: Asked, *, new_session: bool) -> Session | None:
 
 
 def going_on(door: Door, asked: Asked, *, new_session: bool) -> Session | None:
-    """The latest session of that identity, if there is one; a further one that was asked for is one without a row."""
-    sessions = door.ledger.sessions(asked.plan.privacy.domain)
-    same = [session for session in sessions if session.identity == asked.identity]
-    if not same or (new_session and same[-1].batches):
+    """The latest session of that identity, if there is one; a further one that was asked for is one without a row.
+
+    Raises BudgetRefused where that session was forgotten and a further one was not asked for.
+    """
+    domain = asked.plan.privacy.domain
+    same = [session for session in door.ledger.sessions(domain) if session.identity == asked.identity]
+    gone = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "forgotten"}
+    forgotten = bool(same) and same[-1].id in gone
+    if not same or (new_session and (same[-1].batches or forgotten)):
         return None
+    if forgotten:
+        raise BudgetRefused(
+            f"session {same[-1].id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "
+            "must be asked for with --new-session"
+        )
     check_going_on(door.vault, same[-1], asked.mechanism)
     return same[-1]
 

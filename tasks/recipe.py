@@ -134,9 +134,14 @@ def check_staged(vault: Vault, session: str, sources: Sequence[Source]) -> None:
             )
 
 
+def owner(made: Ref) -> str:
+    """The domain of a file of the vault that was made of private rows, and so lies at KIND/DOMAIN/…"""
+    return made.path.split("/")[1]
+
+
 def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
     """Where the votes of an ensemble lie in the vault."""
-    return f"votes/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+    return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
 
 
 def online_path(session: str, index: int, digest: str) -> str:

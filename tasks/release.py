@@ -246,11 +246,30 @@ def read_votes(data: bytes) -> Ints:
 @contextmanager
 def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
     """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
-    path = vault.root / "sessions" / session / lock
+    with _locked(vault.root / "sessions" / session / lock, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def a_run_in(vault: Vault, domain: str) -> Iterator[None]:
+    """Runs of a domain go on beside each other; while one does, nothing of the domain is erased."""
+    with _locked(vault.root / "locks" / domain, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def no_run_in(vault: Vault, domain: str) -> Iterator[None]:
+    """Wait until no run of the domain goes on, and keep others waiting."""
+    with _locked(vault.root / "locks" / domain, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
     make_folder(path.parent)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, kind)
         yield
     finally:
         os.close(descriptor)

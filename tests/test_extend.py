@@ -277,7 +277,7 @@ def test_a_forgotten_session_cannot_go_on(session: str, plan: Plan, home: Path, 
     close(door, session, give_back=True)
     assert forget(door, session)
     charge = charged(home)
-    with pytest.raises(NotVerified, match="key of session"):
+    with pytest.raises(BudgetRefused, match=r"was forgotten.*--new-session"):
         start(plan, home)
     with pytest.raises(BudgetRefused, match="has ended"):
         start_extension(session, arriving, home)
