@@ -17,7 +17,7 @@ from tasks.erasing import erase
 from tasks.release import Door, a_run_in
 from tasks.verify import verify
 from tests.homes import charged
-from tests.people import changed, tables_of_plan, write_tables
+from tests.people import changed, people, tables_of_plan, write_tables
 
 UNIT = "p1-17"
 """A person of tests.people."""
@@ -59,7 +59,8 @@ def files(vault: Vault) -> set[str]:
 
 
 def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, home: Path, tmp_path: Path) -> None:
-    other = changed(plan.model_dump(), privacy__domain="others")
+    theirs_too = tables_of_plan(write_tables(tmp_path / "theirs", people(3000, 7)))
+    other = changed(theirs_too, privacy__domain="others", labeling__cutoff=60)
     first, theirs = start(plan, home), start(other, home)
     vault, before = Vault(home / "vault"), charged(home)
     kept = {path for path in files(vault) if "/others/" in path or "/others-" in path or path.startswith("public/")}
