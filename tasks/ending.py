@@ -55,8 +55,9 @@ def _dispensable(door: Door, recipe: Recipe) -> Iterator[str]:
     """Teachers of a recipe that no open session votes with, and the votes they cast."""
     needed = [block for other in _open_recipes(door) for block in other.teachers]
     yield from (block.path for block in recipe.teachers if block.path not in {block.path for block in needed})
-    votes = votes_folder(door.vault, recipe.teachers)
-    if votes not in {votes_folder(door.vault, other.teachers) for other in _open_recipes(door)}:
+    voting = [other.teachers for other in _open_recipes(door) if other.teachers]
+    votes = votes_folder(door.vault, recipe.teachers) if recipe.teachers else None
+    if votes is not None and votes not in {votes_folder(door.vault, teachers) for teachers in voting}:
         yield votes
 
 
