@@ -19,6 +19,10 @@ class Retraining(Pipeline):
     def __init__(self, session: str, home: Path, student: StudentPlan | None) -> None:
         door = Door.of(home)
         known = door.ledger.session(session)
+        if student is not None and student.learner == "universal":
+            raise WrongInput(
+                "student.learner = 'universal' chooses on private rows, which costs: `concord run` its plan"
+            )
         plan = _recipe(door, session).plan
         super().__init__(plan if student is None else plan.model_copy(update={"student": student}), home)
         self.session = known

@@ -101,11 +101,19 @@ def test_rows_without_a_label_stop_it(
     assert state_of(home, session) == state
 
 
-def test_a_student_that_cannot_learn_changes_nothing(session: str, home: Path) -> None:
+@pytest.mark.parametrize(
+    ("student", "said"),
+    [
+        ({"params": {"C": -1.0}}, "cannot learn"),
+        ({"learner": "universal", "hypotheses": "stumps"}, "which costs"),
+    ],
+)
+def test_a_student_that_labels_cannot_teach_changes_nothing(
+    session: str, home: Path, student: dict[str, Any], said: str
+) -> None:
     state = state_of(home, session)
-    deaf = StudentPlan(estimator="sklearn.linear_model.LogisticRegression", params={"C": -1.0})
-    with pytest.raises(WrongInput, match="student"):
-        start_study(session, deaf, home)
+    with pytest.raises(WrongInput, match=said):
+        start_study(session, StudentPlan(**student), home)
     assert state_of(home, session) == state
 
 
