@@ -207,7 +207,9 @@ class Book:
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        if not further and self.sessions_of(domain.name):
+        # An estimate is a command of its own, with an ε of its own: it is no session that a run could take for its own.
+        alike = [known for known in self.sessions_of(domain.name) if known.estimates == opening.estimates]
+        if alike and not further:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)
         return [Entry(domain=domain.name, session=opening.id, event=admission)]

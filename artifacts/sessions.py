@@ -85,6 +85,11 @@ class Terms:
     queries: int | None
     teachers: int
 
+    @property
+    def estimates(self) -> bool:
+        """Whether it released an estimate to plan by, and answered no row."""
+        return self.mechanism.get("name") == "error_estimate"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Terms):

@@ -187,6 +187,19 @@ class Tracking:
                 self._log_settings(run.info.run_id, Stage(words_of, numbers))
         return str(run.info.run_id)
 
+    def keep_estimate(self, domain: str, session: str, fields: Mapping[str, Any], started: datetime) -> str:
+        """Record an estimate as a run of its domain's experiment, once. Returns the run's id."""
+        numbers, words_of = _numbers_and_words(dict(fields))
+        with _told_in_one_sentence():
+            experiment = self._experiment(domain)
+            mine = f"tags.estimate = '{session}' and attributes.status = 'FINISHED'"
+            if known := self._client.search_runs([experiment], mine):
+                return str(known[0].info.run_id)
+            tagged = {"estimate": session, "domain": domain, "mechanism": str(fields["name"])}
+            with self._run(experiment, session, started, tagged) as run:
+                self._log_settings(run.info.run_id, Stage(words_of, numbers))
+        return str(run.info.run_id)
+
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
         with _told_in_one_sentence():

@@ -162,6 +162,31 @@ def plan(
 
 
 @app.command()
+def estimate(
+    plan: Annotated[Path, typer.Argument(help="The plan; any cutoff in it will do.")],
+    epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
+    share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
+    beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
+    again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate from the private rows how much teachers err, at a price, and suggest a cutoff.
+
+    Asked again with the same settings it says the same and spends nothing.
+    """
+    from artifacts.plan import load_plan
+    from flows.environment import prepare
+
+    loaded, home = load_plan(plan), prepare(home)
+    from flows.estimating import show_estimate
+    from flows.start import start_estimate
+
+    told = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+    _print(told) if as_json else show_estimate(told)
+
+
+@app.command()
 def budget(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """What every domain may spend, has spent and has left; and its sessions."""
     from flows.environment import prepare

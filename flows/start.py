@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect.flows import Flow
 from prefect.logging.handlers import APILogHandler
@@ -15,12 +15,15 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from artifacts.errors import EnvironmentFailed, WrongInput
 from artifacts.plan import Plan, StudentPlan, TeachersPlan
 from artifacts.sessions import Session
+from flows.estimating import estimate
 from flows.extend import extend
 from flows.learn import learn
 from flows.outcome import STAGES, StageName, Summary
 from flows.study import study
 from tasks.recipe import recipe_to_extend
 from tasks.release import Door
+
+Outcome = TypeVar("Outcome")
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -44,17 +47,24 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
         return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
 
 
+def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
+    """Run the flow `estimate` over a plan. Raises a ConcordError likewise."""
+    with one_server(plan.teachers):
+        return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
+
+
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
     return ready(study, home)(latest(Door.of(home), session).id, home, student)
 
 
 def latest(door: Door, name: str) -> Session:
-    """The latest session of the domain of that name, or the session of that id. Raises WrongInput."""
-    return next(reversed(door.ledger.sessions(name)), None) or door.ledger.session(name)
+    """The latest session of the domain of that name that answers rows, or the session of that id. Raises WrongInput."""
+    answering = [session for session in door.ledger.sessions(name) if not session.estimates]
+    return answering[-1] if answering else door.ledger.session(name)
 
 
-def ready(flow: Flow[..., Summary], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Summary]:
+def ready(flow: Flow[..., Outcome], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Outcome]:
     """The flow with what it runs on: the teachers' task runner, and its cache in the home folder."""
     runner = task_runner(teachers) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=home / "results", persist_result=False)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 import tasks.certify
 import tasks.choose
 import tasks.encode
+import tasks.estimate
 import tasks.poll
 import tasks.release
 import tasks.split
@@ -28,6 +29,7 @@ from flows.stages import stage
 from tasks.choose import Choice
 from tasks.chosen import student_of
 from tasks.encode import PublicBatch
+from tasks.estimate import HeldOut
 from tasks.mechanisms.voting import Mechanism
 from tasks.recipe import Source, owner, votes_folder
 from tasks.release import Door
@@ -76,11 +78,11 @@ def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: 
 
 
 @stage("split")
-def split(key: str, home: Path, plan: Plan, encoding: Encoding) -> list[Ref]:
+def split(key: str, home: Path, plan: Plan, encoding: Encoding, aside: float | None = None) -> list[Ref]:
     """Assign every privacy unit to a shard; one file a block of shards."""
     vault, domain = Vault(home / "vault"), plan.privacy.domain
     secret = derive(vault.secret(f"domains/{domain}"), "split")
-    return list(tasks.split.split(plan, encoding, vault, f"shards/{domain}/{key[:16]}", secret))
+    return list(tasks.split.split(plan, encoding, vault, f"shards/{domain}/{key[:16]}", secret, aside=aside))
 
 
 @stage("teach")
@@ -117,7 +119,23 @@ def count(key: str, home: Path, plan: Plan, encoding: Encoding, batches: Sequenc
     vault = Vault(home / "vault")
     candidates = Choice.of(plan, encoding, batches, vault).candidates
     secret = derive(vault.secret(f"domains/{plan.privacy.domain}"), "split")
-    return tasks.choose.count_errors(plan, encoding, candidates, vault, f"counts/{key[:16]}", secret)
+    return tasks.choose.count_errors(
+        plan, encoding, candidates, vault, f"counts/{plan.privacy.domain}/{key[:16]}", secret
+    )
+
+
+@stage("measure")
+def measure(key: str, home: Path, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
+    """Try the teachers of one block of shards on the rows set aside in each."""
+    vault = Vault(home / "vault")
+    path = f"measured/{owner(block)}/{key[:20]}/{shards[0]:06d}"
+    return tasks.estimate.measure(block, range(*shards), plan, encoding, vault, path)
+
+
+@task(name="release estimate", persist_result=False)
+def release_estimate(home: Path, session: Session, held_out: HeldOut, measured: Sequence[Ref]) -> Ref:
+    """The door of an estimate. Never cached, as `release`."""
+    return tasks.estimate.release_estimate(Door.of(home), session, held_out, measured)
 
 
 @task(name="choose", persist_result=False)

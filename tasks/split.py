@@ -38,6 +38,9 @@ from tasks.units import UNIT, hashed, owned_frames, sampled, shards_of
 SHARD = "concord.shard"
 """Name of the column that holds the shard's index in block files."""
 
+ASIDE = "concord.aside"
+"""Name of the column that says which rows were set aside, where some were."""
+
 CONTENT = "concord.content"
 PARTS = 64
 """Files a spill is spread over at most: one of them is in memory at a time."""
@@ -45,11 +48,18 @@ PARTS = 64
 
 @private_stage
 def split(
-    plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes, share: float | None = None
+    plan: Plan,
+    encoding: Encoding,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    share: float | None = None,
+    aside: float | None = None,
 ) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
     share   how likely a unit is in the subset that is split; None where there is none, and all rows are
+    aside   how likely a unit's rows are set aside within their shard, as a column ASIDE says; None: there is none
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
     follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
     """
@@ -60,9 +70,12 @@ def split(
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
     together = -(-blocks // PARTS)  # blocks that share a spill file
-    with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, SHARD: pl.UInt32()})) as spill:
+    places = {SHARD: pl.UInt32()} | ({} if aside is None else {ASIDE: pl.Boolean()})
+    with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, **places})) as spill:
         for frame in rows if share is None else _subset(rows, key, share):
             placed = frame.with_columns(shards_of(frame[UNIT], key, shards).alias(SHARD))
+            if aside is not None:
+                placed = placed.with_columns(sampled(frame[UNIT], derive(key, "aside"), aside).alias(ASIDE))
             spill.add(placed, placed[SHARD] // (block * together))
         return tuple(
             write_frame(_of_block(part, index, block, whole=share is None), vault, f"{folder}/block-{index:05d}.arrow")

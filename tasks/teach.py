@@ -62,12 +62,12 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     with calm():
-        taught = [
-            _taught(teachers, shard, apart(X[first:last]), apart(y[first:last]), len(encoding.classes))
+        block_of = [
+            taught(teachers, shard, apart(X[first:last]), apart(y[first:last]), len(encoding.classes))
             for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True)
         ]
     with vault.create(path) as sink:
-        pickle.dump(taught, sink)
+        pickle.dump(block_of, sink)
     return sink.ref
 
 
@@ -108,7 +108,8 @@ def read_only(X: Matrix) -> Matrix:
     return view
 
 
-def _taught(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, classes: int) -> Teacher:
+def taught(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, classes: int) -> Teacher:
+    """The teacher of one shard: X (rows, width) and class indices y (rows,), in memory of their own (`apart`)."""
     if not len(y):
         return Teacher(None, shard % classes)
     common = int(np.bincount(y).argmax())
