@@ -27,7 +27,9 @@ from tasks.rows import private_frames
 from tasks.tables import PublicTable, open_public
 
 ROWS_A_TEACHER = (100, 50, 25)
-"""Rows a shard, in the order they are tried: the first with which some mechanism can label the public rows is taken."""
+"""Rows a shard, in the order they are tried: the first is taken with which a mechanism can teach ENOUGH."""
+ENOUGH = 10
+"""Labels a class, counted as `tasks.mechanisms.planning` counts what noisy ones are worth."""
 MOST_TEACHERS = 2000
 COUNTING = ("noisy_votes", "laplace_votes", "confident")
 """Mechanisms that release noisy counts, from which a regressor learns more than from their labels."""
@@ -104,7 +106,7 @@ def suggest(wishes: Wishes) -> Ensemble:
             classes=len(wishes.classes),
             order=order,
         )
-        if options[0].feasible:
+        if options[0].worth >= ENOUGH * len(wishes.classes):
             break
     try:
         return Ensemble(teachers=teachers, queries=queries, best=recommend(options))
@@ -175,7 +177,8 @@ params = {{ C = 0.3 }}
 def _door(best: Option) -> str:
     counting = best.name in COUNTING
     ends = "# ends with the public rows" if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
-    learner, params = ("Ridge", "{ alpha = 10.0 }") if counting else ("LogisticRegression", "{ max_iter = 1000 }")
+    regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
+    learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
     refused = "soft" if counting else "drop"
     why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
     return f"""\
