@@ -79,8 +79,8 @@ def universal_rows(*, dimension: float, alpha: float, epsilon: float, private: f
 def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
     """Public rows n for which hypotheses that agree on them disagree on at most α of all rows; fails with odds β.
 
-    Least n >= 2/α with 2·(2en/V)^(2V)·2^(−αn/2) <= β: double sampling (Blumer et al. 1989, Theorem A2.1) over the
-    differences of two hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
+    Least n >= 8/α with 2·(2en/V)^(2V)·2^(−αn/2) <= β: double sampling (Blumer et al. 1989) over the differences of two
+    hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
     """
     check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension})
 
@@ -88,10 +88,10 @@ def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
         return math.log(2) * (1 - alpha * rows / 2) + 2 * dimension * math.log(2 * math.e * rows / dimension)
 
     # From its greatest value on, at 4V/(α·ln 2), the bound only falls.
-    low, high = 0, max(math.ceil(2 / alpha), math.ceil(4 * dimension / (alpha * math.log(2))))
+    low, high = 0, max(math.ceil(8 / alpha), math.ceil(4 * dimension / (alpha * math.log(2))))
     while log_odds(high) > math.log(beta):
         low, high = high, 2 * high
-    while high - low > 1 and low:
+    while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if log_odds(middle) <= math.log(beta) else (middle, high)
     return high
