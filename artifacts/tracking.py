@@ -171,7 +171,8 @@ class Tracking:
             experiment = self._experiment(certificate.domain.name)
             self._client.set_experiment_tag(experiment, NOTE, about(certificate))
             described = {**tags(certificate), NOTE: words(certificate)}
-            with self._run(experiment, certificate.session, publication.started, described) as run:
+            begun = self._after_its_runs(certificate.session, publication.started)
+            with self._run(experiment, certificate.session, begun, described) as run:
                 self._log(run.info.run_id, publication)
                 model_id = self._log_model(run, publication)
                 self._log_stages(run, model_id, publication)
@@ -183,7 +184,7 @@ class Tracking:
         numbers, words_of = _numbers_and_words(report.model_dump())
         with _told_in_one_sentence():
             tagged = {"mechanism": report.mechanism, "holds": str(report.holds).lower()}
-            with self._run(self._experiment(AUDITS), report.mechanism, datetime.now(UTC), tagged) as run:
+            with self._run(self._experiment(AUDITS), report.mechanism, _now(), tagged) as run:
                 self._log_settings(run.info.run_id, Stage(words_of, numbers))
         return str(run.info.run_id)
 
@@ -196,7 +197,7 @@ class Tracking:
             if known := self._client.search_runs([experiment], mine):
                 return str(known[0].info.run_id)
             tagged = {"estimate": session, "domain": domain, "mechanism": str(fields["name"])}
-            with self._run(experiment, session, started, tagged) as run:
+            with self._run(experiment, session, _milliseconds(started), tagged) as run:
                 self._log_settings(run.info.run_id, Stage(words_of, numbers))
         return str(run.info.run_id)
 
@@ -246,18 +247,23 @@ class Tracking:
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
 
     @contextmanager
-    def _run(self, experiment: str, name: str, started: datetime, tagged: Mapping[str, str]) -> Iterator[Run]:
-        """A run that is finished when the context ends, or failed where that raises."""
-        run = self._client.create_run(experiment, _milliseconds(started), dict(tagged), name)
+    def _run(self, experiment: str, name: str, begun: int, tagged: Mapping[str, str]) -> Iterator[Run]:
+        """A run that is finished when the context ends, or failed where that raises; never before it was begun."""
+        run = self._client.create_run(experiment, begun, dict(tagged), name)
         try:
             yield run
         except BaseException:
-            self._client.set_terminated(run.info.run_id, "FAILED")
+            self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
             raise
-        self._client.set_terminated(run.info.run_id)
+        self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
+
+    def _after_its_runs(self, session: str, moment: datetime) -> int:
+        """That moment, or the first after the session's runs so far: the latest stays so when clocks go backwards."""
+        ends: list[int] = [self._client.get_run(run_id).info.end_time for run_id in self.runs(session)[:1]]
+        return max([_milliseconds(moment), *(end + 1 for end in ends)])
 
     def _log(self, run_id: str, publication: Publication) -> None:
-        certificate, now = publication.certificate, _milliseconds(datetime.now(UTC))
+        certificate, now = publication.certificate, _now()
         self._log_settings(run_id, Stage(params(certificate), figures(certificate)))
         points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
         digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
@@ -270,16 +276,17 @@ class Tracking:
             self._client.log_artifact(run_id, str(file))
 
     def _log_settings(self, run_id: str, stage: Stage) -> None:
-        now = _milliseconds(datetime.now(UTC))
+        now = _now()
         metrics = [Metric(name, value, now, 0) for name, value in stage.metrics.items()]
         self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
 
     def _log_stages(self, parent: Run, model_id: str, publication: Publication) -> None:
         """A nested run for each stage. Only moments after the door are told: the release is one, and takes no time."""
-        door, studied, now = publication.started, publication.studied, datetime.now(UTC)
-        lasted = {"release": (door, door), "study": (door, studied), "certify": (studied, now)}
+        door = parent.info.start_time
+        studied = max(door, _milliseconds(publication.studied))
+        lasted = {"release": (door, door), "study": (door, studied), "certify": (studied, max(studied, _now()))}
         for name, stage in stages(publication.certificate).items():
-            begun, ended = map(_milliseconds, lasted[name])
+            begun, ended = lasted[name]
             tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: NOTES[name]}
             run_id = self._client.create_run(parent.info.experiment_id, begun, tagged, name).info.run_id
             self._log_settings(run_id, stage)
@@ -371,6 +378,10 @@ def _save(folder: Path, described: Model, publication: Publication) -> None:
         skops_trusted_types=list(publication.trusted_types),
     )
     (folder / MODEL_FILE).write_bytes(publication.student_file)
+
+
+def _now() -> int:
+    return _milliseconds(datetime.now(UTC))
 
 
 def _milliseconds(moment: datetime) -> int:
