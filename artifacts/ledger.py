@@ -236,7 +236,8 @@ class Ledger:
         if seen is not None and not self._stands(seen, rows):
             raise NotVerified(
                 f"the ledger has {self._book.length} entries and its witness saw entry {seen.seq}, which is not among "
-                "them: an older copy was put back, and `concord restore` says how to go on"
+                "them: an older copy was put back, or the witness is another ledger's; `concord restore` goes on from "
+                "an older copy, charging what may have been spent since"
             )
         return self._book
 
