@@ -23,7 +23,7 @@ def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
     lines = {
         "session": summary.session,
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
-        "mechanism": f"{summary.mechanism['name']}, {summary.teachers} teachers",
+        "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
         "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
         "student": "published; the plan names no public test rows",
         "spent now": f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget",
@@ -31,6 +31,8 @@ def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
         "report": summary.report,
         "audit view": f"concord ui --home {home}",
     }
+    if not summary.teachers:
+        lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
     if student["accuracy"] is not None:
         lines["student"] = f"{student['accuracy']:.1%} right on the public test rows"
     for name, value in lines.items():

@@ -29,6 +29,8 @@ DIGITS = 40
 WHOLE = 2**64
 WIDE = 12
 """Standard deviations beyond which nothing is summed: less than 1e-32."""
+HEADROOM = (1 + 1e-9) ** 2
+"""By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
 LARGEST_GRID = 1 << 22
 """Points up to which sums of discrete Gaussians are convolved; beyond, the continuous law is the same to 1e-9."""
 
@@ -168,10 +170,11 @@ def _pure_charge(settings: Settings, order: float) -> tuple[float, float]:
 
 
 def _pure(settings: Settings) -> float:
-    """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1); of an
-    estimated error, how many steps a shard moves the sum over the scale of its noise."""
+    """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
+    the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
+    scale."""
     if settings["name"] == "universal":
-        return float(settings["epsilon"])
+        return float(settings["epsilon"]) / HEADROOM
     return int(settings["steps"]) / float(settings["scale"])
 
 

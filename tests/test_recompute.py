@@ -13,6 +13,8 @@ from artifacts.errors import NotVerified
 from artifacts.plan import MechanismName
 from artifacts.privacy import ORDERS
 from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.error_estimate import ErrorEstimate
+from tasks.mechanisms.universal import Universal
 from tasks.mechanisms.voting import Mechanism
 from tasks.recompute import charge, least_delta
 
@@ -126,6 +128,28 @@ def test_large_sums_meet_the_convolved_ones() -> None:
     grid = {"name": "noisy_votes", "queries": 900, "classes": 2, "scale": 110.0}
     large = {**grid, "queries": 900 * 10**8, "scale": 110.0 * 10**4}
     assert least_delta(large, 1.0) == pytest.approx(least_delta(grid, 1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0])
+@pytest.mark.parametrize("name", ["universal", "error_estimate"])
+def test_one_pure_answer_costs_what_it_claims(name: str, epsilon: float) -> None:
+    estimate = ErrorEstimate.calibrate(epsilon=epsilon, shards=60)
+    mechanism = Universal(epsilon=epsilon) if name == "universal" else estimate
+    settings = json.loads(json.dumps(mechanism.settings()))
+    assert least_delta(settings, epsilon) == 0
+    assert least_delta(settings, epsilon * 0.99) > 0
+    for order in (2.0, 5.75):
+        nats, additive = charge(settings, order)
+        reserved = mechanism.cost.renyi[ORDERS.index(order)]
+        assert reserved * (1 - 1e-8) <= nats <= reserved
+        assert additive == 0
+
+
+def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
+    assert least_delta({"name": "universal", "epsilon": 1.01}, 1.0) > 0
+    settings = ErrorEstimate.calibrate(epsilon=1.0, shards=60).settings()
+    assert least_delta({**settings, "scale": settings["scale"] * 0.99}, 1.0) > 0
+    assert least_delta({**settings, "steps": settings["steps"] + 10}, 1.0) > 0
 
 
 def test_what_has_no_other_path_is_refused() -> None:
