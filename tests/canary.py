@@ -78,7 +78,7 @@ class Marks:
         literals |= dict(_fingerprints(private)) | dict(_keys(home / "vault" / "secrets"))
         numbers = {f"a count of private rows, {count}": _token(count) for count in counts(private_rows())}
         numbers["a private number"] = re.compile(f"{NUMBER:,.2f}"[:-1].replace(",", SEPARATOR).encode())
-        for path in sorted((home / "vault" / "votes").rglob("*/*")):
+        for path in vote_files(home):
             votes = votes_in(path)
             literals |= {f"{what} of {path.name}": mark for what, mark in _votes_as_bytes(votes)}
             numbers[f"votes of {path.name}"] = re.compile(
@@ -128,6 +128,11 @@ def published(home: Path) -> list[Path]:
 def operated(home: Path) -> list[Path]:
     """All the rest but the vault and the published."""
     return [path for path in home.iterdir() if path.name != "vault" and path not in published(home)]
+
+
+def vote_files(home: Path) -> list[Path]:
+    """The files of votes in a vault."""
+    return sorted(path for path in (home / "vault" / "votes").rglob("*") if path.is_file())
 
 
 def votes_in(path: Path) -> NDArray[np.int64]:

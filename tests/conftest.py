@@ -44,7 +44,7 @@ def home(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """A fresh home folder, with Prefect keeping results there."""
+    """A fresh home folder, with an empty tracking store."""
     from prefect import settings
 
     folder = tmp_path / "home"
@@ -52,7 +52,6 @@ def home(
     shutil.copy(mlflow_database, folder / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     changes = {
-        settings.PREFECT_RESULTS_LOCAL_STORAGE_PATH: str(folder / "results"),
         settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # its thread outlives the flow by a second
         settings.PREFECT_LOGGING_TO_API_ENABLED: False,
     }

@@ -26,10 +26,10 @@ import tasks.certify
 import tasks.track
 from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan
+from artifacts.plan import Plan, StudentPlan
 from artifacts.schemas import labels_schema
 from flows.outcome import Summary
-from flows.start import start, start_extension
+from flows.start import start, start_extension, start_study
 from tests import canary
 from tests.canary import NAME, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
 from tests.people import changed, people, write_plan
@@ -91,7 +91,7 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
         told = {name.decode(): value.decode() for name, value in schema.metadata.items()}
         assert set(told) == GUARANTEE
         assert schema.equals(labels_schema(2, told), check_metadata=True)
-    door = max(path.stat().st_mtime for path in (scene.home / "vault" / "votes").rglob("*/*"))
+    door = max(path.stat().st_mtime for path in canary.vote_files(scene.home))
     assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
     assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
 
@@ -119,7 +119,7 @@ def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
 def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
     scene.run()
-    votes = next((scene.home / "vault" / "votes").rglob("*/*"))
+    votes = canary.vote_files(scene.home)[0]
     whole = votes.read_bytes()
     votes.write_bytes(bytes(9) + whole[9:])
     assert "not what was written" in scene.fails(NotVerified)
@@ -167,6 +167,8 @@ def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: P
     first = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, labeling__queries=600)
     people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     assert start_extension(first.session, tmp_path / "more.parquet", scene.home).asked_now > 0
+    scene.nothing_got_out()
+    start_study(first.session, StudentPlan(refused="drop"), scene.home)
     scene.nothing_got_out()
 
 
@@ -264,7 +266,7 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     file = next(scene.private.iterdir())
     monkeypatch.setattr("tasks.track._digest", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
     scene.run(start_from="certify")
-    votes = next((scene.home / "vault" / "votes").rglob("*/*"))
+    votes = canary.vote_files(scene.home)[0]
     (scene.home / "results" / "votes").write_text(json.dumps({"votes": canary.votes_in(votes).tolist()}, indent=2))
     key = (scene.home / "vault" / "secrets" / "sessions" / summary.session).read_bytes()
     (scene.home / "results" / "key").write_text(json.dumps({"key": base64.b64encode(key).decode()}))

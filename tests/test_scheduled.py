@@ -43,6 +43,18 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
     assert state_of(home, session) == state
 
 
+def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
+    assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
+    shutil.rmtree(home / "results")
+    assert ended(scheduled.study, session=session, home=home)[1] == "Completed"  # taught again: nothing was kept
+    assert cached(home) == {"study", "certify"}
+
+
+def cached(home: Path) -> set[str]:
+    """Stages whose results are kept."""
+    return {file.name.split("-")[0] for file in (home / "results").iterdir()}
+
+
 def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
     close(Door.of(home), session, give_back=True)
     state = state_of(home, session)

@@ -96,7 +96,7 @@ def test_schedules_fire_and_a_killed_worker_loses_nothing(
     assert 400 < asked(services) < 2000
     lost = scheduled(server, "Running")
     assert len(lost) == 1
-    server.set_flow_run_state(lost[0].id, Crashed(message="its worker was killed"), force=True)  # else: in five minutes
+    server.set_flow_run_state(lost[0].id, Crashed(message="its worker was killed"), force=True)  # else: in six minutes
     services.start("worker")
     until(lambda: len(scheduled(server, "Completed")) == 2, LONG, lambda: services.log("worker"))
 
