@@ -16,7 +16,7 @@ from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInpu
 from artifacts.privacy import Charge, Cost
 from artifacts.remarks import Remark, Remarks
 from artifacts.restoration import Restoration, Standing, missing
-from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement
+from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement, Terms
 
 
 class Book:
@@ -203,6 +203,12 @@ class Book:
             raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
         before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
         price = _price(opening, domain, before, after)
+        if _relabelled(opening) and any(map(_relabelled, self.sessions_of(domain.name))):
+            raise BudgetRefused(
+                f"domain {domain.name!r} has answered from its secret subset in a relabelled session already, and what "
+                "is learned from one subset twice is not amplified for each by itself: a plan without [relabel] may "
+                "open further sessions in it"
+            )
         if not domain.filter.admits(after):
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
@@ -256,6 +262,13 @@ class Book:
 def _require(consistent: bool) -> None:
     if not consistent:
         raise NotVerified("it contradicts the entries before")
+
+
+def _relabelled(terms: Terms) -> bool:
+    """Whether a session answers from the domain's secret subset. One may: with e₁ and e₂ spent on the subset, the
+    domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the two amplified alone and added. Sessions over all
+    rows compose with it as ever: whose rows are in the subset is drawn apart from all that they draw."""
+    return "relabel" in terms.mechanism
 
 
 def _price(opening: Opening, domain: Domain, before: Charge, after: Charge) -> str:

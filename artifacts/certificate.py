@@ -7,7 +7,7 @@ Public and deterministic: it holds nothing of the private data, not even how muc
 import math
 import operator
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
@@ -47,6 +47,13 @@ LABELS_ALONE = (
     "and may be read off what is published. Nothing is promised about them."
 )
 """The caveat of a session whose plan says that only labels are secret."""
+
+RELABELLED = (
+    "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
+    "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
+    "budget. No further relabelled session can be opened on the same records."
+)
+"""The caveat of a session whose rows were relabelled."""
 
 
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
@@ -125,6 +132,35 @@ class MechanismRecord(Published):
     name: str
     settings: dict[str, Any]
     proof: str
+
+
+class RelabellingRecord(Published):
+    """How rows were relabelled before teachers learned from them, and what each part of the guarantee is.
+
+    hypotheses      the class over `features`, columns of the encoded matrix, from which one hypothesis was chosen
+    form            how rows were resampled; a row may have reached as many teachers as it may have `copies`
+    inner           what the mechanism at the door costs on the relabelled subset
+    choice_epsilon  ε of the choice
+    share           how likely a unit was in the secret subset, which amplifies both into the whole
+    """
+
+    hypotheses: str
+    features: tuple[str, ...]
+    form: str
+    copies: int
+    inner: Budget
+    choice_epsilon: float
+    share: float
+    whole: Budget
+
+    @classmethod
+    def of(cls, mechanisms: Iterable[Mapping[str, Any]]) -> Self | None:
+        """What the settings of the sessions of one run say of it; None where none of them was relabelled."""
+        for settings in (one for one in mechanisms if "relabel" in one):
+            told = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
+            inner, whole = (Budget(epsilon=of["epsilon"], delta=of["delta"]) for of in (settings, settings["relabel"]))
+            return cls(inner=inner, whole=whole, **told)
+        return None
 
 
 class Counts(Published):
@@ -235,6 +271,7 @@ class Certificate(Published):
     data_version: str
     guarantee: Guarantee
     mechanism: MechanismRecord
+    relabelling: RelabellingRecord | None = None
     teachers: int
     counts: Counts
     domain: DomainCharge

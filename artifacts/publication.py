@@ -62,7 +62,8 @@ class Stage:
 def stages(certificate: Certificate) -> dict[str, Stage]:
     """The stages after the door, in order, as the certificate tells of them."""
     guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
-    student, mechanism = certificate.student, certificate.mechanism.settings
+    student, relabelling = certificate.student, certificate.relabelling
+    mechanism = {name: value for name, value in certificate.mechanism.settings.items() if name != "relabel"}
     asked = (
         {f"rows_{name}": float(count) for name, count in counts.model_dump().items()} if certificate.teachers else {}
     )
@@ -70,6 +71,7 @@ def stages(certificate: Certificate) -> dict[str, Stage]:
     return {
         "release": Stage(
             _settings(mechanism, "mechanism.")
+            | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
             | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
             {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked}
             | ({} if whole is None else {"epsilon_together": whole.epsilon, "delta_together": whole.delta}),

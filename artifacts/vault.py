@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -129,6 +129,20 @@ class Vault:
             digest = sink.content.hexdigest()
             file.write(self._trailer(path, digest))
         sink.ref = Ref(path=path, digest=digest)
+
+    def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
+        """The file at `path`: written now, with what `make` gives, where it is not there. The first writer wins."""
+        if not (self.root / path).is_file():
+            content = make()
+            try:
+                with self.create(path, exclusive=True) as sink:
+                    sink.write(content)
+            except FileExistsError:
+                pass  # another process was first: what it wrote is what is kept
+        ref = self.find(path)
+        if ref is None:
+            raise NotVerified(f"the vault file {path} vanished while it was being used")
+        return ref
 
     def read(self, ref: Ref) -> bytes:
         """The bytes of a sealed file. Raises NotVerified when it is missing or not what was written."""

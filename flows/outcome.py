@@ -5,7 +5,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-StageName = Literal["encode", "split", "teach", "poll", "measure", "count", "release", "choose", "study", "certify"]
+StageName = Literal[
+    "encode", "split", "relabel", "teach", "poll", "measure", "count", "release", "choose", "study", "certify"
+]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """All there are, in their order; a plan has those it needs."""
 

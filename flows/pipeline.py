@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
+from tasks.relabel import Relabelled, candidates, relabelling
 from tasks.release import RUN, Door, a_run_in, alone
 from tasks.study import Student
 from tasks.track import column_types
@@ -55,6 +57,7 @@ class Pipeline:
 
     session: Session | None
     private: tuple[str, ...]
+    relabelled: tuple[Ref, ...] = ()
 
     def __init__(
         self, plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
@@ -88,7 +91,7 @@ class Pipeline:
 
         Returns the stream of the session: the plan's own rows, then those it was extended with.
         """
-        self.calibrate(planned_domain(self.door, self.plan), public.rows)
+        self.calibrate(planned_domain(self.door, self.plan), public)
         who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.asked = Asked.labels(self.plan, self.mechanism, who)
         self.session = admit(self.door, self.asked, new_session=self.new_session)
@@ -111,10 +114,12 @@ class Pipeline:
         if self.plan.data.test is not None:
             labelled_rows(self.plan.path("test"), encoding)
 
-    def calibrate(self, domain: Domain, rows: int) -> None:
-        """The plan's mechanism for its domain and the rows of its own public table; and what was spent before."""
+    def calibrate(self, domain: Domain, own: Public) -> None:
+        """The plan's mechanism for its domain and its own public rows; and what was spent before."""
         self.domain, self.spent_before = domain, spent(self.door, domain)
-        self.mechanism = calibrated(self.plan, rows, domain.filter.order)
+        self.space = candidates(self.plan, own.encoding, own.batches, self.door.vault)
+        self.relabelling = None if self.space is None else relabelling(self.plan, self.space, own.encoding)
+        self.mechanism = calibrated(self.plan, own.rows, domain.filter.order, self.relabelling)
 
     def hold(self, session: str) -> Recipe | None:
         """Wait until no other command goes on with the session, and take its recipe as that left it."""
@@ -124,7 +129,8 @@ class Pipeline:
 
     def go_on(self, session: Session, recipe: Recipe) -> None:
         """Make sure that the session goes on by its recipe as it began: the same mechanism, tables that still fit."""
-        self.calibrate(domain_of(session, self.door.ledger), sum(one.rows for one in recipe.sources[0].batches))
+        own = Public(encoding=recipe.encoding, batches=list(recipe.sources[0].batches))
+        self.calibrate(domain_of(session, self.door.ledger), own)
         check_going_on(self.door.vault, session, self.mechanism)
         self.rehearse(recipe.encoding)
         column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
@@ -137,13 +143,28 @@ class Pipeline:
         return Public(encoding=encoding, batches=stream(sources))
 
     def split(self, public: Public) -> list[Ref]:
-        """Private rows by shard, one file a block; refused where they are not those the session was opened with."""
+        """Private rows, or those of the secret subset, by shard; one file a block."""
         teachers, domain, secret = self.plan.teachers, self.plan.privacy.domain, self.plan.privacy.secret
         self.name_private()
-        shape = (teachers.count, teachers.block, secret, self.plan.data.public_share)
+        share = None if self.relabelling is None else self.relabelling.share
+        shape = (teachers.count, teachers.block, secret, self.plan.data.public_share, share)
         depends = (self.private, public.encoding.digest, domain, *shape)
-        call = self._call("split", depends, plan=self.plan, encoding=public.encoding)
+        call = self._call("split", depends, plan=self.plan, encoding=public.encoding, share=share)
         shards: list[Ref] = self.stages.one("split", work.split, call)
+        return shards
+
+    def relabel(self, public: Public, shards: list[Ref]) -> list[Ref]:
+        """What teachers learn from: the shards, relabelled where the plan asks for it; in as many blocks.
+
+        Raises NotVerified where it is not what the session was opened with.
+        """
+        if self.relabelling is not None:
+            depends = ([block.digest for block in shards], public.encoding.digest, asdict(self.relabelling))
+            arguments = {"encoding": public.encoding, "space": self.space, "settings": self.relabelling}
+            call = self._call("relabel", depends, plan=self.plan, blocks=shards, **arguments)
+            made: Relabelled = self.stages.one("relabel", work.relabel, call)
+            self.relabelled = (made.choice, *shards, *made.blocks)
+            shards = list(made.blocks)
         if self.session is not None:
             check_ensemble(self.door.vault, self.session, training(self.plan, shards))
         return shards
@@ -193,6 +214,7 @@ class Pipeline:
             teachers=tuple(teachers),
             sources=self.sources,
             private=self.private,
+            relabelled=self.relabelled,
         )
         write_recipe(self.door.vault, self._session.id, recipe)
 
@@ -240,7 +262,7 @@ class Pipeline:
     ) -> Summary:
         """Publish what is said about a session: what it `released`, and by name what others of this run did."""
         charged, guarantee = spent(self.door, self.domain), Guarantee.of(self.domain, session)
-        said = caveats(self.domain, guarantee, self.door.ledger)
+        said = caveats(self.domain, [session, *map(self.door.ledger.session, beside)], self.door.ledger)
         taught = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
         answers = ([ref.digest for ref in released], {name: [ref.digest for ref in beside[name]] for name in beside})
         depends = (session.id, session.asked, session.status, charged, answers, taught, said)

@@ -12,6 +12,7 @@ import tasks.choose
 import tasks.encode
 import tasks.estimate
 import tasks.poll
+import tasks.relabel
 import tasks.release
 import tasks.split
 import tasks.study
@@ -30,8 +31,11 @@ from tasks.choose import Choice
 from tasks.chosen import student_of
 from tasks.encode import PublicBatch
 from tasks.estimate import HeldOut
+from tasks.mechanisms.dichotomies import HypothesisClass
+from tasks.mechanisms.relabelled import Relabelling
 from tasks.mechanisms.voting import Mechanism
 from tasks.recipe import Source, owner, votes_folder
+from tasks.relabel import Relabelled
 from tasks.release import Door
 from tasks.study import Student
 
@@ -78,11 +82,31 @@ def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: 
 
 
 @stage("split")
-def split(key: str, home: Path, plan: Plan, encoding: Encoding, aside: float | None = None) -> list[Ref]:
-    """Assign every privacy unit to a shard; one file a block of shards."""
+def split(
+    key: str, home: Path, plan: Plan, encoding: Encoding, share: float | None = None, aside: float | None = None
+) -> list[Ref]:
+    """Assign every privacy unit, or those of a secret subset, to a shard; one file a block of shards."""
     vault, domain = Vault(home / "vault"), plan.privacy.domain
     secret = derive(vault.secret(f"domains/{domain}"), "split")
-    return list(tasks.split.split(plan, encoding, vault, f"shards/{domain}/{key[:16]}", secret, aside=aside))
+    folder = f"shards/{domain}/{key[:16]}"
+    return list(tasks.split.split(plan, encoding, vault, folder, secret, share, aside=aside))
+
+
+@stage("relabel")
+def relabel(
+    key: str,
+    home: Path,
+    plan: Plan,
+    blocks: Sequence[Ref],
+    encoding: Encoding,
+    space: HypothesisClass,
+    settings: Relabelling,
+) -> Relabelled:
+    """Label the secret subset by one hypothesis, chosen once; one file a block of shards."""
+    vault, domain = Vault(home / "vault"), plan.privacy.domain
+    secret = derive(vault.secret(f"domains/{domain}"), "resample")
+    folder = f"relabelled/{domain}/{key[:24]}"
+    return tasks.relabel.relabel(blocks, plan.teachers, encoding, space, settings, vault, folder, secret)
 
 
 @stage("teach")

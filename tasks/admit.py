@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from artifacts.encoding import Encoding
@@ -21,6 +22,7 @@ from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.planning import choose
+from tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.release import Door
@@ -93,12 +95,18 @@ class Asked:
         )
 
 
-def calibrated(plan: Plan, rows: int, order: float) -> Mechanism:
+def calibrated(plan: Plan, rows: int, order: float, relabelling: Relabelling | None = None) -> Mechanism:
     """The plan's mechanism for that many public rows, its cost finite at the domain's order. Raises WrongInput."""
+    made = partial(_calibrated, plan, rows, order)
+    budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
+    return made(**budget) if relabelling is None else calibrate_relabelled(relabelling, make=made, **budget)
+
+
+def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:
     labeling = plan.labeling
     stream: dict[str, Any] = {
-        "epsilon": plan.epsilon_of_labels,
-        "delta": plan.privacy.delta,
+        "epsilon": epsilon,
+        "delta": delta,
         "teachers": plan.teachers.count,
         "queries": labeling.queries or rows,
         "classes": len(plan.data.classes),
@@ -123,6 +131,8 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
     }
     if plan.student.epsilon is not None:
         settings["choice"] = plan.student.epsilon
+    if plan.relabel is not None:
+        settings["relabel"] = mechanism.settings()["relabel"]
     if plan.data.public_share is not None:
         settings["public_share"] = plan.data.public_share
     return vault.digest("identity", canonical(settings))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from artifacts.certificate import (
     CAVEATS,
     LABELS_ALONE,
+    RELABELLED,
     SCHEMA_FILE,
     UNWITNESSED,
     WITNESSED,
@@ -25,6 +26,7 @@ from artifacts.certificate import (
     DomainCharge,
     Guarantee,
     MechanismRecord,
+    RelabellingRecord,
     StudentRecord,
     linked_caveat,
     schema,
@@ -37,7 +39,7 @@ from artifacts.privacy import Cost
 from artifacts.released import Released
 from artifacts.report import render
 from artifacts.schemas import Ref
-from artifacts.sessions import Domain, Session
+from artifacts.sessions import NEIGHBOURS, Domain, Session
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.study import Student
@@ -57,6 +59,12 @@ PROOFS = {
     "universal": "tasks/mechanisms/universal.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
     "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0",
 }
+
+RELABELLING = (
+    "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
+    "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
+)
+"""What is added to the proof of a mechanism that answers from relabelled rows."""
 
 
 class Certified(BaseModel):
@@ -119,16 +127,19 @@ def describe(
     """The certificate of a session as the ledger stands."""
     domain = domain_of(session, ledger)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
+    sessions = [session, *(ledger.session(other.session) for other in beside)]
+    proof = f"{PROOFS[name]}; {RELABELLING}" if "relabel" in session.mechanism else PROOFS[name]
     return Certificate(
         session=session.id,
         data_version=session.data_version,
         guarantee=guarantee,
-        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=PROOFS[name]),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=proof),
+        relabelling=RelabellingRecord.of([one.mechanism for one in sessions]),
         teachers=session.teachers,
         counts=counts,
         domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
         labels=tuple(labels),
-        caveats=caveats(domain, guarantee, ledger),
+        caveats=caveats(domain, sessions, ledger),
         student=_student(plan.student, student),
         beside=tuple(beside),
         together=together(guarantee, beside),
@@ -156,12 +167,13 @@ def _beside(session: Session, labels: Sequence[Ref]) -> Beside:
     )
 
 
-def caveats(domain: Domain, guarantee: Guarantee, ledger: Ledger) -> tuple[str, ...]:
-    """What the certificate does not promise, as the ledger stands."""
-    labels = (LABELS_ALONE,) if guarantee.labels_only else ()
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Ledger) -> tuple[str, ...]:
+    """What the certificate of those sessions of a domain does not promise, as the ledger stands."""
+    labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
+    relabelled = (RELABELLED,) if any("relabel" in session.mechanism for session in sessions) else ()
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
-    return (*labels, *links, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
+    return (*labels, *relabelled, *links, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
 
 
 def domain_of(session: Session, ledger: Ledger) -> Domain:

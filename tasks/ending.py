@@ -2,7 +2,8 @@
 
 Assumes      whoever closes a session decides by public and released things alone, or gives nothing back
 Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless a
-             session that is open votes with the same teachers. What `concord verify` reads is kept: it needs no secret
+             session that is open votes with the same teachers; nor the hypothesis that relabelled its rows, and they.
+             What `concord verify` reads is kept: it needs no secret
 Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files. Checked by tests/test_ending.py
 """
 
@@ -52,9 +53,9 @@ def _destroy(door: Door, name: str) -> None:
 
 
 def _dispensable(door: Door, recipe: Recipe) -> Iterator[str]:
-    """Teachers of a recipe that no open session votes with, and the votes they cast."""
-    needed = [block for other in _open_recipes(door) for block in other.teachers]
-    yield from (block.path for block in recipe.teachers if block.path not in {block.path for block in needed})
+    """Teachers of a recipe that no open session votes with, the votes they cast, and what relabelling left."""
+    needed = {ref.path for other in _open_recipes(door) for ref in (*other.teachers, *other.relabelled)}
+    yield from (ref.path for ref in (*recipe.teachers, *recipe.relabelled) if ref.path not in needed)
     voting = [other.teachers for other in _open_recipes(door) if other.teachers]
     votes = votes_folder(door.vault, recipe.teachers) if recipe.teachers else None
     if votes is not None and votes not in {votes_folder(door.vault, teachers) for teachers in voting}:

@@ -21,15 +21,22 @@ from tasks.mechanisms.hypotheses import hypothesis_class
 
 
 def hypothesis_space(
-    plan: HypothesesPlan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault, field: str
+    plan: HypothesesPlan,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    vault: Vault,
+    field: str,
+    *,
+    bounded: bool = False,
 ) -> HypothesisClass:
     """The class that section `field` of a plan names; with cut points where its dichotomies would outgrow the rows.
 
+    bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
     Raises WrongInput where there is no such class or column, or too many hypotheses.
     """
     columns = columns_of(plan.features or encoding.outputs, encoding, field)
     plain = hypothesis_class(plan.hypotheses, columns=columns)
-    if plain.linear or plain.bound is not None:
+    if plain.bound is not None or (plain.linear and not bounded):
         return plain
     grid = cut_points(public_matrix(batches, encoding, vault)[:, columns], plan.grid)
     return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)

@@ -58,20 +58,12 @@ class Randomness:
 
     def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
         """The arrays `make` gave the first time, durable in the vault before they are returned."""
-        path = f"sessions/{self.session}/{name}.npz"
-        if self.vault.find(path) is None:
-            self._keep(path, make())
-        found = self.vault.find(path)
-        if found is None:
-            raise NotVerified(f"the vault file {path} vanished while its session was at the door")
-        with np.load(io.BytesIO(self.vault.read(found)), allow_pickle=False) as arrays:
+        kept = self.vault.keep(f"sessions/{self.session}/{name}.npz", lambda: _packed(make()))
+        with np.load(io.BytesIO(self.vault.read(kept)), allow_pickle=False) as arrays:
             return [arrays[array] for array in arrays.files]
 
-    def _keep(self, path: str, arrays: Sequence[Ints]) -> None:
-        buffer = io.BytesIO()
-        np.savez(buffer, *arrays)
-        try:
-            with self.vault.create(path, exclusive=True) as sink:
-                sink.write(buffer.getvalue())
-        except FileExistsError:
-            return  # another process was first: what it drew is what was drawn
+
+def _packed(arrays: Sequence[Ints]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()

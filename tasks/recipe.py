@@ -42,7 +42,8 @@ class Source(BaseModel):
 
 class Recipe(BaseModel):
     """What a session needs to answer further rows. The first of its sources is the plan's own; `private` are keyed
-    digests of the private files, which must never be put to it as public ones."""
+    digests of the private files, which must never be put to it as public ones; `relabelled` is what relabelling left:
+    the choice, the subset and what became of it, to be forgotten with the session."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,6 +52,7 @@ class Recipe(BaseModel):
     teachers: tuple[Ref, ...]
     sources: tuple[Source, ...]
     private: tuple[str, ...] = ()
+    relabelled: tuple[Ref, ...] = ()
 
 
 def stream(sources: Sequence[Source]) -> list[PublicBatch]:

@@ -45,12 +45,31 @@ class Route:
 
 def least_delta(settings: Settings, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified where no other path is known."""
+    if "relabel" in settings:
+        return _relabelled_delta(settings, epsilon)
     return _route(settings).least_delta(settings, epsilon)
 
 
 def charge(settings: Settings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
+    if "relabel" in settings:
+        return _responses_nats(float(settings["relabel"]["epsilon"]), 1, order), float(settings["relabel"]["delta"])
     return _route(settings).charge(settings, order)
+
+
+def _relabelled_delta(settings: Settings, epsilon: float) -> float:
+    """Back from the whole to the mechanism at the door: amplification (Li, Qardaji & Su 2012), LabelBoost for an added
+    or removed row, and group privacy over a row's copies; then δ as it grows on the way there again."""
+    relabel = settings["relabel"]
+    copies = int(relabel["copies"])
+    with localcontext(prec=DIGITS):
+        share, choice = Decimal(relabel["share"]), Decimal(relabel["choice_epsilon"])
+        on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
+        each = (on_subset / (1 + (choice / 2).exp())).ln() / copies
+        if each <= 0:
+            return math.inf
+        steps = sum((step * each).exp() for step in range(copies))
+        return float(share * steps * Decimal(_route(settings).least_delta(settings, float(each))))
 
 
 def _route(settings: Settings) -> Route:

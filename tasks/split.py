@@ -19,6 +19,7 @@ and one more unit leaves every other where it is, in the subset or out of it. No
 vault. Checked by tests/test_split.py and tests/test_relabel.py.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -179,4 +180,5 @@ def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
 
 
 def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(numbers).view(np.uint8).reshape(len(numbers), -1)
+    cells = np.ascontiguousarray(numbers).reshape(len(numbers), math.prod(numbers.shape[1:]))
+    return cells.view(np.uint8)

@@ -29,18 +29,23 @@ def owned_frames(path: str, columns: Mapping[str, str], unit: str | None) -> Ite
 
 def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
     """The shard of each unit: 64 keyed bits modulo the number of shards."""
-    return pl.Series([_bits(unit, key, b"shard") % shards for unit in units], dtype=pl.UInt32)
+    return pl.Series([keyed_bits(unit, key, b"shard") % shards for unit in units], dtype=pl.UInt32)
 
 
 def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
     """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
     bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
-    return pl.Series([_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
+    return pl.Series([keyed_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
 
 
 def hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
     """`size` keyed bytes of a content, for one purpose."""
     return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
+
+
+def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
+    """64 keyed bits of a unit, for one purpose."""
+    return int.from_bytes(hashed(unit, key, purpose, 8), "little")
 
 
 def _named(raw: pl.DataFrame, unit: str) -> pl.Series:
@@ -49,7 +54,3 @@ def _named(raw: pl.DataFrame, unit: str) -> pl.Series:
 
 def _places(first: int, rows: int) -> pl.Series:
     return pl.Series(UNIT, [place.to_bytes(8, "little") for place in range(first, first + rows)], pl.Binary)
-
-
-def _bits(unit: bytes, key: bytes, purpose: bytes) -> int:
-    return int.from_bytes(hashed(unit, key, purpose, 8), "little")

@@ -32,9 +32,10 @@ def with_public(plan: Plan, vault: Vault, private: Sequence[str]) -> Plan:
     `private` are keyed digests of its private files. Raises WrongInput where these lack a feature.
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
-    folder = vault.root / "unlabelled" / vault.digest("unlabelled", plan.privacy.domain, what, *private)[:16]
+    domain = plan.privacy.domain
+    folder = vault.root / "unlabelled" / domain / vault.digest("unlabelled", domain, what, *private)[:16]
     if not folder.exists():
-        set_apart(plan, derive(vault.secret(f"domains/{plan.privacy.domain}"), "split"), folder)
+        set_apart(plan, derive(vault.secret(f"domains/{domain}"), "split"), folder)
     return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(folder)})})
 
 

@@ -202,9 +202,10 @@ def _numbers(subject: Subject) -> str:
 def _guarantee(subject: Subject) -> str:
     """The settings prove what the session claims, and the domain was charged enough for it."""
     session, filter_ = subject.session, domain_of(subject.session, subject.ledger).filter
+    stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
     for term in ("epsilon", "delta", "cutoff", "queries"):
-        if session.mechanism.get(term) is not None:
-            _equal(term, getattr(session, term), session.mechanism[term])
+        if stated.get(term) is not None:
+            _equal(term, getattr(session, term), stated[term])
     delta = recompute.least_delta(session.mechanism, session.epsilon)
     if not delta <= session.delta * SLACK:
         raise NotVerified(f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g}, claimed {session.delta:g}")

@@ -32,7 +32,7 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from scipy.stats import poisson
@@ -134,9 +134,12 @@ class Relabelled:
 
     @property
     def cost(self) -> Cost:
-        """(ε, δ) of the whole, from what the inner mechanism costs at its part of δ; never its Rényi curve."""
+        """The (ε, δ) it was calibrated to, or more where the inner mechanism costs more at its part of δ; never a
+        Rényi curve."""
         _, delta = self.relabelling.inner(self.epsilon, self.delta)
-        return Cost.approximate(*self.relabelling.whole(self.inner.cost.epsilon(delta), delta))
+        epsilon, delta = self.relabelling.whole(self.inner.cost.epsilon(delta), delta)
+        claim = max(epsilon, self.epsilon), max(delta, self.delta)
+        return replace(Cost.approximate(*claim), claims=(claim,))
 
     def settings(self) -> dict[str, Any]:
         """The inner mechanism's settings, and under `relabel` those of the relabelling and the whole's budget."""
