@@ -131,33 +131,47 @@ def tags(certificate: Certificate) -> dict[str, str]:
 
 def words(certificate: Certificate) -> str:
     """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
-    guarantee, counts, domain = certificate.promise, certificate.counts, certificate.domain
+    guarantee, counts = certificate.promise, certificate.counts
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
     if not certificate.teachers:
         rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
     return (
-        f"**ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}** for **{guarantee.unit}** ({guarantee.neighbours}): "
+        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
         f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
-        f"{rows}Of the lifetime budget ε = {domain.cap.epsilon:g} of the domain `{domain.name}`, "
-        f"ε = {domain.spent.epsilon:.4g} is charged.\n\n"
-        f"The certificate and the report are among the run's artifacts. "
-        f"To check them: `concord verify {certificate.session}`"
+        f"{rows}The certificate and the report are among the run's artifacts.\n\n"
+        f"To check it: `concord verify {certificate.session}`"
     )
 
 
-def about(certificate: Certificate) -> str:
-    """A domain as its experiment introduces it: in Markdown, as of the latest certificate."""
-    guarantee, domain = certificate.guarantee, certificate.domain
+def budget(certificate: Certificate) -> str:
+    """What the domain may spend and has spent, in a sentence of Markdown, as of that certificate."""
+    domain = certificate.domain
     return (
-        f"What was published from the private data **{domain.name}**: each run is a session as it was certified, and "
-        f"its stages after the door are nested in it.\n\n"
-        f"| | ε | δ |\n|---|---|---|\n"
-        f"| lifetime cap | {domain.cap.epsilon:g} | {domain.cap.delta:g} |\n"
-        f"| charged, in {domain.sessions} sessions | {domain.spent.epsilon:.4g} | {domain.spent.delta:.4g} |\n"
-        f"| remaining | {domain.remaining.epsilon:.4g} | {domain.remaining.delta:.4g} |\n\n"
-        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. To find runs by what they promise: "
-        f"`tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'`"
+        f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
+        f"session{'s' * (domain.sessions != 1)}."
+    )
+
+
+def about_domain(certificate: Certificate) -> str:
+    """A domain as its experiment introduces it, in Markdown."""
+    guarantee = certificate.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
+    return (
+        f"{budget(certificate)}\n\n"
+        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
+        f"certified; its stages after the door are nested in it.\n\n"
+        f"To find runs by what they promise: `{wanted}`"
+    )
+
+
+def about_students(certificate: Certificate, model: str) -> str:
+    """The students of a domain as the registry introduces them, in Markdown; `model` is the URI of the latest."""
+    return (
+        f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
+        f"{budget(certificate)}\n\n"
+        f'To use the latest: `mlflow.pyfunc.load_model("{model}").predict(rows)`'
     )
 
 

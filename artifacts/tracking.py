@@ -46,7 +46,8 @@ from artifacts.errors import EnvironmentFailed
 from artifacts.publication import (
     Publication,
     Stage,
-    about,
+    about_domain,
+    about_students,
     figures,
     listing,
     params,
@@ -121,7 +122,7 @@ NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 PARENT = "mlflow.parentRunId"
 SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
-"""Without it MLflow's pages for language models are opened."""
+"""An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts."""
 NOTES = {
     "release": "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
     "study": "The student, learned from released labels and public rows alone.",
@@ -169,7 +170,7 @@ class Tracking:
         certificate = publication.certificate
         with _told_in_one_sentence():
             experiment = self._experiment(certificate.domain.name)
-            self._client.set_experiment_tag(experiment, NOTE, about(certificate))
+            self._client.set_experiment_tag(experiment, NOTE, about_domain(certificate))
             described = {**tags(certificate), NOTE: words(certificate)}
             begun = self._after_its_runs(certificate.session, publication.started)
             with self._run(experiment, certificate.session, begun, described) as run:
@@ -320,7 +321,7 @@ class Tracking:
             description=words(certificate),
             model_id=model_id,
         )
-        self._client.update_registered_model(name, f"{about(certificate)}\n\n{_use_of(f'models:/{name}@{ALIAS}')}")
+        self._client.update_registered_model(name, about_students(certificate, f"models:/{name}@{ALIAS}"))
         self._client.set_registered_model_alias(name, ALIAS, made.version)
         return f"models:/{name}/{made.version}"
 
@@ -358,10 +359,6 @@ def _dataset(name: str, digest: str) -> DatasetInput:
     source = json.dumps({"sha256": digest})
     dataset = Dataset(name, digest[:DIGEST_SHOWN], source_type="sha256", source=source)
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "training"), InputTag("sha256", digest)])
-
-
-def _use_of(model: str) -> str:
-    return f'To use the latest student: `mlflow.pyfunc.load_model("{model}").predict(rows)`'
 
 
 def _save(folder: Path, described: Model, publication: Publication) -> None:

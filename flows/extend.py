@@ -6,9 +6,10 @@ from prefect import flow
 
 from flows.extension import Extension
 from flows.outcome import Summary
+from flows.page import shown
 
 
-@flow(name="extend")
+@flow(name="extend", flow_run_name="extend {session}")
 def extend(session: str, public: str, home: Path) -> Summary:
     """Answer the rows at `public` that the session was not given before; without any, nothing is spent.
 
@@ -19,4 +20,4 @@ def extend(session: str, public: str, home: Path) -> Summary:
         votes = line.poll(stream, line.teachers)
         labels = line.release(stream, votes)
         student = line.study(stream, labels)
-        return line.certify(stream, labels, student)
+        return shown(line.certify(stream, labels, student))

@@ -7,10 +7,11 @@ from prefect import flow
 from artifacts.plan import Plan
 from flows.choosing import Choosing
 from flows.outcome import StageName, Summary
+from flows.page import shown
 from flows.pipeline import Pipeline
 
 
-@flow(name="learn")
+@flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
 def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
     """Publish a classifier learned from the plan's private table.
 
@@ -19,7 +20,7 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     """
     if plan.student.learner == "universal":
         with Choosing(plan, home, new_session=new_session, start_from=start_from) as choosing:
-            return _choose_beside_labels(choosing) if plan.votes else _choose(choosing)
+            return shown(_choose_beside_labels(choosing) if plan.votes else _choose(choosing))
     with Pipeline(plan, home, new_session=new_session, start_from=start_from) as line:
         public = line.encode()
         stream = line.admit(public)  # refuses here, before anything private is read
@@ -30,7 +31,7 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
         line.open(stream, taught, teachers)
         labels = line.release(stream, votes)
         student = line.study(stream, labels)
-        return line.certify(stream, labels, student)
+        return shown(line.certify(stream, labels, student))
 
 
 def _choose(line: Choosing) -> Summary:

@@ -88,7 +88,7 @@ class Progress:
         now = time.monotonic()
         if now - self._started > SHOW_AFTER and (now - self._updated > 1 or self.done == self.total):
             self._updated = now
-            self._publish(100 * self.done / self.total)
+            self._publish()
 
     def _account(self) -> Iterator[str]:
         """How the stage went: its parts, the time they took, and their rate where that was long."""
@@ -99,8 +99,10 @@ class Progress:
         if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
             yield rate(self.total, seconds)
 
-    def _publish(self, percent: float) -> None:
+    def _publish(self) -> None:
+        percent = 100 * self.done / self.total
+        said = f"{self.name}: {self.done:,} of {self.total:,} part{'s' * (self.total != 1)}"
         if self._artifact is None:
-            self._artifact = cast("UUID", create_progress_artifact(progress=percent, description=self.name))
+            self._artifact = cast("UUID", create_progress_artifact(progress=percent, description=said))
         else:
-            update_progress_artifact(artifact_id=self._artifact, progress=percent)
+            update_progress_artifact(artifact_id=self._artifact, progress=percent, description=said)

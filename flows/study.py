@@ -6,10 +6,11 @@ from prefect import flow
 
 from artifacts.plan import StudentPlan
 from flows.outcome import Summary
+from flows.page import shown
 from flows.retraining import Retraining
 
 
-@flow(name="study")
+@flow(name="study", flow_run_name="study {session}")
 def study(session: str, home: Path, student: StudentPlan | None = None) -> Summary:
     """Train the session's student again; no row is asked and nothing is spent.
 
@@ -19,4 +20,4 @@ def study(session: str, home: Path, student: StudentPlan | None = None) -> Summa
         stream = line.resume()  # refuses here, where rows or labels are missing
         labels = line.replay(stream)
         learned = line.study(stream, labels)
-        return line.certify(stream, labels, learned)
+        return shown(line.certify(stream, labels, learned))

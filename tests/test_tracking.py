@@ -117,7 +117,7 @@ def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(pu
 def test_the_experiment_tells_what_the_domain_may_spend(published: Published) -> None:
     experiment = published.client.get_experiment_by_name("people")
     assert experiment is not None
-    assert "| lifetime cap | 4 | 4e-05 |" in experiment.tags["mlflow.note.content"]
+    assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in experiment.tags["mlflow.note.content"]
     assert published.client.get_registered_model("people-student").description.count("models:/people-student@champion")
 
 

@@ -1,0 +1,53 @@
+"""Prefect's page of a run tells what it came to: a name to find it by, its outcome, and how its stages went."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+
+from artifacts.plan import Plan
+from flows.outcome import Summary
+from flows.start import start, start_extension
+from tests.people import arrive, changed, tables_of_plan, write_tables
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
+
+
+def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
+    """The name of the latest flow run, and its artifacts by key."""
+    run = max(client.read_flow_runs(), key=lambda one: one.created.timestamp() if one.created else 0)
+    found = [one for one in client.read_artifacts(limit=200) if one.flow_run_id == run.id]
+    return run.name, {one.key: one.data for one in found if one.key}
+
+
+def tells(page: dict[str, Any], summary: Summary) -> bool:
+    stages = page["stages"] if isinstance(page["stages"], list) else json.loads(page["stages"])
+    told = [(row["stage"], row["from cache"] == "yes", row["seconds"]) for row in stages]
+    return told == [(stage.name, stage.cached, stage.seconds) for stage in summary.stages] and all(
+        part in page["outcome"]
+        for part in (
+            f"| rows asked | {summary.asked}, of which {summary.asked_now} now |",
+            f"| rows refused | {summary.refused} |",
+            f"ε = {summary.guarantee['epsilon']:g}, δ = {summary.guarantee['delta']:g}",
+            summary.student["model_uri"],
+            f"concord verify {summary.session}",
+        )
+    )
+
+
+def test_a_run_is_named_for_its_domain_and_an_extension_for_its_session(plan: Plan, home: Path, tmp_path: Path) -> None:
+    first = start(plan, home)
+    with get_client(sync_client=True) as client:
+        name, page = latest(client)
+        assert name == "learn people"
+        assert tells(page, first)
+        more = start_extension(first.session, arrive(tmp_path / "more", 4), home)
+        name, page = latest(client)
+    assert name == f"extend {first.session}"
+    assert tells(page, more)
+    assert not tells(page, first)
