@@ -43,6 +43,7 @@ from artifacts.sessions import NEIGHBOURS, Domain, Session
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.study import Student
+from tasks.what_if import what_if
 
 PROOFS = {
     "stable": "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
@@ -105,7 +106,9 @@ def certify(
         spent = spending(session, per_refusal, table)
         drawn["spend"] = spend_figure(session, spent)
         drawn["labels"] = labels_figure(table, plan.data.classes, certificate.counts)
-        drawn["what_if"] = what_if_figure(session, spent)
+        sooner = what_if(session, per_refusal, spent)
+        if sooner is not None:
+            drawn["what_if"] = what_if_figure(session, sooner)
     text = certificate.model_dump_json(indent=2)
     return Certified(
         certificate=released.write(f"{session_id}/certificate.json", text.encode()),

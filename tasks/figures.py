@@ -64,7 +64,7 @@ def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows:
     at = np.unique(np.linspace(min(1, asked), asked, POINTS).astype(np.int64)) if rows is None else rows
     if per_refusal is None:
         return Spending(at, at - refusals[at], np.full(len(at), session.epsilon))
-    charged = {count: _epsilon(session, per_refusal, count) for count in set(refusals[at].tolist())}
+    charged = {count: charge_of(session, per_refusal, count) for count in set(refusals[at].tolist())}
     return Spending(at, at - refusals[at], np.array([charged[count] for count in refusals[at].tolist()]))
 
 
@@ -94,16 +94,16 @@ def labels_figure(labels: pa.Table, classes: Sequence[str], counts: Counts) -> s
     return _svg(figure)
 
 
-def what_if_figure(session: Session, spent: Spending) -> str:
-    """ε against rows answered: what a session of the same settings but an earlier end would have come to.
+def what_if_figure(session: Session, sooner: Spending) -> str:
+    """ε that would have been promised for the rows answered so far alone, against those rows.
 
-    Dashed, where the session is going if rows go on being refused as often as those released: a guess, no promise.
+    Dashed, where a session is going that pays by refusal, if rows go on being refused as often: a guess, no promise.
     """
     figure, axes = _axes("rows answered", f"ε at δ = {session.delta:g}")
-    axes.plot(spent.answered, spent.epsilon, color=BLUE, linewidth=2, drawstyle="steps-post", label="as released")
+    axes.plot(sooner.answered, sooner.epsilon, color=BLUE, linewidth=2, label="planned to end there")
     if session.cutoff is not None and 0 < session.refused < session.cutoff:
         ends = [session.answered, session.answered * session.cutoff // session.refused]
-        axes.plot(ends, [spent.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
+        axes.plot(ends, [sooner.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
     axes.set_ylim(0, session.epsilon * 1.15)
     _legend(axes, loc="lower right")
     return _svg(figure)
@@ -129,7 +129,8 @@ def budget_figure(domain: DomainCharge) -> str:
     return _svg(figure)
 
 
-def _epsilon(session: Session, per_refusal: Cost, refusals: int) -> float:
+def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
+    """ε charged to a session for that many refusals, at most its claim."""
     if not refusals:
         return 0.0
     so_far = Cost(renyi=tuple(refusals * r for r in per_refusal.renyi), delta=refusals * per_refusal.delta)

@@ -60,18 +60,6 @@ def test_the_charge_never_passes_the_claim(small: World) -> None:
     assert spending(Ledger.of(small.home).session(SESSION), dear, small.released.labels(refs)).epsilon.max() == 1.0
 
 
-def test_an_earlier_end_would_have_answered_so_many_at_that_charge(small: World) -> None:
-    labels = small.truth.copy()
-    labels[np.arange(5, 300, 15)] = -1
-    refs = session(small, STABLE, labels[:291])
-    now, table = Ledger.of(small.home).session(SESSION), small.released.labels(refs)
-    spent = spending(now, STABLE.per_refusal, table, np.array([0, 5, 6, 291]))
-    assert spent.answered.tolist() == [0, 5, 5, 271]
-    one = StableVoting.from_settings({**STABLE.settings(), "cutoff": 1})
-    assert spent.epsilon[[0, 1]].tolist() == [0, 0]
-    assert spent.epsilon[2] == pytest.approx(one.cost.epsilon(1e-5), rel=1e-9)
-
-
 def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:
     labels = small.truth.copy()
     labels[::30] = -1

@@ -4,18 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 
 from artifacts.plan import Plan
 from flows.outcome import Summary
 from flows.start import start, start_extension
-from tests.people import arrive, changed, tables_of_plan, write_tables
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
 
 
 def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
@@ -40,14 +33,16 @@ def tells(page: dict[str, Any], summary: Summary) -> bool:
     )
 
 
-def test_a_run_is_named_for_its_domain_and_an_extension_for_its_session(plan: Plan, home: Path, tmp_path: Path) -> None:
+def test_a_run_is_named_for_its_domain_and_an_extension_for_its_session(
+    session: str, plan: Plan, home: Path, arriving: Path
+) -> None:
     first = start(plan, home)
     with get_client(sync_client=True) as client:
         name, page = latest(client)
         assert name == "learn people"
         assert tells(page, first)
-        more = start_extension(first.session, arrive(tmp_path / "more", 4), home)
+        more = start_extension(session, arriving, home)
         name, page = latest(client)
-    assert name == f"extend {first.session}"
+    assert name == f"extend {session}"
     assert tells(page, more)
     assert not tells(page, first)
