@@ -3,7 +3,7 @@
 Alon, Bassily & Moran (2019), the semi-private agnostic learner: candidates are one hypothesis per dichotomy of the
 class on public, unlabelled rows; the exponential mechanism weighs them by private error counts. Every row is then
 answered by the chosen hypothesis: post-processing, without limit. Nandi & Bassily (2020) take the first queries,
-answered by Algorithm 5, for public rows; the two costs add (`split`).
+answered by Algorithm 5, for public rows: the two costs add.
 
 Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
 Guarantees   the choice is (ε, 0)-DP for an added, removed or changed row, which moves each error count by at most one.
@@ -68,12 +68,3 @@ class Universal:
     def choose(self, scores: Ints) -> int:
         """The number of the chosen candidate, of private scores (candidates,)."""
         return self.choice.choose(scores)
-
-
-def split(epsilon: float, delta: float, choice_epsilon: float) -> tuple[tuple[float, float], float]:
-    """((ε, δ) of labels by Algorithm 5, ε of the choice) that compose to (epsilon, delta). Raises WrongInput."""
-    if not 0 < choice_epsilon < epsilon:
-        raise WrongInput(
-            f"student.epsilon must be above 0 and below privacy.epsilon = {epsilon:g}, got {choice_epsilon!r}"
-        )
-    return (epsilon - choice_epsilon, delta), choice_epsilon

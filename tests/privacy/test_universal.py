@@ -13,7 +13,7 @@ from tasks.mechanisms.exponential import ExponentialMechanism
 from tasks.mechanisms.hypotheses import hypothesis_class
 from tasks.mechanisms.refusal import Floats
 from tasks.mechanisms.sample_sizes import cover_rows, selection_rows, universal_sizes
-from tasks.mechanisms.universal import Universal, split
+from tasks.mechanisms.universal import Universal
 from tests.privacy.relabel_law import Law, Table, columns, loss, tables, worst_delta, worst_loss
 
 DOMAIN = np.arange(3.0)[:, None]
@@ -92,17 +92,6 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
     assert made.cost.delta == 0
     assert Universal.from_settings(made.settings()) == made
     assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon)
-
-
-def test_two_parts_of_a_budget_add_up() -> None:
-    (labels, delta), choice = split(1.0, 1e-5, 0.25)
-    assert (labels + choice, delta) == (1.0, 1e-5)
-
-
-@pytest.mark.parametrize("choice", [0.0, 1.0, -1.0, math.nan])
-def test_a_part_that_leaves_nothing_is_refused(choice: float) -> None:
-    with pytest.raises(WrongInput, match=r"student\.epsilon must be above 0 and below privacy.epsilon = 1"):
-        split(1.0, 1e-5, choice)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
