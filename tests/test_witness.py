@@ -79,7 +79,7 @@ def test_an_older_copy_stops_before_anything_is_written(home: Path, change: str)
     answer(Ledger.of(home), 1)
     older = put_back(home)
     before = lines(home)
-    with pytest.raises(NotVerified, match="older copy was put back, .* `concord restore` goes on"):
+    with pytest.raises(NotVerified, match=r"older copy was put back, .* `concord restore` goes on"):
         CHANGES[change](older)
     assert lines(home) == before
     with pytest.raises(NotVerified, match="older copy"):
