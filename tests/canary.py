@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,8 @@ from sklearn.linear_model import LogisticRegression
 
 import artifacts
 import tasks
-from artifacts.vault import SEAL_BYTES, derive
+from artifacts.cipher import encrypted
+from artifacts.vault import SEAL_BYTES, Vault, derive
 from tasks.release import read_votes
 from tests.people import people, tables_of_plan, write_tables
 from tests.unpack import layers
@@ -28,9 +30,10 @@ VALUE, NAME = "zqxvalue", "zqxname"
 NUMBER = 48731.90625
 ROWS, OWNERLESS = 7919, 12
 """Rows of the private table, and those of them whose unit is null."""
-PURPOSES = ("split", "draws", "digests", "commitment", "seal")
+PURPOSES = ("split", "draws", "digests", "commitment", "seal", "erasure")
 SEPARATOR = "[,_ ']?"
 """Of thousands."""
+MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 SHOWN = 6
 """Bytes of a digest that suffice to tell it; MLflow keeps part of one."""
 
@@ -75,11 +78,12 @@ class Marks:
         them."""
         literals = {"a private value": VALUE.encode(), "a private value in UTF-16": VALUE.encode("utf-16-le")}
         literals |= {f"a private number as {kind}": np.dtype(kind).type(NUMBER).tobytes() for kind in ("<f8", ">f8")}
-        literals |= dict(_fingerprints(private)) | dict(_keys(home / "vault" / "secrets"))
+        vault = Vault(home / "vault")
+        literals |= dict(_fingerprints(private)) | dict(_keys(vault))
         numbers = {f"a count of private rows, {count}": _token(count) for count in counts(private_rows())}
         numbers["a private number"] = re.compile(f"{NUMBER:,.2f}"[:-1].replace(",", SEPARATOR).encode())
         for path in vote_files(home):
-            votes = votes_in(path)
+            votes = votes_in(path, vault)
             literals |= {f"{what} of {path.name}": mark for what, mark in _votes_as_bytes(votes)}
             numbers[f"votes of {path.name}"] = re.compile(
                 rb"[^0-9]{1,9}".join(str(vote).encode() for vote in _telling(votes))
@@ -120,6 +124,20 @@ def leaks(places: Iterable[Path], marks: Marks) -> list[str]:
     return told
 
 
+def moments_between(places: list[Path], first: float, last: float) -> list[datetime]:
+    """Moments told in files, as text or in (milli-, micro-, nano-) seconds since 1970, and of the files themselves."""
+    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
+    seconds = [path.stat().st_mtime for path in files if path.suffix != ".db" and path.is_file()]
+    for layer in (layer for path in files if path.is_file() for layer in layers(path.read_bytes())):
+        texts = [datetime.fromisoformat(found.decode()) for found in MOMENT.findall(layer)]
+        seconds += [moment.replace(tzinfo=UTC).timestamp() for moment in texts]
+        seconds += [
+            int(found[:10]) + int(found[10:13] or 0) / 1000
+            for found in re.findall(rb"(?<!\d)1[789]\d{8,17}(?!\d)", layer)
+        ]
+    return [datetime.fromtimestamp(moment, UTC) for moment in sorted(seconds) if first < moment < last]
+
+
 def published(home: Path) -> list[Path]:
     """What the guarantee covers."""
     return [home / "released", home / "mlartifacts", home / "mlflow.db"]
@@ -131,13 +149,17 @@ def operated(home: Path) -> list[Path]:
 
 
 def vote_files(home: Path) -> list[Path]:
-    """The files of votes in a vault."""
+    """Every file of votes in the home's vault."""
     return sorted(path for path in (home / "vault" / "votes").rglob("*") if path.is_file())
 
 
-def votes_in(path: Path) -> NDArray[np.int64]:
-    """Votes for the first class, from a file of the vault."""
-    return read_votes(path.read_bytes()[:-SEAL_BYTES])[:, 0]
+def votes_in(path: Path, vault: Vault) -> NDArray[np.int64]:
+    """Votes for the first class, from a file of the vault, be it as it was written or not."""
+    if not encrypted(path):
+        return read_votes(path.read_bytes()[:-SEAL_BYTES])[:, 0]
+    ref = vault.find(str(path.relative_to(vault.root)))
+    assert ref is not None
+    return read_votes(vault.read(ref))[:, 0]
 
 
 def _fingerprints(private: Path) -> Iterator[tuple[str, bytes]]:
@@ -151,10 +173,11 @@ def _fingerprints(private: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{kind} of {what} in hex", digest.hex().encode()
 
 
-def _keys(secrets: Path) -> Iterator[tuple[str, bytes]]:
+def _keys(vault: Vault) -> Iterator[tuple[str, bytes]]:
     """Every secret of the vault, and every key derived from it, raw; their hex and base64 are unpacked to that."""
-    for path in sorted(path for path in secrets.rglob("*") if path.is_file()):
-        key, name = path.read_bytes(), path.relative_to(secrets)
+    secrets = vault.root / "secrets"
+    for name in sorted(str(path.relative_to(secrets)) for path in secrets.rglob("*") if path.is_file()):
+        key = vault.secret(name)
         yield f"the key {name}", key
         yield from ((f"the key {name} for {purpose}", derive(key, purpose)) for purpose in PURPOSES)
 

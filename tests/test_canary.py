@@ -8,7 +8,6 @@ import base64
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,18 +23,32 @@ import pytest
 
 import tasks.certify
 import tasks.track
+from artifacts.cipher import KEY
 from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, StudentPlan
 from artifacts.schemas import labels_schema
+from artifacts.vault import Vault
+from flows.erasure import erased, show_erasure
 from flows.outcome import Summary
 from flows.start import start, start_extension, start_study
+from tasks.ending import close, forget
+from tasks.release import Door
 from tests import canary
-from tests.canary import NAME, ROWS, VALUE, Marks, canary_tables, leaks, operated, published
+from tests.canary import (
+    NAME,
+    ROWS,
+    VALUE,
+    Marks,
+    canary_tables,
+    leaks,
+    moments_between,
+    operated,
+    published,
+    vote_files,
+)
 from tests.people import changed, people, write_plan
-from tests.unpack import layers
 
-MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
 
 
@@ -67,8 +80,9 @@ class Scene:
         self.nothing_got_out()
         return str(failed.value)
 
-    def nothing_got_out(self) -> None:
-        marks = Marks.of(self.private, self.home)
+    def nothing_got_out(self, marks: Marks | None = None) -> None:
+        """Of `marks`; by default, of all that the home has made of the private folder by now."""
+        marks = marks or Marks.of(self.private, self.home)
         assert leaks(published(self.home), marks.with_names()) == []
         assert leaks(operated(self.home), marks) == []
         console = "".join((*self.capture.readouterr(), self.log.text, *self.told))
@@ -91,23 +105,9 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
         told = {name.decode(): value.decode() for name, value in schema.metadata.items()}
         assert set(told) == GUARANTEE
         assert schema.equals(labels_schema(2, told), check_metadata=True)
-    door = max(path.stat().st_mtime for path in canary.vote_files(scene.home))
+    door = max(path.stat().st_mtime for path in vote_files(scene.home))
     assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
     assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
-
-
-def moments_between(places: list[Path], first: float, last: float) -> list[datetime]:
-    """Moments told in files, as text or in (milli-, micro-, nano-) seconds since 1970, and of the files themselves."""
-    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
-    seconds = [path.stat().st_mtime for path in files if path.suffix != ".db" and path.is_file()]
-    for layer in (layer for path in files if path.is_file() for layer in layers(path.read_bytes())):
-        texts = [datetime.fromisoformat(found.decode()) for found in MOMENT.findall(layer)]
-        seconds += [moment.replace(tzinfo=UTC).timestamp() for moment in texts]
-        seconds += [
-            int(found[:10]) + int(found[10:13] or 0) / 1000
-            for found in re.findall(rb"(?<!\d)1[789]\d{8,17}(?!\d)", layer)
-        ]
-    return [datetime.fromtimestamp(moment, UTC) for moment in sorted(seconds) if first < moment < last]
 
 
 def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
@@ -119,7 +119,7 @@ def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
 def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
     scene.run()
-    votes = canary.vote_files(scene.home)[0]
+    votes = vote_files(scene.home)[0]
     whole = votes.read_bytes()
     votes.write_bytes(bytes(9) + whole[9:])
     assert "not what was written" in scene.fails(NotVerified)
@@ -136,6 +136,54 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     test.unlink()
     (scene.home / "mlflow.db").write_bytes(b"no database")
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
+
+
+def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(scene: Scene) -> None:
+    stays_open: dict[str, Any] = {
+        "labeling__mechanism": "noisy_votes",
+        "labeling__cutoff": None,
+        "labeling__queries": 600,
+    }
+    summary = scene.run(**stays_open)
+    marks, door = Marks.of(scene.private, scene.home), Door.of(scene.home)
+    with pytest.raises(WrongInput) as open_still:
+        forget(door, summary.session)
+    close(door, summary.session, give_back=True)
+    assert forget(door, summary.session)
+    scene.told.append(str(open_still.value))
+    assert "forgotten" in scene.fails(BudgetRefused, **stays_open)
+    told = erased(scene.home, "people", f"{VALUE}-unit-p1-17")
+    show_erasure(told)
+    scene.told.append(json.dumps(told))
+    with pytest.raises(WrongInput) as unheard_of:
+        erased(scene.home, "nobody's", f"{VALUE}-unit-p1-17")
+    scene.told.append(str(unheard_of.value))
+    scene.nothing_got_out(marks)
+    gone = {name: mark for name, mark in marks.literals.items() if name.startswith(("a private", "the key sessions/"))}
+    assert any(name.startswith("the key") for name in gone)
+    assert leaks([scene.home / "vault"], Marks(gone, {})) == []
+
+
+def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
+    scene.run()
+    for key in (None, base64.b64encode(bytes(32)).decode()):
+        with monkeypatch.context() as other:
+            other.delenv(KEY) if key is None else other.setenv(KEY, key)
+            with pytest.raises(ConcordError) as refused:
+                scene.run(student__seed=1)
+            scene.told.append(str(refused.value))
+    votes = vote_files(scene.home)[0]
+    whole = votes.read_bytes()
+    votes.write_bytes(whole[:-9] + bytes(9))
+    with pytest.raises(NotVerified, match="not what was written") as changed:
+        scene.run(start_from="release")
+    votes.write_bytes(whole)
+    scene.told.append(str(changed.value))
+    scene.nothing_got_out()
+    assert leaks([scene.home / "vault"], Marks(Marks.of(scene.private, scene.home).literals, {})) == []
 
 
 @pytest.mark.parametrize("step", ["begin_batch", "commit_batch"])
@@ -266,8 +314,10 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     file = next(scene.private.iterdir())
     monkeypatch.setattr("tasks.track._digest", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
     scene.run(start_from="certify")
-    votes = canary.vote_files(scene.home)[0]
-    (scene.home / "results" / "votes").write_text(json.dumps({"votes": canary.votes_in(votes).tolist()}, indent=2))
+    votes = vote_files(scene.home)[0]
+    (scene.home / "results" / "votes").write_text(
+        json.dumps({"votes": canary.votes_in(votes, Vault(scene.home / "vault")).tolist()}, indent=2)
+    )
     key = (scene.home / "vault" / "secrets" / "sessions" / summary.session).read_bytes()
     (scene.home / "results" / "key").write_text(json.dumps({"key": base64.b64encode(key).decode()}))
     marks = Marks.of(scene.private, scene.home)
