@@ -1,7 +1,6 @@
-"""Planning: laws, the tables of the design, and simulations of the mechanisms themselves."""
+"""Planning: laws, the tables of the design, and the choice between mechanisms."""
 
 import json
-import math
 from dataclasses import asdict
 from functools import cache
 from itertools import pairwise
@@ -11,17 +10,14 @@ import pytest
 
 from artifacts.errors import WrongInput
 from tasks.mechanisms.catalogue import calibrate
-from tasks.mechanisms.confident import Confident
-from tasks.mechanisms.laplace_votes import LaplaceVotes
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.outcome import Odds, odds, outcome
 from tasks.mechanisms.planning import NAMES, Option, choose, plan_mechanisms, recommend
-from tasks.mechanisms.profile import ROWS, profile
+from tasks.mechanisms.profile import profile
 from tasks.mechanisms.published import noise_scale, teachers_required
 from tasks.mechanisms.search import FAILURES, Stream, margin_needed, teachers_needed
 from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Mechanism
 
 
 @cache
@@ -140,98 +136,7 @@ def test_the_printed_teachers_are_more_than_enough_for_what_runs() -> None:
     assert needed < 97_000 / 3
 
 
-# The mechanisms themselves, simulated ---------------------------------------------------------------------------------
-
-SEED = 20240229
-GENERATOR = np.random.default_rng(SEED)
-VOTES = np.array([[300, 0, 0], [210, 80, 10], [150, 145, 5], [170, 65, 65]])
-PAIRS = np.array([[300, 0], [210, 90], [155, 145], [190, 110]])
-TRIALS = 4000
-
-
-@pytest.fixture(autouse=True)
-def same_draws() -> None:
-    """Whichever tests run before it, a test sees the same draws."""
-    GENERATOR.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
-
-
-def laplace(scale: float, size: tuple[int, ...]) -> np.ndarray:
-    """Discrete Laplace noise, for tests alone."""
-    odds_of_more = -math.expm1(-1 / scale)
-    return GENERATOR.geometric(odds_of_more, size) - GENERATOR.geometric(odds_of_more, size)
-
-
-def gaussian(scale: float, size: tuple[int, ...]) -> np.ndarray:
-    return np.rint(GENERATOR.normal(0, scale, size)).astype(np.int64)
-
-
-def agree(found: np.ndarray, expected: np.ndarray) -> bool:
-    """Frequencies of TRIALS against probabilities, within five standard deviations."""
-    spread = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / TRIALS)
-    return bool((np.abs(found - expected) <= 5 * spread).all())
-
-
-@pytest.mark.parametrize("votes", [PAIRS, VOTES])
-@pytest.mark.parametrize("kind", [NoisyVotes, LaplaceVotes])
-def test_odds_of_a_changed_label_are_those_of_the_mechanism(
-    votes: np.ndarray, kind: type[NoisyVotes] | type[LaplaceVotes]
-) -> None:
-    classes = votes.shape[1]
-    mechanism = kind(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=60.0)
-    noise = (gaussian if kind is NoisyVotes else laplace)(60.0, (TRIALS * len(votes), 1 if classes == 2 else classes))
-    labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
-    changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
-    assert agree(changed, odds(mechanism, votes.astype(float)).changed)
-    assert not agree(changed, odds(kind(**{**asdict(mechanism), "scale": 90.0}), votes.astype(float)).changed)
-
-
-def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
-    mechanism = Confident(
-        epsilon=1.0, delta=1e-5, queries=10, classes=3, answers=TRIALS * 4, threshold=200, test_scale=50.0, scale=40.0
-    )
-    rows = np.tile(VOTES, (TRIALS, 1))
-    labels, _ = mechanism.answer(rows, gaussian(50.0, (len(rows),)), gaussian(40.0, (len(rows), 3)))
-    by_row = labels.reshape(TRIALS, 4)
-    expected = odds(mechanism, VOTES.astype(float))
-    assert agree((by_row < 0).mean(axis=0), expected.refused)
-    assert agree((by_row > 0).mean(axis=0), (1 - expected.refused) * expected.changed)
-
-
-def test_odds_of_stable_voting_are_its_table() -> None:
-    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
-    expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
-    assert odds(mechanism, PAIRS.astype(float)).refused.tolist() == expected
-
-
-def runs(mechanism: Mechanism, votes: np.ndarray, queries: int, times: int = 300) -> float:
-    """Mean rows answered by whole sessions over rows drawn from votes."""
-    total = 0
-    for _ in range(times):
-        rows = votes[GENERATOR.integers(0, len(votes), queries)]
-        if isinstance(mechanism, StableVoting):
-            labels = mechanism.answer(rows, GENERATOR.integers(0, 2**64, queries, np.uint64))
-        else:
-            assert isinstance(mechanism, SparseVector)
-            noise = laplace(mechanism.query_scale, (queries,)), laplace(mechanism.threshold_scale, (mechanism.cutoff,))
-            labels = mechanism.answer(rows, *noise)
-        total += int((labels >= 0).sum())
-    return total / times
-
-
-@pytest.mark.parametrize("queries", [20, 60, 400])
-def test_rows_answered_are_those_of_whole_sessions(queries: int) -> None:
-    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10)
-    votes = np.array([[300, 0], [270, 30], [230, 70], [160, 140]])
-    expected = outcome(mechanism, votes.astype(float), queries).answered
-    assert runs(mechanism, votes, queries) == pytest.approx(expected, rel=0.05)
-
-
-def test_rows_answered_by_a_noisy_threshold_are_not_fewer_than_expected() -> None:
-    mechanism = SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5)
-    votes = np.array([[300, 0], [280, 20], [240, 60], [225, 75]])
-    for queries in (30, 200):
-        expected = outcome(mechanism, votes.astype(float), queries).answered
-        assert 0.95 * expected < runs(mechanism, votes, queries) < 1.6 * expected
+# Margins and ensembles ------------------------------------------------------------------------------------------------
 
 
 def test_margin_needed_is_the_least_that_is_enough() -> None:
@@ -259,40 +164,6 @@ def test_teachers_needed_serve_a_row_of_average_agreement() -> None:
 def test_confident_votes_have_no_number_of_teachers_where_agreement_is_below_their_threshold() -> None:
     assert planned(agreement=0.7)["confident"].teachers_needed is None
     assert planned(agreement=0.9)["confident"].teachers_needed is not None
-
-
-# Profiles -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("classes", [2, 3, 10])
-@pytest.mark.parametrize("mean", [0.6, 0.9, 1.0])
-def test_a_figure_becomes_rows_of_shares_with_that_mean(mean: float, classes: int) -> None:
-    shares = profile(mean, classes)
-    assert shares.shape == (ROWS, classes)
-    assert shares.sum(axis=1) == pytest.approx(np.ones(ROWS))
-    assert (np.diff(shares, axis=1) <= 1e-12).all()
-    assert shares[:, 0].mean() == pytest.approx(mean, abs=2e-3)
-
-
-def test_counts_become_shares_whatever_the_order_of_classes() -> None:
-    assert profile([[1, 3], [4, 0], [2, 2]], 2).tolist() == [[0.75, 0.25], [1, 0], [0.5, 0.5]]
-    assert profile([0.75, 1.0], 2).tolist() == [[0.75, 0.25], [1, 0]]
-    assert profile([0.4], 4)[0] == pytest.approx([0.4, 0.4, 0.2, 0])
-
-
-def test_a_long_sample_is_thinned_evenly() -> None:
-    winner = np.linspace(0.5, 1, 100_000)
-    thin = profile(GENERATOR.permutation(winner), 2)
-    assert len(thin) == ROWS
-    assert thin[:, 0] == pytest.approx(0.5 + 0.5 * (np.arange(ROWS) + 0.5) / ROWS, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "wrong", [0.5, 0.3, 1.01, math.nan, [], [0.2], [1.2], [[1, 2, 3]], [[0, 0]], [[-1, 2]], [math.inf]]
-)
-def test_what_is_no_guess_is_refused(wrong: object) -> None:
-    with pytest.raises(WrongInput, match=r"agreement must|a winner's share must"):
-        profile(np.asarray(wrong), 2)
 
 
 # Choosing -------------------------------------------------------------------------------------------------------------
