@@ -1,5 +1,6 @@
 """The certificate's schema: published beside it, right about it, and never changed under one format."""
 
+import hashlib
 import json
 from copy import deepcopy
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from artifacts.certificate import SCHEMA_FILE, schema
+from artifacts.certificate import FORMAT, SCHEMA_FILE, schema
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import Mechanism
@@ -18,6 +19,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
     "noisy_votes": NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
 }
+PUBLISHED = {"concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970"}
+"""SHA-256 of the schema of each format, but for its words."""
 
 
 @pytest.fixture(scope="module", params=MECHANISMS)
@@ -58,3 +61,16 @@ def test_the_schema_finds_what_is_no_certificate(written: Path, place: tuple[Any
     valid = Draft202012Validator(schema()).is_valid
     assert valid(certificate)
     assert not valid(wrong)
+
+
+def test_another_schema_is_another_format() -> None:
+    """What fails here: raise the number in FORMAT, and add the new schema's digest below; never change an old one."""
+    told = json.dumps(without_words(schema()), sort_keys=True).encode()
+    assert PUBLISHED[FORMAT] == hashlib.sha256(told).hexdigest()
+
+
+def without_words(part: Any) -> Any:
+    """A schema without what it says to people, which may be put better at any time."""
+    if isinstance(part, dict):
+        return {key: without_words(value) for key, value in part.items() if key not in ("description", "title")}
+    return [without_words(one) for one in part] if isinstance(part, list) else part
