@@ -80,7 +80,7 @@ class Marks:
         literals |= {f"a private number as {kind}": np.dtype(kind).type(NUMBER).tobytes() for kind in ("<f8", ">f8")}
         vault = Vault(home / "vault")
         literals |= dict(_fingerprints(private)) | dict(_keys(vault))
-        numbers = {f"a count of private rows, {count}": _token(count) for count in counts(private_rows())}
+        numbers = {f"a count of private rows, {count}": token(count) for count in counts(private_rows())}
         numbers["a private number"] = re.compile(f"{NUMBER:,.2f}"[:-1].replace(",", SEPARATOR).encode())
         for path in vote_files(home):
             votes = votes_in(path, vault)
@@ -193,7 +193,7 @@ def _telling(votes: NDArray[np.int64], length: int = 12) -> NDArray[np.int64]:
     return max(stretches, key=lambda stretch: len(set(stretch.tolist())))
 
 
-def _token(count: int) -> re.Pattern[bytes]:
+def token(count: int) -> re.Pattern[bytes]:
     """The count as a word of its own, with or without a mark between its thousands."""
     text = str(count)
     return re.compile(rf"(?<![\w.,-]){text[:-3]}{SEPARATOR}{text[-3:]}(?:\.0+)?(?!\w|[.,-]\d)".encode())
