@@ -7,11 +7,14 @@ mechanism planned to end there costs what its own `cost` says. Checked by tests/
 from dataclasses import replace
 
 import numpy as np
+from scipy.optimize import brentq
 
 from artifacts.privacy import Cost
 from artifacts.sessions import Session
 from tasks.figures import Spending, charge_of
+from tasks.mechanisms.accounting import gaussian_delta
 from tasks.mechanisms.confident import Confident
+from tasks.mechanisms.counts import shifts
 from tasks.mechanisms.laplace_votes import LaplaceVotes
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.published import Published
@@ -20,7 +23,6 @@ from tasks.mechanisms.sparse_vector import SparseVector
 PLANS = 50
 """Points of the curve, each the cost of another plan."""
 BY_REFUSAL: dict[str, type[SparseVector | Published]] = {one.name: one for one in (SparseVector, Published)}
-BY_ROW: dict[str, type[NoisyVotes | LaplaceVotes]] = {one.name: one for one in (NoisyVotes, LaplaceVotes)}
 
 
 def what_if(session: Session, per_refusal: Cost | None, spent: Spending) -> Spending | None:
@@ -46,10 +48,23 @@ def _promised(session: Session, per_refusal: Cost | None, asked: int, refused: i
     name, settings = str(session.mechanism["name"]), session.mechanism
     if name in BY_REFUSAL:
         cost = replace(BY_REFUSAL[name].from_settings(settings), cutoff=cutoff).cost
-    elif name in BY_ROW:
-        cost = replace(BY_ROW[name].from_settings(settings), queries=asked).cost
+    elif name == NoisyVotes.name:
+        return _exactly(NoisyVotes.from_settings(settings), asked)
+    elif name == LaplaceVotes.name:
+        cost = replace(LaplaceVotes.from_settings(settings), queries=asked).cost
     elif name == Confident.name:
         cost = replace(Confident.from_settings(settings), queries=asked, answers=max(1, asked - refused)).cost
     else:
         return None
     return min(session.epsilon, cost.epsilon(session.delta))
+
+
+def _exactly(mechanism: NoisyVotes, asked: int) -> float:
+    """ε at which so many rows cost no more than its δ, exactly: `cost` has that at the ε it was calibrated to alone."""
+    moved = asked * shifts(mechanism.classes)
+
+    def beyond(epsilon: float) -> float:
+        return gaussian_delta(epsilon, moved, mechanism.scale) - mechanism.delta
+
+    held = beyond(mechanism.epsilon) <= 0 < beyond(0.0)
+    return float(brentq(beyond, 0.0, mechanism.epsilon)) if held else mechanism.epsilon

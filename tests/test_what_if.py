@@ -12,6 +12,7 @@ from tasks.figures import Spending, spending
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import Mechanism
+from tasks.recompute import least_delta
 from tasks.what_if import PLANS, what_if
 from tests.published import SESSION, session, world
 
@@ -47,6 +48,10 @@ def test_it_grows_with_what_is_planned_for_up_to_the_claim(tmp_path: Path, name:
     assert sooner is not None
     assert (np.diff(sooner.epsilon) >= 0).all()
     assert 0 < sooner.epsilon[0] < sooner.epsilon[-1] <= now.epsilon
+    for asked, had, epsilon in zip(sooner.rows[::9], sooner.answered[::9], sooner.epsilon[::9], strict=True):
+        planned = {"cutoff": min(asked - had + 1, CUTOFF)} if name in BY_REFUSAL else {"queries": asked, "answers": had}
+        settings = {**now.mechanism, **{term: int(end) for term, end in planned.items() if term in now.mechanism}}
+        assert least_delta(settings, epsilon) <= now.delta * (1 + 1e-6)  # by a path of its own
     whole = what_if(now, mechanism.per_refusal, _at_the_end(now))
     assert whole is not None
     if name != "confident":  # which was planned to answer half of its rows, and answered all
