@@ -110,3 +110,15 @@ def test_the_student_answers_what_comes_later(plan: Plan, home: Path) -> None:
     for session in Ledger.of(home).sessions("people"):
         with pytest.raises(WrongInput, match="labels any row by itself"):
             start_extension(session.id, Path(plan.path("public")), home)
+
+
+def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:
+    """Nandi & Bassily 2020: the first queries by Algorithm 5, all that follow by what is chosen on their cover."""
+    relabel = {"hypotheses": "stumps", "share": 0.3, "epsilon": 0.5}
+    summary = start(parse_plan({**tables, "relabel": relabel}), home)
+    labels, choice = Ledger.of(home).sessions("people")
+    assert labels.mechanism["relabel"]["share"] == 0.3
+    assert labels.per_refusal is None
+    assert (labels.epsilon, choice.epsilon, summary.guarantee["epsilon"]) == (3.0, 1.0, 4.0)
+    assert [report.name for report in summary.stages] == [*STAGES[:2], "relabel", *STAGES[2:]]
+    assert all(check.ok for check in verify(home))
