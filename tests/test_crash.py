@@ -91,6 +91,8 @@ class Left:
 class Matrix:
     """One mechanism's walks, each in a process of its own, from the same home with the same session key."""
 
+    attempt = staticmethod(attempt)
+
     def __init__(self, folder: Path, mechanism: str, *, planted: bool = False) -> None:
         self.folder, self.mechanism, self.planted = folder, mechanism, planted
         self.context = multiprocessing.get_context("forkserver")
@@ -118,7 +120,7 @@ class Matrix:
     def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
         """Take the walk, failing at one point or at none; the points passed, where it came to its end."""
         told = self.folder / "points"
-        process = self.context.Process(target=attempt, args=(home, self.mechanism, at, how, told, self.planted))
+        process = self.context.Process(target=self.attempt, args=(home, self.mechanism, at, how, told, self.planted))
         process.start()
         process.join()
         assert at is not None or process.exitcode == 0
