@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from artifacts.errors import WrongInput
 from artifacts.plan import Plan, load_plan
 from flows.environment import keep_to, prepare
 
@@ -63,10 +64,17 @@ class Run:
 
     @cached_property
     def labels(self) -> Any:
-        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`."""
+        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`.
+
+        Raises WrongInput where nobody voted.
+        """
         from artifacts.released import Released
 
-        return Released(self.home).labels(self.certificate.labels)
+        beside = [file for other in self.certificate.beside for file in other.labels]
+        voted = self.certificate.labels if self.certificate.teachers else beside
+        if not voted:
+            raise WrongInput("labels: nobody voted in this run, whose student was chosen")
+        return Released(self.home).labels(voted)
 
 
 def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session: bool = False) -> Run:

@@ -9,7 +9,7 @@ from artifacts.plan import StudentPlan
 from artifacts.schemas import Ref
 from flows.pipeline import Pipeline
 from flows.work import Public
-from tasks.recipe import Recipe, read_recipe, write_recipe
+from tasks.recipe import Recipe, check_fitted, read_recipe, write_recipe
 from tasks.release import Door
 
 
@@ -54,8 +54,5 @@ def _recipe(door: Door, session: str) -> Recipe:
     recipe = read_recipe(door.vault, session)
     if recipe is None:
         raise WrongInput(f"session {session} keeps no rows to learn from: it was forgotten, or released nothing yet")
-    if recipe.plan.student.learner == "universal":
-        raise WrongInput(
-            f"the student of session {session} was chosen, not fitted to labels: none can be trained again"
-        )
+    check_fitted(door.ledger.session(session), recipe.plan)
     return recipe

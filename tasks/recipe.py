@@ -97,10 +97,8 @@ def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
     no further labels.
     """
     recipe = read_recipe(vault, session.id)
-    if recipe is not None and recipe.plan.student.learner == "universal":
-        raise WrongInput(
-            f"the student of session {session.id} was chosen and labels any row by itself: nothing is asked"
-        )
+    if recipe is not None:
+        check_fitted(session, recipe.plan)
     if recipe is None or not all(vault.has(block) for block in recipe.teachers):
         check_open(session)
         raise NotVerified(
@@ -108,6 +106,15 @@ def recipe_to_extend(vault: Vault, session: Session) -> Recipe:
             "`concord run PLAN`, which trains them again and spends nothing"
         )
     return recipe
+
+
+def check_fitted(session: Session, plan: Plan) -> None:
+    """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
+    if session.estimates:
+        raise WrongInput(f"session {session.id} is an estimate: it answers no row and has no student")
+    if plan.student.learner == "universal":
+        rule = "it is not fitted to labels, and labels any row by itself"
+        raise WrongInput(f"the student of session {session.id} was chosen: {rule}")
 
 
 def check_open(session: Session) -> None:

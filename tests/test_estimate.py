@@ -14,7 +14,7 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, TeachersPlan, parse_plan
 from artifacts.vault import Vault
-from flows.start import start, start_estimate
+from flows.start import start, start_estimate, start_extension
 from tasks.encode import learn_encoding, read_frame
 from tasks.estimate import measure
 from tasks.mechanisms.error_estimate import ErrorEstimate
@@ -92,6 +92,12 @@ def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home
     assert ask(plan, home)["session"] == first["session"]
     with pytest.raises(BudgetRefused, match="further session"):
         start(changed(plan.model_dump(), labeling__cutoff=5), home)
+
+
+def test_it_is_no_session_to_extend(plan: Plan, home: Path) -> None:
+    session = ask(plan, home)["session"]
+    with pytest.raises(WrongInput, match="is an estimate"):
+        start_extension(session, Path(plan.path("public")), home)
 
 
 def test_another_estimate_is_asked_for_in_words(plan: Plan, home: Path) -> None:

@@ -14,6 +14,7 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, parse_plan
 from artifacts.released import Released
+from flows.api import Run
 from flows.outcome import Summary
 from flows.start import start, start_extension
 from tasks.encode import Matrix, encode
@@ -65,6 +66,10 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
     assert certificate.mechanism.settings["candidates"] > 100
     assert "No teacher voted" in Path(summary.report).read_text()
+    published = Run(summary, home)
+    assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
+    with pytest.raises(WrongInput, match="nobody voted"):
+        _ = published.labels
 
 
 def test_again_it_answers_from_cache_and_spends_nothing(plan: Plan, home: Path) -> None:
