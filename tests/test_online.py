@@ -250,6 +250,20 @@ def test_every_kind_of_mechanism_answers_online(plan: Plan, home: Path, labeling
     assert all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
+def test_a_relabelled_session_answers_online(plan: Plan, home: Path) -> None:
+    relabel = {"hypotheses": "thresholds", "features": ["size"], "share": 0.3}
+    labeling = {"mechanism": "noisy_votes", "queries": 2000, "batch": 128}
+    plan = changed(
+        {**plan.model_dump(), "relabel": relabel, "labeling": labeling}, teachers__count=30, privacy__epsilon=4.0
+    )
+    online = opened(home, start(plan, home).session)
+    answers = [online.answer(row) for row in ROWS[:3]]
+    rows = certified(home, start(plan, home))
+    assert rows["label"].to_list()[300:] == answers
+    assert all(check.ok for check in verify(home))
+
+
 def test_many_at_once_answer_each_row_once(session: str, home: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
