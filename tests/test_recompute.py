@@ -14,6 +14,7 @@ from artifacts.plan import MechanismName
 from artifacts.privacy import ORDERS
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.error_estimate import ErrorEstimate
+from tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
 from tasks.mechanisms.universal import Universal
 from tasks.mechanisms.voting import Mechanism
 from tasks.recompute import charge, least_delta
@@ -85,6 +86,51 @@ def test_planted_settings_are_rejected(name: MechanismName, field: str, factor: 
     settings = settings_of(made(name))
     changed = settings[field] * factor
     tampered = {**settings, field: round(changed) if isinstance(settings[field], int) else changed}
+    assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
+
+
+def relabelled(name: MechanismName, copies: int = 1) -> Relabelled:
+    settings = Relabelling(
+        hypotheses="stumps",
+        features=("age",),
+        grid="0" * 64,
+        share=0.25,
+        form="tight" if copies == 1 else "published",
+        copies=copies,
+    )
+    stream: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}
+    return calibrate_relabelled(
+        settings, epsilon=1.0, delta=DELTA, make=lambda e, d: calibrate(name, epsilon=e, delta=d, **stream)
+    )
+
+
+@pytest.mark.parametrize("copies", [1, 8])
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes", "confident"])
+def test_it_proves_what_a_relabelled_session_claims(name: MechanismName, copies: int) -> None:
+    mechanism = relabelled(name, copies)
+    settings = settings_of(mechanism)
+    assert 0.85 * DELTA < least_delta(settings, 1.0) <= DELTA < least_delta(settings, 0.97)
+    nats, additive = charge(settings, 4.0)
+    assert nats == pytest.approx(mechanism.cost.renyi[ORDERS.index(4.0)], rel=1e-6)
+    assert additive == mechanism.cost.delta == DELTA
+
+
+@pytest.mark.parametrize(
+    ("part", "factor"),
+    [("share", 1.02), ("choice_epsilon", 1.05), ("copies", 9 / 8), ("epsilon", None), ("scale", 0.99)],
+)
+def test_planted_settings_of_a_relabelling_are_rejected(part: str, factor: float | None) -> None:
+    """Also the mechanism at the door as if it were charged without LabelBoost: the whole's ε on the subset alone."""
+    settings = settings_of(relabelled("noisy_votes", 8))
+    if factor is None:
+        inner = calibrate(
+            "noisy_votes", epsilon=1.0, delta=DELTA, cutoff=0, queries=1000, classes=2, teachers=9, order=2
+        )
+        tampered = {**inner.settings(), "relabel": settings["relabel"]}
+    elif part == "scale":
+        tampered = {**settings, part: settings[part] * factor}
+    else:
+        tampered = {**settings, "relabel": {**settings["relabel"], part: settings["relabel"][part] * factor}}
     assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
 
 
