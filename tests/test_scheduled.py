@@ -91,17 +91,18 @@ def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, pla
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = next_year(plan, home)
-    monkeypatch.setattr("prefect.runtime.flow_run.run_count", 2, raising=False)
-    charge = charged(home)
-    assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
+    newer, charge = next_year(plan, home), charged(home)
+    retry = ("prefect.runtime.flow_run.run_count", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(*retry, raising=False)
+        assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
     assert charged(home) == charge
-    monkeypatch.setattr("prefect.runtime.flow_run.run_count", 1, raising=False)
     assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "Completed"
     first, second = Ledger.of(home).sessions("people")
     assert (first.id, first.status, second.data_version) == (session, "open", "2")
-    monkeypatch.setattr("prefect.runtime.flow_run.run_count", 2, raising=False)
-    assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
+    with monkeypatch.context() as patch:
+        patch.setattr(*retry, raising=False)
+        assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
     assert len(Ledger.of(home).sessions("people")) == 2
 
 
