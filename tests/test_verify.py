@@ -254,3 +254,25 @@ def test_an_earlier_run_is_checked_against_its_own_files(tmp_path: Path, store: 
 def test_what_does_not_exist_cannot_be_verified(honest: tuple[World, Tracked]) -> None:
     with pytest.raises(WrongInput, match="no session and no run 'nothing'"):
         verify(honest[0].home, "nothing")
+
+
+@pytest.mark.slow
+def test_a_flip_in_any_published_file_is_found_and_named(honest: tuple[World, Tracked]) -> None:
+    home = honest[0].home
+    files = [path for top in ("released", "mlartifacts") for path in (home / top).rglob("*") if path.is_file()]
+    for file in (path for path in files if "code" not in path.parts):  # one file of the code is flipped above
+        with changed(file, flip):
+            told = failures(verify(home)).values()
+        assert any(file.name in one or "registered model's folder" in one for one in told), file
+
+
+@pytest.mark.slow
+def test_a_change_in_any_parameter_that_mlflow_keeps_is_found(honest: tuple[World, Tracked]) -> None:
+    home = honest[0].home
+    with closing(sqlite3.connect(home / "mlflow.db")) as live:
+        for row, key, value in live.execute("SELECT rowid, key, value FROM params").fetchall():
+            for said in (f"{value}1", value):
+                live.execute("UPDATE params SET value = ? WHERE rowid = ?", (said, row))
+                live.commit()
+                told = failures(verify(home)).get("MLflow", "")
+                assert (f"parameter {key}" in told or "nested run" in told) == (said != value), key
