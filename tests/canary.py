@@ -30,7 +30,7 @@ VALUE, NAME = "zqxvalue", "zqxname"
 NUMBER = 48731.90625
 ROWS, OWNERLESS = 7919, 12
 """Rows of the private table, and those of them whose unit is null."""
-PURPOSES = ("split", "draws", "digests", "commitment", "seal", "erasure")
+PURPOSES = ("split", "resample", "draws", "digests", "commitment", "seal", "erasure")
 SEPARATOR = "[,_ ']?"
 """Of thousands."""
 MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")

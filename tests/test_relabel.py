@@ -335,3 +335,15 @@ def test_copies_in_several_shards_cost_more_than_in_one() -> None:
     tight = Relabelling(hypotheses="stumps", features=("size",), grid="0", share=0.3)
     spread = Relabelling(**{**asdict(tight), "form": "published", "copies": 8})
     assert spread.whole(*tight.inner(4.0, 1e-5))[0] > 10.0
+
+
+@pytest.mark.slow
+def test_the_universal_scheme_chooses_beside_relabelled_labels(plan: Plan, home: Path) -> None:
+    """Nandi & Bassily 2020, universal labelling: labels by Algorithm 5, then a hypothesis chosen on their rows."""
+    student = {"learner": "universal", "hypotheses": "thresholds", "features": ["size"], "epsilon": 1.0}
+    summary = start(changed({**plan.model_dump(), "student": student}), home)
+    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
+    assert certificate.relabelling is not None
+    assert certificate.relabelling.whole.epsilon == 3.0
+    assert RELABELLED in certificate.caveats
+    assert [check for check in verify(home) if not check.ok] == []
