@@ -156,5 +156,9 @@ def show_estimate(told: dict[str, Any]) -> None:
         f"but for a chance of {told['beta']:g} (BTT18, Theorem 3.2)",
         "estimate": told["estimate"],
     }
+    if told["cutoff"] >= told["queries"]:
+        lines["next"] = (
+            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
+        )
     for name, value in lines.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True)
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
