@@ -66,12 +66,17 @@ def audit(
 
 @app.command()
 def ui(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
-    """Open the audit view: the MLflow UI, on this machine only."""
+    """Open the audit view: the MLflow UI, on this machine only; or say where the server is that tracks."""
+    import os
     import subprocess
 
     from flows.environment import prepare
 
-    home = prepare(home)
+    prepare(home)
+    tracked = os.environ["MLFLOW_TRACKING_URI"]
+    if tracked.startswith("http"):
+        out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
+        return
     out.print(f"audit view: http://127.0.0.1:{port}/#/experiments (end with Ctrl-C)")
-    store = ("--backend-store-uri", f"sqlite:///{home / 'mlflow.db'}", "--host", "127.0.0.1", "--port", str(port))
+    store = ("--backend-store-uri", tracked, "--host", "127.0.0.1", "--port", str(port))
     raise typer.Exit(subprocess.call([sys.executable, "-m", "mlflow", "server", *store, "--workers", "1"]))
