@@ -1,6 +1,7 @@
 """Relabelled sessions: ĥ is drawn once, the subset stays secret, a domain has one of them, the whole is charged."""
 
 import json
+import math
 import re
 import shutil
 from collections import Counter
@@ -297,7 +298,7 @@ def test_copies_are_spread_and_no_row_has_more_than_it_may(tmp_path: Path) -> No
     units = subset.height
     assert abs(copies.sum() - units) < 5 * units**0.5
     for often in (1, 2):
-        expected = units / np.e / often
+        expected = units / math.e / often
         assert abs((copies == often).sum() - expected) < 5 * expected**0.5
     places = taught.group_by(taught.drop(SHARD, LABEL).columns).agg(pl.col(SHARD).n_unique())
     assert places.filter(pl.col(SHARD) > 2).height > 0
