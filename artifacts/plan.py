@@ -5,217 +5,14 @@ classes, features, k, cutoff and hyper-parameters are declared or derived from p
 as the parameters of the Prefect flows.
 """
 
-import difflib
-import importlib
-import inspect
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from artifacts.errors import WrongInput
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
-Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
-MechanismName = Literal["stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"]
-CUTOFF_MECHANISMS = ("stable", "sparse_vector", "published")
-"""Mechanisms that pay by refusal and end at the cutoff; the others pay by row asked and end at `queries`."""
-
-
-class Part(BaseModel):
-    """A section of the plan: frozen, and no key it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DataPlan(Part):
-    """Where the tables lie and what their columns mean. Paths may be a file, a folder or a glob."""
-
-    private: str
-    public: str | None = None
-    label: str
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
-    test: str | None = None
-    version: str = "1"
-    features: Names | None = None
-    unit: str | None = None
-    public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Where only labels are secret: the part of the private units that no teacher learns from. Their features are the
-    public rows, where `public` is not given."""
-
-    @model_validator(mode="after")
-    def public_rows_are_somewhere(self) -> Self:
-        if self.public is None and self.public_share is None:
-            raise ValueError("public must be given, or else public_share, where privacy.secret = 'labels'")
-        return self
-
-    @model_validator(mode="after")
-    def columns_differ(self) -> Self:
-        if len(set(self.classes)) != len(self.classes):
-            raise ValueError("classes must differ from one another")
-        if self.unit == self.label:
-            raise ValueError(f"unit and label must be two columns, got {self.label!r} for both")
-        for role, column in (("label", self.label), ("unit", self.unit)):
-            if self.features and column in self.features:
-                raise ValueError(f"features must not hold the {role} column {column!r}")
-        return self
-
-
-class Lifetime(Part):
-    """The cap of a privacy domain over all its sessions."""
-
-    epsilon: Epsilon
-    delta: Delta
-
-
-class PrivacyPlan(Part):
-    """What this session may spend, and the domain it is spent in; and what is secret of a unit: its rows, or only the
-    labels of its rows."""
-
-    domain: Name
-    epsilon: Epsilon
-    delta: Delta
-    lifetime: Lifetime
-    secret: Literal["rows", "labels"] = "rows"
-
-    @model_validator(mode="after")
-    def session_within_lifetime(self) -> Self:
-        for field in ("epsilon", "delta"):
-            own, cap = getattr(self, field), getattr(self.lifetime, field)
-            if own > cap:
-                raise ValueError(f"{field} must be at most lifetime.{field} = {cap:g}, got {own:g}")
-        return self
-
-
-class Learner(Part):
-    """Any estimator with fit and predict, by its dotted name, and its parameters."""
-
-    estimator: str = "sklearn.linear_model.LogisticRegression"
-    params: dict[str, Any] = {}
-
-    @model_validator(mode="after")
-    def can_be_built(self) -> Self:
-        try:
-            self.build()
-        except WrongInput as wrong:
-            raise ValueError(str(wrong)) from None
-        return self
-
-    def build(self, **more: Any) -> Any:
-        """A fresh, unfitted estimator. Raises WrongInput when the name or a parameter is wrong."""
-        module, _, name = self.estimator.rpartition(".")
-        try:
-            made = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError):
-            raise WrongInput(f"estimator must be an importable class, got {self.estimator!r}") from None
-        if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
-            raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
-        known = list(inspect.signature(made).parameters)
-        for key in self.params:
-            if key not in known:
-                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{_near(key, known)}")
-        try:
-            return made(**{key: value for key, value in more.items() if key in known} | self.params)
-        except (TypeError, ValueError) as wrong:
-            raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
-
-
-class TeachersPlan(Learner):
-    """How many shards, and what learns on each."""
-
-    count: Annotated[int, Field(ge=0, le=100_000)]
-    runner: Literal["threads", "processes", "dask"] = "threads"
-    address: str | None = None
-    block: Annotated[int, Field(ge=1)] = 50
-
-    @model_validator(mode="after")
-    def address_is_of_dask(self) -> Self:
-        if self.address is not None and self.runner != "dask":
-            raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
-        return self
-
-
-class LabelingPlan(Part):
-    """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries)."""
-
-    mechanism: MechanismName | Literal["none"] = "stable"
-    cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
-    agreement: Annotated[float, Field(gt=0, le=1)] | str | None = None
-    """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
-    votes that public teachers cast on public rows."""
-
-    @model_validator(mode="after")
-    def ends_by_its_own_rule(self) -> Self:
-        by_refusal = self.mechanism in CUTOFF_MECHANISMS
-        if by_refusal and self.cutoff is None:
-            raise ValueError(
-                f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: see `concord plan`"
-            )
-        if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
-            raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
-        if by_refusal and self.mechanism != "published" and self.queries is not None:
-            raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
-        return self
-
-
-class HypothesesPlan(Part):
-    """A class of hypotheses by its name, the encoded columns it looks at (default: all), and how many public cut points
-    each of them has, where the class needs them."""
-
-    hypotheses: str
-    features: Names | None = None
-    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
-
-
-class RelabelPlan(HypothesesPlan):
-    """Relabelling before teaching (Nandi & Bassily 2020): a secret subset of the units gets its labels from one
-    hypothesis, which is chosen privately among all that the class has on it.
-
-    share    how likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1
-    epsilon  of the choice
-    form     how rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`
-    """
-
-    hypotheses: str = "stumps"
-    share: Annotated[float, Field(gt=0, le=1)] | None = None
-    epsilon: Epsilon = 1.0
-    form: Literal["tight", "published", "none"] = "tight"
-
-
-class StudentPlan(Learner):
-    """The published classifier: fitted to released labels, or (universal) a hypothesis chosen on the private rows.
-
-    refused   what a fitted one does with refused rows
-    epsilon   what the choice of a universal one may spend, where labels are bought as well; the labels have the rest
-    """
-
-    learner: Literal["fitted", "universal"] = "fitted"
-    refused: Literal["random", "drop", "soft"] = "random"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    hypotheses: str | None = None
-    features: Names | None = None
-    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
-    epsilon: Epsilon | None = None
-
-    @model_validator(mode="after")
-    def keys_are_of_its_learner(self) -> Self:
-        fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
-        for key in chosen if self.learner == "fitted" else fitted:
-            if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
-        if self.learner == "universal" and self.hypotheses is None:
-            raise ValueError("hypotheses must be given for learner = 'universal'")
-        return self
-
-    @property
-    def space(self) -> HypothesesPlan:
-        """The class that a universal student is chosen from."""
-        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)
+from artifacts.sections import DataPlan, LabelingPlan, Part, PrivacyPlan, RelabelPlan, StudentPlan, TeachersPlan, near
 
 
 class Plan(Part):
@@ -319,7 +116,7 @@ def parse_plan(tables: dict[str, Any]) -> Plan:
 def _sentence(error: Any) -> str:
     field = ".".join(str(step) for step in error["loc"]) or "plan"
     if error["type"] == "extra_forbidden":
-        return f"{field} is not a key of the plan{_near(str(error['loc'][-1]), _known(error['loc'][:-1]))}"
+        return f"{field} is not a key of the plan{near(str(error['loc'][-1]), _known(error['loc'][:-1]))}"
     if error["type"] == "missing":
         return f"{field} must be given in the plan"
     if error["type"] == "value_error":
@@ -334,8 +131,3 @@ def _known(place: tuple[Any, ...]) -> list[str]:
         annotation = model.model_fields[step].annotation
         model = next((part for part in get_args(annotation) if part is not type(None)), annotation)
     return [*model.model_fields]
-
-
-def _near(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"

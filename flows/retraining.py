@@ -5,8 +5,8 @@ from pathlib import Path
 
 import tasks.release
 from artifacts.errors import WrongInput
-from artifacts.plan import StudentPlan
 from artifacts.schemas import Ref
+from artifacts.sections import StudentPlan
 from flows.pipeline import Pipeline
 from flows.work import Public
 from tasks.recipe import Recipe, check_fitted, read_recipe, write_recipe

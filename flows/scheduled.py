@@ -19,7 +19,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from artifacts.errors import ConcordError
-from artifacts.plan import Plan, StudentPlan, load_plan
+from artifacts.plan import Plan, load_plan
+from artifacts.sections import StudentPlan
 from flows.environment import prepare
 from flows.outcome import Summary, in_words
 

@@ -13,7 +13,8 @@ from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from artifacts.errors import EnvironmentFailed, WrongInput
-from artifacts.plan import Plan, StudentPlan, TeachersPlan
+from artifacts.plan import Plan
+from artifacts.sections import StudentPlan, TeachersPlan
 from artifacts.sessions import Session
 from flows.estimating import estimate
 from flows.extend import extend

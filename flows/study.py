@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from artifacts.plan import StudentPlan
+from artifacts.sections import StudentPlan
 from flows.outcome import Summary
 from flows.page import shown
 from flows.retraining import Retraining

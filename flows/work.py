@@ -19,10 +19,11 @@ import tasks.study
 import tasks.teach
 import tasks.track
 from artifacts.encoding import Encoding
-from artifacts.plan import Plan, TeachersPlan
+from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.released import Released
 from artifacts.schemas import Ref
+from artifacts.sections import TeachersPlan
 from artifacts.sessions import Session
 from artifacts.tracking import Tracking
 from artifacts.vault import Vault, derive

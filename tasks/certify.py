@@ -34,11 +34,12 @@ from artifacts.certificate import (
 )
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan, StudentPlan
+from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.released import Released
 from artifacts.report import render
 from artifacts.schemas import Ref
+from artifacts.sections import StudentPlan
 from artifacts.sessions import NEIGHBOURS, Domain, Session
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure

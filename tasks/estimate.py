@@ -18,9 +18,10 @@ import numpy as np
 from pydantic import BaseModel
 
 from artifacts.encoding import Encoding
-from artifacts.plan import Plan, TeachersPlan
+from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref
+from artifacts.sections import TeachersPlan
 from artifacts.sessions import Session
 from artifacts.vault import Vault
 from tasks.admit import Asked, canonical
@@ -60,7 +61,8 @@ class Suggestion(BaseModel):
     """What an estimate says, and the cutoff it suggests; all of it follows from the released sum.
 
     rate        mean error of a teacher on rows set aside; upper_rate passes it but for chance beta/2
-    queries     public rows the cutoff is for; it is enough but for chance beta (BTT18, Theorem 3.2)
+    queries     public rows the cutoff is for: enough, but for chance beta, if every teacher errs at the upper rate
+                (BTT18, Theorem 3.2)
     """
 
     rate: float

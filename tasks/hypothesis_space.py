@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
-from artifacts.plan import HypothesesPlan
+from artifacts.sections import HypothesesPlan
 from artifacts.vault import Vault
 from tasks.encode import Matrix, PublicBatch, encode, read_frame
 from tasks.mechanisms.dichotomies import HypothesisClass

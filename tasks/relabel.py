@@ -22,8 +22,9 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from artifacts.encoding import Encoding
-from artifacts.plan import Plan, TeachersPlan
+from artifacts.plan import Plan
 from artifacts.schemas import Ref
+from artifacts.sections import TeachersPlan
 from artifacts.vault import Vault
 from tasks.cells import LABEL
 from tasks.encode import PublicBatch, encode, read_frame, write_frame

@@ -21,9 +21,9 @@ from sklearn.utils.validation import has_fit_parameter
 
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
-from artifacts.plan import StudentPlan
 from artifacts.released import Released
 from artifacts.schemas import Ref
+from artifacts.sections import StudentPlan
 from artifacts.vault import Vault
 from tasks.encode import Encode, Matrix, PublicBatch, encode, labelled_rows, read_frame
 from tasks.student import ScoreClassifier, dump

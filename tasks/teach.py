@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
-from artifacts.plan import TeachersPlan
 from artifacts.schemas import Ref
+from artifacts.sections import TeachersPlan
 from artifacts.vault import Vault
 from tasks.cells import LABEL
 from tasks.encode import Matrix, encode, read_frame

@@ -26,8 +26,9 @@ import tasks.track
 from artifacts.cipher import KEY
 from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan, StudentPlan
+from artifacts.plan import Plan
 from artifacts.schemas import labels_schema
+from artifacts.sections import StudentPlan
 from artifacts.vault import Vault
 from flows.erasure import erased, show_erasure
 from flows.outcome import Summary

@@ -12,7 +12,7 @@ import pytest
 from artifacts.certificate import Certificate
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger
-from artifacts.plan import MechanismName
+from artifacts.sections import MechanismName
 from tasks.certify import PROOFS
 from tasks.mechanisms.stable import StableVoting
 from tests.published import SESSION, TEACHERS, World, certified, recertified, session, world

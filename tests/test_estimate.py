@@ -13,7 +13,8 @@ from mlflow.tracking import MlflowClient
 
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan, TeachersPlan, parse_plan
+from artifacts.plan import Plan, parse_plan
+from artifacts.sections import TeachersPlan
 from artifacts.vault import Vault
 from flows.start import start, start_estimate, start_extension
 from tasks.encode import learn_encoding, read_frame

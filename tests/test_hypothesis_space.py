@@ -7,7 +7,7 @@ import pytest
 
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
-from artifacts.plan import HypothesesPlan
+from artifacts.sections import HypothesesPlan
 from artifacts.vault import Vault
 from tasks.encode import PublicBatch, learn_encoding, stage_public
 from tasks.hypothesis_space import columns_of, cut_points, hypothesis_space, public_matrix

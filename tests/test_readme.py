@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from artifacts import errors
-from artifacts.plan import MechanismName
+from artifacts.sections import MechanismName
 from flows.cli import app
 from flows.outcome import STAGES
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from artifacts.errors import NotVerified
-from artifacts.plan import MechanismName
 from artifacts.privacy import ORDERS
+from artifacts.sections import MechanismName
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.error_estimate import ErrorEstimate
 from tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled

@@ -9,8 +9,9 @@ import pytest
 from artifacts.certificate import Certificate
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan, StudentPlan
+from artifacts.plan import Plan
 from artifacts.released import Released
+from artifacts.sections import StudentPlan
 from flows.start import start, start_extension, start_study
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe

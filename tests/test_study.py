@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVR
 
 from artifacts.errors import NotVerified, WrongInput
-from artifacts.plan import StudentPlan
+from artifacts.sections import StudentPlan
 from tasks.student import ScoreClassifier, canonical, dump, load, trusted_types
 from tasks.study import Refused, evaluate, lessons, publish, study
 from tests.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from artifacts.encoding import Encoding, Scaled
 from artifacts.errors import NotVerified, WrongInput
-from artifacts.plan import TeachersPlan
+from artifacts.sections import TeachersPlan
 from artifacts.vault import Vault
 from tasks.cells import LABEL
 from tasks.encode import write_frame
