@@ -164,7 +164,7 @@ def votes_in(path: Path, vault: Vault) -> NDArray[np.int64]:
 
 def _fingerprints(private: Path) -> Iterator[tuple[str, bytes]]:
     """Plain digests of private files and of a marked value: who guesses the content knows that he is right."""
-    guesses = {path.name: path.read_bytes() for path in sorted(private.rglob("*"))}
+    guesses = {path.name: path.read_bytes() for path in sorted(private.rglob("*")) if path.is_file()}
     guesses["a marked value"] = f"{VALUE}-shade".encode()
     for what, content in guesses.items():
         for kind in ("md5", "sha1", "sha256", "blake2b"):

@@ -219,7 +219,7 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
         "session": run["session"],
         "forgotten_now": True,
     }
-    assert concord("run", str(plan))[0] == 4
+    assert concord("run", str(plan))[0] == 3
     assert concord("verify")[0] == 0
 
 

@@ -240,7 +240,7 @@ def opens(home: Path, number: int) -> None:
 
 
 def test_processes_are_seen_in_turn(home: Path, place: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # with the environment as it is here, and no thread of ours
     processes = [context.Process(target=opens, args=(home, number)) for number in range(4)]
     for process in processes:
         process.start()
