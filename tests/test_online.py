@@ -20,34 +20,10 @@ from tasks.ending import close, forget
 from tasks.online import Online
 from tasks.release import Door
 from tasks.verify import verify
-from tests.people import changed, people, tables_of_plan, write_tables
+from tests.people import changed, people
 
 NEW = people(40, 31).drop("outcome", "person")
 ROWS = NEW.rows(named=True)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables and the home folder of one run, so that each test begins with a copy of it."""
-    folder = tmp_path_factory.mktemp("online")
-    write_tables(folder / "data")
-    return folder
-
-
-@pytest.fixture
-def plan(kept: Path) -> Plan:
-    return changed(tables_of_plan(kept / "data"), privacy__epsilon=8.0, labeling__cutoff=30)
-
-
-@pytest.fixture
-def session(plan: Plan, home: Path, kept: Path) -> str:
-    """A session that has answered the plan's 300 rows and is still open."""
-    if (kept / "home").is_dir():
-        shutil.copytree(kept / "home", home, dirs_exist_ok=True)
-    else:
-        start(plan, home)
-        shutil.copytree(home, kept / "home")
-    return Ledger.of(home).sessions("people")[-1].id
 
 
 def opened(home: Path, session: str) -> Online:
