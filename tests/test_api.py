@@ -39,6 +39,7 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
     assert session.asked == 301
 
 
+@pytest.mark.slow
 def test_a_run_gives_what_was_published(folder: Path, home: Path) -> None:
     done = run("plan.toml", home=home)
     again = run(folder / "plan.toml")

@@ -111,12 +111,14 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
     assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
 
 
+@pytest.mark.slow
 def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
     summary = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, student__refused="soft")
     assert summary.answered == summary.asked
     scene.nothing_got_out()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
     scene.run()
@@ -139,6 +141,7 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(scene: Scene) -> None:
     stays_open: dict[str, Any] = {
         "labeling__mechanism": "noisy_votes",
@@ -165,6 +168,7 @@ def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(sce
     assert leaks([scene.home / "vault"], Marks(gone, {})) == []
 
 
+@pytest.mark.slow
 def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
 
 
 @pytest.mark.parametrize("step", ["begin_batch", "commit_batch"])
+@pytest.mark.slow
 def test_a_door_that_is_killed_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     step_of_old = getattr(Ledger, step)
 
@@ -212,6 +217,7 @@ def test_every_mechanism_publishes_nothing_private(scene: Scene, mechanism: str)
     scene.nothing_got_out()
 
 
+@pytest.mark.slow
 def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: Path) -> None:
     first = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, labeling__queries=600)
     people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
@@ -289,6 +295,7 @@ def test_private_types_of_every_kind_are_read_and_told_to_nobody(scene: Scene) -
     scene.nothing_got_out()
 
 
+@pytest.mark.slow
 def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_nothing(scene: Scene) -> None:
     for fault in ("Native", "Quitter"):
         scene.run(teachers__estimator=f"tests.canary.{fault}", data__version=fault, new_session=True)

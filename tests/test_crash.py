@@ -28,8 +28,8 @@ from tests.faults import Faults, How
 
 MECHANISMS: dict[str, Mechanism] = {"stable": STABLE, "noisy_votes": NOISY}
 HOWS = get_args(How)
-EVERY = 14
-"""The default tests fail at every fourteenth point; those marked slow at all."""
+EVERY = 28
+"""The default tests fail at every twenty-eighth point; those marked slow at all."""
 
 
 def walk(home: Path, mechanism: str) -> None:

@@ -58,6 +58,7 @@ def files(vault: Vault) -> set[str]:
     return {path for path in paths if not path.startswith(("secrets/", "locks/"))}
 
 
+@pytest.mark.slow
 def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, home: Path, tmp_path: Path) -> None:
     theirs_too = tables_of_plan(write_tables(tmp_path / "theirs", people(3000, 7)))
     other = changed(theirs_too, privacy__domain="others", labeling__cutoff=60)

@@ -86,6 +86,7 @@ def test_a_kill_after_the_draw_changes_no_number(plan: Plan, home: Path, monkeyp
     assert sums == [json.loads(Path(told["estimate"]).read_bytes())["sum"]]
 
 
+@pytest.mark.slow
 def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home: Path) -> None:
     """It answered no row, so a run cannot have meant it; and it is asked for by a command of its own."""
     first = ask(plan, home)

@@ -123,6 +123,7 @@ def test_new_rows_for_a_session_that_has_ended_are_refused(
     assert start_extension(session, Path(plan.path("public")), home).asked_now == 0  # nothing new: nothing to refuse
 
 
+@pytest.mark.slow
 def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: str, plan: Plan, home: Path) -> None:
     """The session ends within an extension; what it was given stays given, and is certified as not asked."""
     folder = home.parent / "arriving"
@@ -138,6 +139,7 @@ def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: s
     assert all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
 def test_rows_beyond_those_paid_for_are_not_asked(plan: Plan, home: Path, arriving: Path) -> None:
     labeling = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
     own = start(changed({**plan.model_dump(), "labeling": labeling}), home)
@@ -207,6 +209,7 @@ def test_lost_teachers_are_trained_again_by_the_run(session: str, plan: Plan, ho
     assert charged(home) == state[0]
 
 
+@pytest.mark.slow
 def test_lost_rows_are_put_back_by_the_extension_they_came_from(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> 
     assert start_extension(session, tmp_path / "more.parquet", home).asked_now == 50
 
 
+@pytest.mark.slow
 def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
     start(plan, home)
     rows = {**plan.model_dump(), "data": {**plan.data.model_dump(exclude={"public_share"}), "public": "public.parquet"}}

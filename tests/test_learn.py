@@ -100,6 +100,7 @@ def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> 
     [{"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"}],
     ids=lambda change: next(iter(change)),
 )
+@pytest.mark.slow
 def test_other_teachers_or_another_door_need_a_new_session(plan: Plan, home: Path, change: dict[str, Any]) -> None:
     first, charge = start(plan, home), spent(home)
     other = another(plan, **change)
@@ -139,6 +140,7 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 
 
 @pytest.mark.parametrize("folder", ["shards", "teachers", "votes", "public"])
+@pytest.mark.slow
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
     start(plan, home)
     charge = spent(home)
@@ -184,6 +186,7 @@ def test_private_content_never_stops_a_run(
 
 
 @pytest.mark.parametrize("mechanism", ["noisy_votes", "laplace_votes", "confident", "sparse_vector", "published"])
+@pytest.mark.slow
 def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str) -> None:
     cutoff = 4 if mechanism in ("sparse_vector", "published") else None
     other = another(plan, labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from artifacts.ledger import Ledger
 from tests.console import concord
 from tests.people import write_plan, write_tables
 
 
+@pytest.mark.slow
 def test_a_file_of_another_domain_stops_until_the_two_are_linked(home: Path, tmp_path: Path) -> None:
     small = {"teachers__count": 40, "teachers__block": 40, "labeling__cutoff": 2}
     data = write_tables(tmp_path / "data")

@@ -14,6 +14,7 @@ from tests.homes import charged
 from tests.people import write_plan, write_tables
 
 
+@pytest.mark.slow
 def test_a_moved_home_goes_on_as_it_was(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"teachers__count": 40, "teachers__block": 20, "labeling__cutoff": 4}
     plan = write_plan(write_tables(tmp_path / "data"), **small)

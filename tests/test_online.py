@@ -105,6 +105,7 @@ def test_a_row_that_was_asked_online_is_not_asked_again_in_a_file(session: str, 
     assert start_extension(session, tmp_path / "one.parquet", home).asked_now == 0
 
 
+@pytest.mark.slow
 def test_at_the_cutoff_new_rows_are_refused_and_known_ones_replayed(session: str, plan: Plan, home: Path) -> None:
     online = opened(home, session)
     first = online.answer(ROWS[0])

@@ -139,6 +139,7 @@ def test_a_draw_that_is_gone_stops_the_session(
     assert (charged(home), labels_of(home, session)) == (charge, labels)
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_more_rows(home: Path, session: str, tmp_path: Path) -> None:
     people(50, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     assert start_extension(session, tmp_path / "more.parquet", home).asked_now == 50

@@ -18,6 +18,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "witness"
 
 
+@pytest.mark.slow
 def test_a_home_put_back_stops_until_it_is_restored(home: Path, place: Path, tmp_path: Path) -> None:
     many = {"labeling__mechanism": "noisy_votes", "labeling__cutoff": None, "labeling__queries": 600}
     plan = write_plan(write_tables(tmp_path / "data"), **many)

@@ -61,6 +61,7 @@ def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) 
     assert certificate.student.params == {"max_iter": 100}
 
 
+@pytest.mark.slow
 def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, plan: Plan) -> None:
     """A session that ended within an extension: its unasked rows count as they do for `run`."""
     folder = home.parent / "arriving"

@@ -43,6 +43,7 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
     assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
     shutil.rmtree(home / "results")
@@ -88,6 +89,7 @@ def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, pla
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_server_refuses_parameters_that_break_the_plan_s_schema(place: str, va
         validate({"plan": tables}, schema, raise_on_error=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_is_finished_by_the_next(
     session: str, home: Path, monkeypatch: pytest.MonkeyPatch, arriving: Path
 ) -> None:

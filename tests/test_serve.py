@@ -64,6 +64,7 @@ def idle() -> None:
     """Nothing arrives."""
 
 
+@pytest.mark.slow
 def test_it_answers_what_arrived_each_time(
     session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_sigterm_within_a_run_ends_it_and_the_run_is_finished_later(
     assert all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
 def test_the_command_waits_and_ends_with_sigterm(session: str, home: Path, arriving: Path, tmp_path: Path) -> None:
     options = ("--public", str(arriving), "--cron", "0 0 1 1 *", "--home", str(home))
     words, log = [str(ROOT / ".venv" / "bin" / "concord"), "serve", session, *options], tmp_path / "log"

@@ -164,9 +164,9 @@ def test_the_student_is_published_beside_its_labels(small: World) -> None:
 
 def test_memory_between_the_fields_of_records_is_not_published() -> None:
     records = np.frombuffer(b"\xaa" * 48, dtype=np.dtype([("a", "u1"), ("b", "<i8")], align=True))
-    assert skops.io.dumps(records).count(b"\xaa") == 48
+    assert b"\xaa" * 48 in skops.io.dumps(records)  # elsewhere the byte may be part of a time
     file = dump(records)
-    assert file.count(b"\xaa") == 27
+    assert file.count(b"\xaa" + bytes(7) + b"\xaa" * 8) == 3
     assert (skops.io.loads(file) == records).all()
 
 

@@ -55,6 +55,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     assert "ε = 4" in report
 
 
+@pytest.mark.slow
 def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home: Path) -> None:
     first, charged = start(plan, home), Ledger.of(home).total("people")
     again = start(plan, home)

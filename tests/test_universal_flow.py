@@ -132,6 +132,7 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 
 
+@pytest.mark.slow
 def test_other_settings_need_a_new_session(tables: dict[str, Any], home: Path) -> None:
     start(parse_plan(tables), home)
     charged = Ledger.of(home).total("people")
