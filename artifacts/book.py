@@ -203,12 +203,8 @@ class Book:
             raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
         before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
         price = _price(opening, domain, before, after)
-        if _relabelled(opening) and any(map(_relabelled, self.sessions_of(domain.name))):
-            raise BudgetRefused(
-                f"domain {domain.name!r} has answered from its secret subset in a relabelled session already, and what "
-                "is learned from one subset twice is not amplified for each by itself: a plan without [relabel] may "
-                "open further sessions in it"
-            )
+        if _relabelled(opening):
+            self._check_subset(domain.name)
         if not domain.filter.admits(after):
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
@@ -219,6 +215,21 @@ class Book:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)
         return [Entry(domain=domain.name, session=opening.id, event=admission)]
+
+    def _check_subset(self, domain: str) -> None:
+        """Raise BudgetRefused where a session has answered from the domain's secret subset, or a lost one may have.
+
+        One may: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the
+        two amplified alone and added. Sessions over all rows compose with it as ever: whose rows are in the subset is
+        drawn apart from all that they draw.
+        """
+        answered = any(map(_relabelled, self.sessions_of(domain)))
+        if answered or domain in self._lost:
+            said = "has answered" if answered else "may have answered, in a session that is lost,"
+            raise BudgetRefused(
+                f"domain {domain!r} {said} from its secret subset, and what is learned from one subset twice is not "
+                "amplified for each by itself: a plan without [relabel] may open further sessions in it"
+            )
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:
         """A batch before its draw; none where the same batch is on record, to be replayed or drawn alike."""
@@ -265,9 +276,7 @@ def _require(consistent: bool) -> None:
 
 
 def _relabelled(terms: Terms) -> bool:
-    """Whether a session answers from the domain's secret subset. One may: with e₁ and e₂ spent on the subset, the
-    domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the two amplified alone and added. Sessions over all
-    rows compose with it as ever: whose rows are in the subset is drawn apart from all that they draw."""
+    """Whether a session answers from the domain's secret subset."""
     return "relabel" in terms.mechanism
 
 

@@ -51,19 +51,27 @@ LABELS_ALONE = (
 RELABELLED = (
     "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
     "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
-    "budget. No further relabelled session can be opened on the same records."
+    "budget. No further relabelled session can be opened in its domain."
 )
 """The caveat of a session whose rows were relabelled."""
 
 
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
-    """What is promised to people who may be in several domains: by basic composition, the sum of their caps."""
+    """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
+
+    Only where all of them protect the same: what is secret in one domain may be public in another.
+    """
     names = ", ".join(other.name for other in others)
+    linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "
+    if any((one.unit, one.neighbours) != (domain.unit, domain.neighbours) for one in others):
+        return (
+            f"{linked}They differ in unit or neighbours, so nothing is promised over the life of all of them together."
+        )
     epsilon = math.fsum(one.filter.epsilon for one in (domain, *others))
     delta = math.fsum(one.filter.delta for one in (domain, *others))
     return (
-        f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. Over the life "
-        f"of all of them together they are promised the sum of the caps, ε = {epsilon:g}, δ = {delta:g}, and no less."
+        f"{linked}Over the life of all of them together they are promised the sum of the caps, ε = {epsilon:g}, "
+        f"δ = {delta:g}, and no less."
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import dropwhile
 from typing import Any
 
 import tasks.teach
@@ -16,6 +17,7 @@ from flows.pipeline import Pipeline
 from flows.work import Public
 from tasks.admit import check_ensemble, claim, going_on, open_session, planned_domain, spent
 from tasks.choose import Choice, choice_asked
+from tasks.mechanisms.universal import Universal
 from tasks.recipe import Recipe, write_recipe
 from tasks.release import RUN, alone
 from tasks.study import Student
@@ -120,13 +122,19 @@ class Choosing(Pipeline):
 
     @property
     def _further(self) -> bool:
-        """Whether one more session may be opened: the labels' is not a further one, the plan asks for both."""
-        return self.new_session or self.session is not None
+        """Whether one more session may be opened: for labels that no student was chosen for yet, the choice is not a
+        further one, since the plan asks for both."""
+        return self.new_session or (self.session is not None and not self._chosen_for(self.session))
+
+    def _chosen_for(self, labels: Session) -> bool:
+        """Whether a student was chosen after those labels were bought: another one is chosen beside labels anew."""
+        since = dropwhile(lambda one: one.id != labels.id, self.door.ledger.sessions(labels.domain))
+        return any(one.mechanism["name"] == Universal.name for one in since)
 
     def _openings(self) -> Opening:
-        """What the ledger is asked about: the choice, and the labels with it where neither is open yet."""
+        """What the ledger is asked about: the choice, and the labels with it but where they are open and lack it."""
         choice = self.choice_asked.opening()
-        if not self.plan.votes or self.session is not None:
+        if not self.plan.votes or (self.session is not None and self._further):
             return choice
         labels = self.asked.opening()
         whole = compose([labels.whole, choice.whole])

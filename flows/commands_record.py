@@ -43,14 +43,13 @@ def link(
     reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
     home: HomeOption = HOME,
 ) -> None:
-    """Say on the record that people may be in both domains: they are promised the sum of both caps, and no less."""
+    """Say on the record that people may be in both domains: where both protect the same, the sum of both caps holds."""
     from artifacts.ledger import Ledger
     from flows.environment import prepare
 
     Ledger.of(prepare(home)).remark(name, "linked", other, reason)
-    out.print(
-        f"domains {name} and {other} are linked: people in both are promised the sum of both caps", soft_wrap=True
-    )
+    promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
+    out.print(f"domains {name} and {other} are linked: {promised}", soft_wrap=True)
 
 
 @app.command()

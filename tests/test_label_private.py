@@ -1,21 +1,27 @@
 """Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
 
+import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from artifacts.certificate import LABELS_ALONE, Certificate
 from artifacts.errors import WrongInput
 from artifacts.ledger import Ledger
-from artifacts.plan import Plan
+from artifacts.plan import Plan, parse_plan
+from artifacts.sessions import NEIGHBOURS
 from artifacts.vault import Vault, derive
 from flows.start import start, start_extension
 from tasks.cells import LABEL
-from tasks.encode import learn_encoding, read_frame
+from tasks.choose import Choice, count_errors
+from tasks.encode import learn_encoding, read_frame, stage_public
+from tasks.mechanisms.voting import Ints
 from tasks.split import SHARD, split
 from tasks.unlabelled import with_public
+from tasks.verify import verify
 from tests.people import changed, people, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
@@ -128,6 +134,63 @@ def test_labels_of_the_public_part_are_never_read(tmp_path: Path) -> None:
     rows = pl.Series([row in theirs for row in private.select("size", "shade", "visits").rows()])
     assert rows.any()
     assert parted(tmp_path, flipped(private, pl.lit(rows))) == (public, taught)
+
+
+# A student that is chosen ---------------------------------------------------------------------------------------------
+
+CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
+
+
+def choosing(found: dict[str, Any], *parts: str) -> Plan:
+    """The plan with a universal student; of [teachers] and [labeling] it has `parts`."""
+    sections = {name: part for name, part in found.items() if name in parts or name not in ("teachers", "labeling")}
+    return parse_plan({**sections, "student": CHOSEN | ({"epsilon": 1.0} if parts else {})})
+
+
+def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows, Ints]:
+    """The public rows made of a private table, and the errors of every candidate of their cover on the others."""
+    plan, vault = choosing(tables(folder, private, unit=unit)), Vault(folder / "vault")
+    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    encoding = learn_encoding(made)
+    batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
+    cover = Choice.of(made, encoding, batches, vault).candidates
+    counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
+    return pl.read_csv(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_labels_of_one_unit_move_every_error_count_by_at_most_one(tmp_path: Path, unit: str | None) -> None:
+    private = people(300, 1)
+    public, before = errors(tmp_path, private, unit)
+    moves = set()
+    for one in range(0, 300, 30):
+        rows = pl.col("person") == private["person"][one] if unit else pl.int_range(pl.len()) == one
+        same, after = errors(tmp_path, flipped(private, rows), unit)
+        assert same == public
+        moves |= set((after - before).tolist())
+    assert moves == {-1, 0, 1}
+    theirs = pl.Series([row in set(public) for row in private.select("size", "shade", "visits").rows()])
+    assert np.array_equal(errors(tmp_path, flipped(private, pl.lit(theirs)), unit)[1], before)
+
+
+@pytest.mark.parametrize(
+    "parts", [(), pytest.param(("teachers", "labeling"), marks=pytest.mark.slow)], ids=["alone", "beside labels"]
+)
+def test_a_student_is_chosen_by_secret_labels_and_claims_no_more(
+    tmp_path: Path, home: Path, parts: tuple[str, ...]
+) -> None:
+    plan = choosing(tables(tmp_path / "data"), *parts)
+    summary = start(plan, home)
+    assert summary.student["accuracy"] > 0.7
+    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
+    assert (certificate.promise.epsilon, certificate.promise.delta) == (4.0, 1e-5 if parts else 0.0)
+    assert (certificate.promise.neighbours, certificate.promise.replace_one) == (NEIGHBOURS["labels"], None)
+    assert LABELS_ALONE in certificate.caveats
+    assert [check for check in verify(home) if not check.ok] == []
+    assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
+
+
+# What does not hold, or fit -------------------------------------------------------------------------------------------
 
 
 def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:

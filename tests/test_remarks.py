@@ -10,6 +10,7 @@ from artifacts.chain import Entry
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.remarks import Remark, RemarkKind
+from artifacts.sessions import NEIGHBOURS
 from tests.openings import CAP, DOMAIN, named, opening
 from tests.test_chain import forged, lines, read, rechained
 
@@ -91,6 +92,22 @@ def test_linked_domains_are_certified_at_the_sum_of_their_caps(ledger: Ledger) -
     said = linked_caveat(DOMAIN, ledger.linked("census"))
     assert "census is linked on the record to survey" in said
     assert "ε = 8, δ = 8e-05" in said
+
+
+@pytest.mark.parametrize(
+    ("unit", "neighbours"), [("one row", NEIGHBOURS["labels"]), ("all rows of one person", DOMAIN.neighbours)]
+)
+def test_no_sum_is_promised_where_one_of_them_protects_something_else(
+    ledger: Ledger, unit: str, neighbours: str
+) -> None:
+    """Where only labels are secret, who is in the table is told: no cap bounds what that tells."""
+    ledger.name_domain("other", unit=unit, neighbours=neighbours, **CAP)
+    ledger.remark("survey", "linked", "census")
+    ledger.remark("survey", "linked", "other")
+    said = linked_caveat(DOMAIN, ledger.linked("census"))
+    assert "to survey, other:" in said
+    assert "differ in unit or neighbours, so nothing is promised" in said
+    assert "ε" not in said
 
 
 CANNOT_BE: list[tuple[str, RemarkKind, str, str]] = [

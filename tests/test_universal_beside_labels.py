@@ -100,10 +100,14 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
     assert Ledger.of(home).domains() == ()
 
 
-def test_the_same_labels_with_another_student_are_another_session(tables: dict[str, Any], home: Path) -> None:
+def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[str, Any], home: Path) -> None:
+    """The plan asks for one choice beside its labels; a second one is a further session, whatever its class."""
     start(parse_plan(tables), home)
-    with pytest.raises(BudgetRefused, match="--new-session"):
-        start(parse_plan({**tables, "student": STUDENT | {"epsilon": 0.5}}), home)
+    charged = Ledger.of(home).total("people")
+    for other in ({"epsilon": 0.5}, {"grid": 8}, {"hypotheses": "halfspaces"}):
+        with pytest.raises(BudgetRefused, match=r"--new-session: .* claims .ε (4|3\.5),"):
+            start(parse_plan({**tables, "student": STUDENT | other}), home)
+    assert Ledger.of(home).total("people") == charged
 
 
 def test_the_student_answers_what_comes_later(plan: Plan, home: Path) -> None:

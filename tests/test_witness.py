@@ -118,6 +118,17 @@ def test_a_restored_ledger_charges_what_was_lost(home: Path) -> None:
     older.check_witness()
 
 
+def test_a_restored_domain_may_have_answered_from_its_secret_subset(home: Path) -> None:
+    """What is charged for a lost session leaves open whether it was relabelled; one subset serves one such session."""
+    terms = {"mechanism": {"name": "stable", "relabel": {"share": 0.05}}, "per_refusal": None}
+    Ledger.of(home).open_session(opening("lost", **terms), further=True)
+    older = put_back(home)
+    older.restore("the disk died")
+    with pytest.raises(BudgetRefused, match="may have answered, in a session that is lost, from its secret subset"):
+        older.open_session(opening("again", **terms), further=True)
+    older.open_session(opening("again"), further=True)  # over all rows
+
+
 def test_what_the_ledger_charges_already_is_not_charged_again(home: Path) -> None:
     answer(Ledger.of(home), 1)
     older = put_back(home)

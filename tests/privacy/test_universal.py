@@ -14,6 +14,7 @@ from tasks.mechanisms.hypotheses import hypothesis_class
 from tasks.mechanisms.refusal import Floats
 from tasks.mechanisms.sample_sizes import cover_rows, selection_rows, universal_sizes
 from tasks.mechanisms.universal import Universal
+from tasks.mechanisms.voting import Ints
 from tests.privacy.relabel_law import Law, Table, columns, loss, tables, worst_delta, worst_loss
 
 DOMAIN = np.arange(3.0)[:, None]
@@ -83,6 +84,21 @@ def test_the_draw_is_of_the_scores_it_is_given() -> None:
     found = hypothesis_class("intervals", columns=[0]).dichotomies(DOMAIN)
     picked = made.choose(made.scores(found, X, y))
     assert found.labels(DOMAIN, picked).tolist() == [0, 1, 0]
+
+
+def test_it_draws_at_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[float, int]] = []
+
+    def sample(_: Ints, *, epsilon: float, sensitivity: int) -> int:
+        drawn.append((epsilon, sensitivity))
+        return 0
+
+    monkeypatch.setattr("tasks.mechanisms.noise.sample_by_weight", sample)
+    made = Universal(epsilon=2.0)
+    made.choose(np.zeros(3, np.int64))
+    ((epsilon, sensitivity),) = drawn
+    assert sensitivity == 1
+    assert 1 - 1e-8 < epsilon / made.cost.epsilon(0) <= 1
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 9.0])
