@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from artifacts.tracking import Tracking
+from artifacts.recorded import Records
 from tasks.erasing import erase
 from tasks.release import Door
 
@@ -16,9 +16,9 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     """Erase a unit, or every unit, of a domain; and what its sessions have published. Raises as `tasks.erasing`."""
     door = Door.of(home)
     now = erase(door, domain, unit)
-    tracking = Tracking.of(home)
+    records = Records.of(home)
     published = [
-        {"session": session.id, "labels": session.answered, "models": tracking.models(session.id)}
+        {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
         for session in door.ledger.sessions(domain)
     ]
     return {"domain": domain, "erased_now": now, "published": published}

@@ -20,9 +20,9 @@ from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, Wrong
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
 from artifacts.publication import SERIES, figures, listing, params, series, stages, tags
+from artifacts.recorded import MODEL_FILE, Recorded, Records
 from artifacts.released import Released
 from artifacts.sessions import Session
-from artifacts.tracking import MODEL_FILE, Recorded, Tracking
 from tasks import recompute
 from tasks.certify import domain_of
 
@@ -71,7 +71,7 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
     if ledger.witnessed:
         checks.append(_witness(ledger))
     try:
-        subjects = list(_subjects(ledger, Released(home), Tracking.of(home), subject))
+        subjects = list(_subjects(ledger, Released(home), Records.of(home), subject))
     except EnvironmentFailed as failed:
         return [*checks, Check(name="MLflow store", ok=False, detail=str(failed))]
     for one in subjects:
@@ -88,18 +88,18 @@ def _witness(ledger: Ledger) -> Check:
     return Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")
 
 
-def _subjects(ledger: Ledger, released: Released, tracking: Tracking, asked: str | None) -> Iterator[Subject]:
+def _subjects(ledger: Ledger, released: Released, records: Records, asked: str | None) -> Iterator[Subject]:
     sessions = {one.id: one for domain in ledger.domains() for one in ledger.sessions(domain.name)}
     if asked is None or asked in sessions:
         for session in sessions.values() if asked is None else [sessions[asked]]:
-            latest = next(iter(tracking.runs(session.id)), None)
-            yield Subject(session, ledger, released, tracking.recorded(latest) if latest else None, latest=True)
+            latest = next(iter(records.runs(session.id)), None)
+            yield Subject(session, ledger, released, records.recorded(latest) if latest else None, latest=True)
         return
-    run = tracking.recorded(asked)
+    run = records.recorded(asked)
     if run is None or run.tags.get("session") not in sessions:
         raise WrongInput(f"there is no session and no run {asked!r}")
     session = sessions[run.tags["session"]]
-    yield Subject(session, ledger, released, run, latest=tracking.runs(session.id)[:1] == [asked])
+    yield Subject(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
 
 
 def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:

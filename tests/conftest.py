@@ -28,12 +28,12 @@ def prefect_server() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty tracking store, migrated once: each further one is a copy."""
-    from artifacts.tracking import Tracking
+    from artifacts.recorded import Records
 
     folder = tmp_path_factory.mktemp("mlflow")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        Tracking.of(folder).runs("none")
+        Records.of(folder).runs("none")
     return folder / "mlflow.db"
 
 

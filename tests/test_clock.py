@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 import artifacts.tracking
-from artifacts.tracking import Tracking
+from artifacts.recorded import Records
 from tasks.verify import verify
 from tests.published import SESSION, world
 from tests.test_verify import STABLE
@@ -39,7 +39,7 @@ def test_runs_keep_their_order_and_end_after_they_begin(
     second = tracked(small, STABLE, None, LATE - datetime.timedelta(days=400))
     third = tracked(small, STABLE, None, LATE - datetime.timedelta(days=800))
 
-    assert Tracking.of(tmp_path).runs(SESSION) == [third.run_id, second.run_id, first.run_id]
+    assert Records.of(tmp_path).runs(SESSION) == [third.run_id, second.run_id, first.run_id]
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
     assert len(runs) == 3 * 4

@@ -16,7 +16,7 @@ import pytest
 from prefect.tasks import Task
 
 from artifacts.ledger import Ledger
-from artifacts.tracking import Tracking
+from artifacts.recorded import Records
 from artifacts.vault import Vault
 from flows import work
 from flows.learn import learn
@@ -117,5 +117,5 @@ def test_a_killed_run_is_finished_by_the_next(runs: Runs, sample: int, monkeypat
     runs.go(home)
     assert runs.labels(home) == runs.undisturbed, runs.points[at]
     assert [check for check in verify(home, None) if not check.ok] == [], runs.points[at]
-    assert len(Tracking.of(home).runs(SESSION)) == 1, runs.points[at]
+    assert len(Records.of(home).runs(SESSION)) == 1, runs.points[at]
     assert Ledger.of(home).sessions("people") == Ledger.of(runs.folder / "undisturbed").sessions("people")

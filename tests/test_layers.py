@@ -25,10 +25,14 @@ LAYERS = {
     },
     "artifacts": {"artifacts", *COMMON},
 }
+# MLflow is known where it is written, where it is read, and where a model is packed for it: who reads it to verify
+# loads nothing that writes.
 ALONE = {
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
     "artifacts/entries.py": {"sqlalchemy"},
-    "artifacts/tracking.py": {"mlflow", "sklearn", "pandas", "skops"},
+    "artifacts/tracking.py": {"mlflow"},
+    "artifacts/recorded.py": {"mlflow"},
+    "artifacts/model_folder.py": {"mlflow"},
 }
 STANDARD_BUT_IMPURE = {
     "os",
@@ -86,6 +90,7 @@ def test_a_file_imports_what_its_layer_allows(path: str) -> None:
         ("tasks/mechanisms/stable.py", "time"),
         ("tasks/mechanisms/stable.py", "opendp.prelude"),
         ("tasks/study.py", "mlflow"),
+        ("artifacts/publication.py", "mlflow"),
         ("tasks/study.py", "flows.learn"),
         ("artifacts/vault.py", "tasks.study"),
         ("artifacts/plan.py", "sqlalchemy"),

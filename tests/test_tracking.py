@@ -19,8 +19,9 @@ from artifacts.encoding import Encoding
 from artifacts.errors import EnvironmentFailed
 from artifacts.plan import parse_plan
 from artifacts.publication import SERIES, figures, params, stages
+from artifacts.recorded import MODEL_FILE, Recorded, Records
 from artifacts.released import sha256
-from artifacts.tracking import MODEL_FILE, Recorded, Tracked, Tracking
+from artifacts.tracking import Tracked
 from tasks.encode import learn_encoding
 from tasks.mechanisms.stable import StableVoting
 from tasks.track import column_types
@@ -52,7 +53,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -
         labels = small.truth.copy()
         labels[::15] = -1
         where = tracked(small, STABLE, labels[:286], DOOR)
-        recorded = Tracking.of(home).recorded(where.run_id)
+        recorded = Records.of(home).recorded(where.run_id)
         assert recorded is not None
         certificate = Certificate.model_validate_json(recorded.certificate)
         yield Published(small, where, recorded, certificate, MlflowClient(f"sqlite:///{home}/mlflow.db"))
@@ -243,9 +244,9 @@ def test_a_store_that_fails_is_the_environments_fault_and_leaves_a_failed_run(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(MlflowClient, "log_artifact", full)
-    before = Tracking.of(published.world.home).runs(SESSION)
+    before = Records.of(published.world.home).runs(SESSION)
     with pytest.raises(EnvironmentFailed, match="No space left"):
         tracked(world(published.world.home), STABLE, None, DOOR + timedelta(hours=1))
-    assert Tracking.of(published.world.home).runs(SESSION) == before
+    assert Records.of(published.world.home).runs(SESSION) == before
     everywhere = [one.experiment_id for one in published.client.search_experiments()]
     assert len(published.client.search_runs(everywhere, "attributes.status = 'FAILED'")) == 1

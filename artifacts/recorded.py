@@ -1,0 +1,154 @@
+"""Recorded: what MLflow has of a session now, as verification and erasure read it.
+
+Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them
+Not covered  what is written, and how: artifacts.tracking. Checked by tests/test_tracking.py and tests/test_verify.py
+
+Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
+"""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import mlflow.artifacts
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from artifacts.errors import EnvironmentFailed
+from artifacts.publication import Stage
+from artifacts.released import sha256
+from artifacts.relocation import follow
+
+for chatter in ("mlflow", "alembic"):  # migrations are told to nobody: the console is the command line's
+    logging.getLogger(chatter).setLevel(logging.WARNING)
+
+MODEL_FILE = "model.skops"
+"""The student in a logged model's folder."""
+NOT_OURS = {"registered_model_meta", "__pycache__"}
+"""What MLflow and Python add to a model's folder when it is used."""
+PARENT = "mlflow.parentRunId"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
+
+    history      every point of each metric: (step, value)
+    stages       the runs nested in it, by their stage
+    certificate  the bytes of its copy, empty where there is none
+    """
+
+    run_id: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    history: dict[str, list[tuple[int, float]]]
+    stages: dict[str, Stage]
+    certificate: bytes
+    files: dict[str, str]
+    model_files: dict[str, str]
+    model_tags: dict[str, str]
+
+
+class Records:
+    """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, as it is read."""
+
+    def __init__(self, uri: str, folder: Path) -> None:
+        """`uri` of the store; where that is a database, its files go below `folder`. Raises EnvironmentFailed."""
+        with told_in_one_sentence():
+            _require_database(uri)
+            self._client = MlflowClient(uri, registry_uri=uri)
+        self._uri, self._folder = uri, folder
+
+    @classmethod
+    def of(cls, home: Path) -> Self:
+        """The store of a home folder; what it says of its own files holds wherever the home lies now."""
+        database, folder = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
+        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
+        if uri == f"sqlite:///{database}":
+            with told_in_one_sentence():
+                follow(database, folder)
+        return cls(uri, folder)
+
+    def runs(self, session: str) -> list[str]:
+        """Ids of the finished runs of a session, the latest first."""
+        with told_in_one_sentence():
+            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
+            found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
+        return [run.info.run_id for run in found]
+
+    def models(self, session: str) -> list[str]:
+        """Where the registered models of a session are, the latest run's first."""
+        with told_in_one_sentence():
+            made = [self._client.search_model_versions(f"run_id = '{run_id}'") for run_id in self.runs(session)]
+        return [f"models:/{model.name}/{model.version}" for models in made for model in models]
+
+    def recorded(self, run_id: str) -> Recorded | None:
+        """What MLflow has of a run; None where it has no such run."""
+        try:
+            run = self._client.get_run(run_id)
+        except MlflowException:
+            return None
+        with told_in_one_sentence():
+            files = self._files(run.info.artifact_uri)
+            models = [one.model_id for one in run.outputs.model_outputs] if run.outputs else []
+            made = self._client.search_model_versions(f"run_id = '{run_id}'")
+            return Recorded(
+                run_id=run_id,
+                tags=run.data.tags,
+                params=run.data.params,
+                metrics=run.data.metrics,
+                history={name: self._points(run_id, name) for name in run.data.metrics},
+                stages=self._stages(run),
+                certificate=files.get("certificate.json", b""),
+                files={name: sha256(data) for name, data in files.items()},
+                model_files=self._model_digests(models[0]) if models else {},
+                model_tags=made[0].tags if made else {},
+            )
+
+    def _stages(self, parent: Run) -> dict[str, Stage]:
+        mine = f"tags.`{PARENT}` = '{parent.info.run_id}'"
+        found = self._client.search_runs([parent.info.experiment_id], mine)
+        return {run.data.tags["stage"]: Stage(run.data.params, run.data.metrics) for run in found}
+
+    def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
+
+    def _model_digests(self, model_id: str) -> dict[str, str]:
+        files = self._files(self._client.get_logged_model(model_id).artifact_location)
+        return {name: sha256(data) for name, data in files.items()}
+
+    def _files(self, location: str) -> dict[str, bytes]:
+        """What the files at an artifact location hold now, by path."""
+        with TemporaryDirectory() as folder:
+            root = Path(
+                mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
+            )
+            paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+            return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+@contextmanager
+def told_in_one_sentence() -> Iterator[None]:
+    """What the store fails with, as EnvironmentFailed."""
+    try:
+        yield
+    except (MlflowException, OSError, sqlite3.Error) as failed:
+        reason = str(failed).partition("\n")[0]
+        raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
+
+
+def _require_database(uri: str) -> None:
+    """Raise sqlite3.Error where a SQLite store is a file of another kind, which MLflow does not tell apart."""
+    file = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite:///") and file.is_file():
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master")
