@@ -4,19 +4,17 @@ Public and deterministic: it holds nothing of the private data, not even how muc
 `schema()` is published beside every certificate; another schema is another FORMAT (tests/test_certificate_schema.py).
 """
 
-import math
-import operator
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from artifacts.privacy import Charge
+from artifacts.caveats import CAVEATS, UNWITNESSED
+from artifacts.charges import DomainCharge
+from artifacts.guarantee import Budget, Guarantee, Published
 from artifacts.schemas import Ref
-from artifacts.sessions import NEIGHBOURS, Domain, Session, Status
 
 FORMAT: Final = "concord certificate 1"
 SCHEMA_FILE: Final = "certificate.schema.json"
@@ -24,114 +22,10 @@ SCHEMA_FILE: Final = "certificate.schema.json"
 LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 
-UNWITNESSED = (
-    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
-    "would be paid for again, and neither charge knows of the other."
-)
-WITNESSED = (
-    "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
-    "may have been spent since is charged. If the witness is put back or taken away as well, that cannot be detected."
-)
-CAVEATS = (
-    "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
-    "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
-    "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
-    "does not cover who holds the private data, the machine's console, or running times of private work.",
-    "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
-    "would be just as true of them had their rows been left out.",
-)
-
-
-LABELS_ALONE = (
-    "Labels alone are protected. Features of the records, and who is among them, are not: they were treated as public, "
-    "and may be read off what is published. Nothing is promised about them."
-)
-"""The caveat of a session whose plan says that only labels are secret."""
-
-RELABELLED = (
-    "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
-    "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
-    "budget. No further relabelled session can be opened in its domain."
-)
-"""The caveat of a session whose rows were relabelled."""
-
-
-def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
-    """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
-
-    Only where all of them protect the same: what is secret in one domain may be public in another.
-    """
-    names = ", ".join(other.name for other in others)
-    linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "
-    if any((one.unit, one.neighbours) != (domain.unit, domain.neighbours) for one in others):
-        return (
-            f"{linked}They differ in unit or neighbours, so nothing is promised over the life of all of them together."
-        )
-    epsilon = math.fsum(one.filter.epsilon for one in (domain, *others))
-    delta = math.fsum(one.filter.delta for one in (domain, *others))
-    return (
-        f"{linked}Over the life of all of them together they are promised the sum of the caps, ε = {epsilon:g}, "
-        f"δ = {delta:g}, and no less."
-    )
-
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the packages the guarantee depends on."""
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-
-
-class Published(BaseModel):
-    """A part of the certificate: frozen, finite, and no key it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Budget(Published):
-    """An (ε, δ) pair."""
-
-    epsilon: float
-    delta: float
-
-
-class Guarantee(Budget):
-    """The session's claim, at its cutoff or last row.
-
-    unit         whose data one unit is
-    neighbours   which pairs of tables the claim compares
-    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ); None where only
-                 labels are secret, and nobody is added, removed or replaced
-    """
-
-    unit: str
-    neighbours: str
-    replace_one: Budget | None
-
-    @classmethod
-    def of(cls, domain: Domain, session: Session) -> Self:
-        """The claim of a session of that domain."""
-        return cls.at(session.epsilon, session.delta, domain.unit, domain.neighbours)
-
-    @classmethod
-    def at(cls, epsilon: float, delta: float, unit: str, neighbours: str) -> Self:
-        """That claim for those units and neighbours."""
-        twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
-        return cls(
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            neighbours=neighbours,
-            replace_one=None if neighbours == NEIGHBOURS["labels"] else twice,
-        )
-
-    @property
-    def labels_only(self) -> bool:
-        """Whether labels alone are protected."""
-        return self.neighbours == NEIGHBOURS["labels"]
-
-    @property
-    def factor(self) -> float:
-        """e^ε: how much likelier one unit can make any outcome, but for δ."""
-        return _exp(self.epsilon)
 
 
 class MechanismRecord(Published):
@@ -181,64 +75,6 @@ class Counts(Published):
     answered: int
     refused: int
     not_asked: int
-
-
-class SessionCharge(Budget):
-    """One session of a domain: its own claim, and the share of the domain's lifetime budget it is charged.
-
-    status   open (charged its whole reservation), spent or closed
-    """
-
-    session: str
-    mechanism: str
-    share: float
-    status: Status
-
-    @classmethod
-    def of(cls, session: Session, domain: Domain) -> Self:
-        """What a session of that domain is charged."""
-        return cls(
-            epsilon=session.epsilon,
-            delta=session.delta,
-            session=session.id,
-            mechanism=str(session.mechanism["name"]),
-            share=_share(session.charge, domain),
-            status=session.status,
-        )
-
-
-class DomainCharge(Published):
-    """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule.
-
-    order     the Rényi order at which charges add up, frozen when the domain was named
-    charges   its sessions in order
-    lost      share of the budget that restorations charged for sessions the ledger no longer knows
-    """
-
-    name: str
-    sessions: int
-    order: float
-    cap: Budget
-    spent: Budget
-    remaining: Budget
-    charges: tuple[SessionCharge, ...]
-    lost: float
-
-    @classmethod
-    def of(cls, domain: Domain, sessions: Sequence[Session], lost: Charge) -> Self:
-        """The domain's state after those sessions, and what was lost to an older copy."""
-        total = reduce(operator.add, (session.charge for session in sessions), lost)
-        cap, (epsilon, delta) = domain.filter, domain.filter.spent(total)
-        return cls(
-            name=domain.name,
-            sessions=len(sessions),
-            order=cap.order,
-            charges=tuple(SessionCharge.of(session, domain) for session in sessions),
-            lost=_share(lost, domain),
-            cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
-            spent=Budget(epsilon=epsilon, delta=delta),
-            remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
-        )
 
 
 class StudentRecord(Published):
@@ -311,18 +147,9 @@ def schema() -> dict[str, Any]:
     return head | Certificate.model_json_schema(mode="serialization")
 
 
-def _share(charge: Charge, domain: Domain) -> float:
-    budget = domain.filter.budget
-    return float(charge.renyi / budget) if budget > 0 else float(charge.renyi > 0)
-
-
 def together(guarantee: Budget, beside: Sequence[Beside]) -> Budget | None:
     """The sum of a session's claim and of those beside it, if there are any."""
     if not beside:
         return None
     claims = (guarantee, *(other.guarantee for other in beside))
     return Budget(epsilon=sum(claim.epsilon for claim in claims), delta=sum(claim.delta for claim in claims))
-
-
-def _exp(epsilon: float) -> float:
-    return math.exp(min(epsilon, 700.0))

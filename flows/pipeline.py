@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 
 import tasks.study
 import tasks.teach
-from artifacts.certificate import Guarantee
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
+from artifacts.guarantee import Guarantee
 from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref

@@ -12,27 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from artifacts.caveats import CAVEATS, LABELS_ALONE, RELABELLED, UNWITNESSED, WITNESSED, linked_caveat
 from artifacts.certificate import (
-    CAVEATS,
-    LABELS_ALONE,
-    RELABELLED,
     SCHEMA_FILE,
-    UNWITNESSED,
-    WITNESSED,
     Beside,
-    Budget,
     Certificate,
     Counts,
-    DomainCharge,
-    Guarantee,
     MechanismRecord,
     RelabellingRecord,
     StudentRecord,
-    linked_caveat,
     schema,
     together,
 )
+from artifacts.charges import DomainCharge
 from artifacts.errors import NotVerified
+from artifacts.guarantee import Budget, Guarantee
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Cost

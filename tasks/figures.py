@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from artifacts.certificate import Counts, DomainCharge
+from artifacts.certificate import Counts
+from artifacts.charges import DomainCharge
 from artifacts.privacy import Cost
 from artifacts.sessions import Session
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from artifacts.certificate import Budget, Certificate, Guarantee, together
+from artifacts.certificate import Certificate, together
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from artifacts.guarantee import Budget, Guarantee
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
 from artifacts.publication import SERIES, figures, listing, params, series, stages, tags

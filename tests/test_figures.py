@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from artifacts.certificate import Counts, DomainCharge
+from artifacts.certificate import Counts
+from artifacts.charges import DomainCharge
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge, Cost
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from artifacts.certificate import LABELS_ALONE, Certificate
+from artifacts.caveats import LABELS_ALONE
+from artifacts.certificate import Certificate
 from artifacts.errors import WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, parse_plan

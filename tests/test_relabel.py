@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from artifacts.certificate import RELABELLED, Certificate
+from artifacts.caveats import RELABELLED
+from artifacts.certificate import Certificate
 from artifacts.encoding import Encoding
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.book import Book
-from artifacts.certificate import linked_caveat
+from artifacts.caveats import linked_caveat
 from artifacts.chain import Entry
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.certificate import UNWITNESSED, WITNESSED
+from artifacts.caveats import UNWITNESSED, WITNESSED
 from artifacts.ledger import Ledger
 from tests.console import concord
 from tests.people import write_plan, write_tables

@@ -1,0 +1,54 @@
+"""Caveats: what a certificate does not promise, in plain words."""
+
+import math
+from collections.abc import Sequence
+
+from artifacts.sessions import Domain
+
+UNWITNESSED = (
+    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
+    "would be paid for again, and neither charge knows of the other."
+)
+WITNESSED = (
+    "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
+    "may have been spent since is charged. If the witness is put back or taken away as well, that cannot be detected."
+)
+CAVEATS = (
+    "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
+    "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
+    "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
+    "does not cover who holds the private data, the machine's console, or running times of private work.",
+    "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
+    "would be just as true of them had their rows been left out.",
+)
+LABELS_ALONE = (
+    "Labels alone are protected. Features of the records, and who is among them, are not: they were treated as public, "
+    "and may be read off what is published. Nothing is promised about them."
+)
+"""The caveat of a session whose plan says that only labels are secret."""
+
+RELABELLED = (
+    "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
+    "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
+    "budget. No further relabelled session can be opened in its domain."
+)
+"""The caveat of a session whose rows were relabelled."""
+
+
+def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
+    """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
+
+    Only where all of them protect the same: what is secret in one domain may be public in another.
+    """
+    names = ", ".join(other.name for other in others)
+    linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "
+    if any((one.unit, one.neighbours) != (domain.unit, domain.neighbours) for one in others):
+        return (
+            f"{linked}They differ in unit or neighbours, so nothing is promised over the life of all of them together."
+        )
+    epsilon = math.fsum(one.filter.epsilon for one in (domain, *others))
+    delta = math.fsum(one.filter.delta for one in (domain, *others))
+    return (
+        f"{linked}Over the life of all of them together they are promised the sum of the caps, ε = {epsilon:g}, "
+        f"δ = {delta:g}, and no less."
+    )
