@@ -34,6 +34,7 @@ PURPOSES = ("split", "resample", "draws", "digests", "commitment", "seal", "eras
 SEPARATOR = "[,_ ']?"
 """Of thousands."""
 MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 SHOWN = 6
 """Bytes of a digest that suffice to tell it; MLflow keeps part of one."""
 
@@ -99,13 +100,22 @@ class Marks:
         return set().union(*(self._found_in(layer) for layer in layers(data)))
 
     def _found_in(self, layer: bytes) -> set[str]:
-        literal = {name for name, mark in self.literals.items() if mark in layer}
-        return literal | {name for name, mark in self.numbers.items() if mark.search(layer)}
+        literal, text = {name for name, mark in self.literals.items() if mark in layer}, readable(layer)
+        return literal | {name for name, mark in self.numbers.items() if mark.search(text)}
 
 
 def counts(rows: pl.DataFrame) -> tuple[int, ...]:
     """How many rows, rows with an owner, and owners: each a number that stands nowhere else."""
     return (rows.height, rows.height - rows["person"].null_count(), rows["person"].drop_nulls().n_unique())
+
+
+def readable(layer: bytes) -> bytes:
+    """What of a layer is text: a number of three or four digits stands in compressed or random bytes by accident."""
+    try:
+        layer.decode()
+    except UnicodeDecodeError:
+        return b"\0".join(PRINTED.findall(layer))
+    return layer
 
 
 def leaks(places: Iterable[Path], marks: Marks) -> list[str]:
@@ -132,8 +142,7 @@ def moments_between(places: list[Path], first: float, last: float) -> list[datet
         texts = [datetime.fromisoformat(found.decode()) for found in MOMENT.findall(layer)]
         seconds += [moment.replace(tzinfo=UTC).timestamp() for moment in texts]
         seconds += [
-            int(found[:10]) + int(found[10:13] or 0) / 1000
-            for found in re.findall(rb"(?<!\d)1[789]\d{8,17}(?!\d)", layer)
+            int(found[:10]) + int(found[10:13] or 0) / 1000 for found in re.findall(rb"\b1[789]\d{8,17}\b", layer)
         ]
     return [datetime.fromtimestamp(moment, UTC) for moment in sorted(seconds) if first < moment < last]
 

@@ -1,10 +1,12 @@
 """One Prefect server for the whole session of tests, and a home folder of its own for each that runs the flow."""
 
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from artifacts.plan import Plan
@@ -13,16 +15,33 @@ from tests.people import arrive, changed, tables_of_plan, write_tables
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
 
+# The same examples at every run, however slow the machine is.
+hypothesis.settings.register_profile(
+    "concord", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("concord")
+
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A Prefect server on a database of its own; about eight seconds, so one for all."""
     import prefect.main  # sets logging up, which closes the stream that absl holds: not one a test put in its place
-    from prefect.testing.utilities import prefect_test_harness
+    from prefect.testing import utilities
 
     assert prefect.main
-    with prefect_test_harness(server_startup_timeout=90):
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utilities, "_find_available_port", own_port)
+        with utilities.prefect_test_harness(server_startup_timeout=300):
+            yield
+
+
+def own_port() -> int:
+    """A free port that no other worker of pytest tries, and the kernel gives to nobody while the server starts."""
+    from prefect.server.api.server import SubprocessASGIServer
+
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = random.sample(range(10_000 + 1_000 * worker, 11_000 + 1_000 * worker), 1_000)
+    return next(filter(SubprocessASGIServer.is_port_available, ports))
 
 
 @pytest.fixture(scope="session")

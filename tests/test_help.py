@@ -3,9 +3,10 @@
 import io
 import re
 import shlex
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,42 +67,55 @@ def test_quietly_only_the_certificate_s_path_is_printed(concord: Callable[..., A
     assert "session" in concord("run", plan)[1]  # and aloud again
 
 
+@dataclass
+class Terminal:
+    """A terminal of 80 columns, what stages say there, and a clock that goes on when it is told to."""
+
+    file: io.StringIO
+    now: float = 0.0
+
+    def after(self, seconds: float, stage: progress.Progress) -> None:
+        """One part of the stage ends that much later, and the next frame is drawn."""
+        self.now += seconds
+        stage.advance(cached=False)
+        stage._bars.refresh()
+
+    @property
+    def said(self) -> str:
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.file.getvalue())
+
+
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What stages say on a terminal of 80 columns; long is what takes longer than no time."""
-    told = io.StringIO()
-    monkeypatch.setattr(progress, "console", Console(file=told, force_terminal=True, width=80, highlight=False))
-    monkeypatch.setattr(progress, "SHOW_AFTER", 0.0)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    found = Terminal(io.StringIO())
+    console = Console(file=found.file, force_terminal=True, width=80, highlight=False, get_time=lambda: found.now)
+    monkeypatch.setattr(progress, "console", console)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: found.now))
     monkeypatch.setattr(progress.Progress, "_publish", lambda *_: None)  # Prefect's page of it needs a server
-    return told
+    return found
 
 
-def test_a_long_stage_says_its_rate_and_what_remains(told: io.StringIO) -> None:
+def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None:
     with progress.Progress("poll", 4) as stage:
         for _ in range(4):
-            time.sleep(0.15)
-            stage.advance(cached=False)
-    said = told.getvalue()
-    assert re.search(r"[1-3]/4\b.* \d+(\.\d+)?/s", re.sub(r"\x1b\[[\d;]*m", "", said))
-    assert re.search(r"\d:\d\d:\d\d", said)
-    assert re.search(r"4 parts, 0\.\d s, \d\.?\d*/s", re.sub(r"\x1b\[[\d;]*m", "", said).splitlines()[-1])
+            terminal.after(15, stage)
+    assert re.search(r"2/4 0\.0667/s 0:00:30 0:00:30", terminal.said)
+    assert terminal.said.splitlines()[-1] == "    poll ✓ 4 parts, 60.0 s, 0.0667/s"
 
 
-def test_a_stage_of_one_part_says_the_time_it_took(told: io.StringIO) -> None:
+def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
     with progress.Progress("split", 1) as stage:
-        time.sleep(0.25)
-        stage.advance(cached=False)
-    said = re.sub(r"\x1b\[[\d;]*[a-zA-Z]", "", told.getvalue())
-    assert "part" not in said
-    assert "0:00:00" in said  # while it ran
-    assert re.search(r"split ✓ 0\.\d s", said)
+        terminal.after(75, stage)
+    assert "part" not in terminal.said
+    assert "0:01:15" in terminal.said  # while it ran
+    assert terminal.said.splitlines()[-1] == "   split ✓ 75.0 s"
 
 
-def test_a_cached_stage_says_so(told: io.StringIO) -> None:
+def test_a_cached_stage_says_so(terminal: Terminal) -> None:
     with progress.Progress("teach", 2) as stage:
         stage.advance(cached=True)
         stage.advance(cached=True)
-    assert "from cache" in told.getvalue()
+    assert "from cache" in terminal.said
 
 
 def test_quiet_ends_with_what_was_quiet() -> None:

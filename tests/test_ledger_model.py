@@ -209,7 +209,7 @@ class DatabaseMachine(InMemoryMachine):
         self.home.cleanup()
 
 
-QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=25)
+QUIET = settings(suppress_health_check=list(HealthCheck), stateful_step_count=25)
 
 
 def test_the_ledger_agrees_with_the_model() -> None:
@@ -252,6 +252,6 @@ FAULTS: dict[str, tuple[type, str, Any]] = {
 def test_a_planted_fault_is_told_from_the_model(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, twin = FAULTS[fault]
     monkeypatch.setattr(owner, name, twin)
-    seek = settings(QUIET, max_examples=3000, phases=(Phase.generate,), database=None, derandomize=True)
+    seek = settings(QUIET, max_examples=3000, phases=(Phase.generate,))
     with pytest.raises(AssertionError):
         run_state_machine_as_test(InMemoryMachine, settings=seek)

@@ -164,12 +164,12 @@ import sys
 from artifacts.ledger import Ledger
 from tests.openings import batch, commit, outcome
 ledger = Ledger(sys.argv[1])
-print("ready", flush=True)
 while True:
     state = ledger.session("one")
     index = state.batches - (state.pending is not None)
     ledger.begin_batch("one", batch(index, first=10 * index, rows=10))
     commit(ledger, "one", outcome(index, asked=10))
+    print(index, flush=True)
 """
 
 
@@ -181,7 +181,7 @@ def python(script: str, url: str) -> "subprocess.Popen[bytes]":
 def test_a_process_killed_before_it_commits_leaves_no_trace_and_no_lock(url: str) -> None:
     Ledger(url).open_session(opening())
     with python(KILLED, url) as killed:
-        assert killed.wait(timeout=60) == -signal.SIGKILL
+        assert killed.wait() == -signal.SIGKILL
     ledger = Ledger(url)
     ledger.verify()
     assert [session.id for session in ledger.sessions("census")] == ["one"]
@@ -195,7 +195,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_entries(url: str) -> None:
         with python(BUSY, url) as busy:
             assert busy.stdout is not None
             busy.stdout.readline()
-            time.sleep(0.15 + wait)
+            time.sleep(wait)
             os.kill(busy.pid, signal.SIGKILL)
         ledger = Ledger(url)
         ledger.verify()

@@ -4,11 +4,11 @@ stays as it left, is never drawn twice, and was charged.
 So that passing means something, a home with a fault planted in it is put to the same and must be told apart.
 """
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from artifacts.released import Released
 from artifacts.schemas import Ref, votes_schema
 from artifacts.sessions import Session
 from tasks.encode import PublicBatch
+from tasks.mechanisms.noise import keyed_draws
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import Draws, Ints, Mechanism
@@ -211,20 +212,23 @@ class Sessions(RuleBasedStateMachine):
                 assert ("forgotten", name) in {(one.kind, one.about) for one in self.door.ledger.remarks("people")}
 
 
-QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=12)
+QUIET = settings(suppress_health_check=list(HealthCheck), stateful_step_count=12)
 
 
 def test_sessions_keep_their_promise() -> None:
     run_state_machine_as_test(Sessions, settings=settings(QUIET, max_examples=12))
 
 
-def fresh_draws(_: Randomness, __: int, rows: int) -> Draws:
-    return np.frombuffer(os.urandom(8 * rows), "<u8")
+KEYS = cycle((bytes(32), bytes(range(32))))
+
+
+def drawn_by_turns(_: Randomness, first: int, rows: int) -> Draws:
+    return keyed_draws(next(KEYS), first, rows)
 
 
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "draws noise again": (Randomness, "kept", lambda _source, _name, make: list(make())),
-    "draws with another key": (Randomness, "uniform", fresh_draws),
+    "draws with another key": (Randomness, "uniform", drawn_by_turns),
     "lets votes change": (Book, "begin", ignoring_votes),
     "returns everything": (Session, "owed", lambda _, **__: Charge()),
 }

@@ -256,7 +256,7 @@ def test_processes_are_seen_in_turn(home: Path, place: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join()
     assert [process.exitcode for process in processes] == [0] * 4
     assert [head for sighting in seen(place) for head in sighting["heads"]] == [line.digest for line in lines(home)]  # type: ignore[attr-defined]  # JSON
     Ledger.of(home).check_witness()

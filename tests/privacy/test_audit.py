@@ -1,6 +1,5 @@
 """The audit: its bounds cover what they should, its attacks are neighbours, honest mechanisms stand, twins fall."""
 
-import resource
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -277,20 +276,3 @@ def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float
 def test_a_mechanism_without_an_attack_is_refused() -> None:
     with pytest.raises(WrongInput, match="no attack is known on 'exotic'"):
         attacks_on(SimpleNamespace(name="exotic"), 2, teachers=30)
-
-
-def workers_seconds() -> float:
-    """Processor time of the processes that ended: half of it is what two of them take where nothing else runs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("shift", "stands"), [(0, True), (15, False)])
-def test_a_million_trials_take_less_than_a_minute(shift: int, stands: bool) -> None:
-    made = StableVoting.calibrate(epsilon=1.0, delta=DELTA, cutoff=20)
-    mechanism = replace(made, refusal=made.refusal[shift:].copy())
-    started = workers_seconds()
-    report = audit(mechanism, epsilon=1.0, delta=DELTA, trials=10**6, workers=2)
-    assert report.holds is stands
-    assert 0 < (workers_seconds() - started) / 2 < 50

@@ -73,7 +73,7 @@ def test_more_delta_never_needs_more_epsilon_and_more_releases_never_less(cost: 
 
 
 @given(low=st.floats(1e-6, 5), more=st.floats(1.001, 10), times=st.integers(1, 50))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_more_noise_never_costs_more(low: float, more: float, times: int) -> None:
     for make in (Cost.gaussian, lambda amount: Cost.approximate(amount, times=times)):
         quiet, loud = make(low), make(low * more)

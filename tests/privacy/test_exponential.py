@@ -13,8 +13,8 @@ from tasks.mechanisms.voting import Ints
 
 Chooser = ExponentialMechanism | PermuteAndFlip
 DRAWS = 4000
-LEAST_P = 1e-6
-"""A sampler is refused when its chi-squared test gives less: once in a million runs by chance."""
+LEAST_P = 1e-8
+"""A sampler is refused when its chi-squared test gives less: once in a hundred million runs by chance."""
 SCORES = np.array([7, 9, 4, 9, 6])
 
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -98,7 +98,6 @@ def test_draws_are_the_key_stream_of_aes() -> None:
     assert noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
 
 
-@settings(deadline=None)
 @given(first=st.integers(0, 200), rows=st.integers(0, 200))
 def test_any_stretch_is_a_slice_of_the_whole(first: int, rows: int) -> None:
     whole = noise.keyed_draws(KEY, 0, 400)

@@ -37,7 +37,7 @@ from tests.privacy.relabel_law import (
 )
 
 ROUNDING = 1e-9
-LEAST_P = 1e-6
+LEAST_P = 1e-9
 
 
 def whole(epsilon: float, delta: float, choice_epsilon: float, share: float) -> tuple[float, float]:
