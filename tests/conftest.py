@@ -1,5 +1,6 @@
 """One Prefect server for the whole session of tests, and a home folder of its own for each that runs the flow."""
 
+import hashlib
 import os
 import random
 import shutil
@@ -89,7 +90,7 @@ def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tables and the home folder of one run are kept, so that each test begins with a copy of it."""
+    """Where the tables are kept, and the home folder of one run of each plan, of which a test begins with a copy."""
     folder = tmp_path_factory.mktemp("kept")
     write_tables(folder / "data")
     return folder
@@ -103,15 +104,16 @@ def plan(kept: Path) -> Plan:
 
 @pytest.fixture
 def session(plan: Plan, home: Path, kept: Path) -> str:
-    """A session that has answered the plan's 300 rows and is still open."""
+    """The session of a finished run of the plan; of the plan above, one that is still open."""
     from artifacts.ledger import Ledger
     from flows.start import start
 
-    if (kept / "home").is_dir():
-        shutil.copytree(kept / "home", home, dirs_exist_ok=True)
+    run = kept / hashlib.sha256(plan.model_dump_json(exclude={"folder"}).encode()).hexdigest()
+    if run.is_dir():
+        shutil.copytree(run, home, dirs_exist_ok=True)
     else:
         start(plan, home)
-        shutil.copytree(home, kept / "home")
+        shutil.copytree(home, run)
     return Ledger.of(home).sessions("people")[-1].id
 
 

@@ -12,6 +12,7 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Charge
+from artifacts.tracking import Tracking
 from flows.outcome import Summary
 from flows.start import start
 from tests.people import changed, people, tables_of_plan, write_tables
@@ -55,30 +56,29 @@ def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) 
         assert (home / path).is_file()
 
 
-def test_running_again_answers_from_cache_and_spends_nothing(plan: Plan, home: Path) -> None:
-    first, charge = start(plan, home), spent(home)
+def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
+    charge, runs = spent(home), Tracking.of(home).runs(session)
     again = start(plan, home)
     assert cached(again) == STAGES
     assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert spent(home) == charge
-    assert (again.run_id, again.session, again.certificate) == (first.run_id, first.session, first.certificate)
+    assert (again.session, [again.run_id]) == (session, runs)
 
 
-def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(plan: Plan, home: Path) -> None:
-    first, charge = start(plan, home), spent(home)
-    labels = labels_of(home, first.session)
+def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(session: str, plan: Plan, home: Path) -> None:
+    charge, labels = spent(home), labels_of(home, session)
     for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
         shutil.rmtree(home / folder)
     again = start(plan, home)
     assert not set(cached(again)) & set(UNTIL_DOOR)
     assert "release" in cached(again)
-    assert labels_of(home, first.session) == labels
+    assert labels_of(home, session) == labels
     assert spent(home) == charge
     assert again.spent_now["epsilon"] == 0
 
 
+@pytest.mark.usefixtures("session")
 def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
-    start(plan, home)
     charge = spent(home)
     shutil.rmtree(home / "vault" / "teachers")
     again = start(plan, home)
@@ -86,8 +86,8 @@ def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: P
     assert spent(home) == charge
 
 
+@pytest.mark.usefixtures("session")
 def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
-    start(plan, home)
     charge = spent(home)
     other = another(plan, student__refused="drop")
     again = start(other, home)
@@ -101,20 +101,21 @@ def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> 
     ids=lambda change: next(iter(change)),
 )
 @pytest.mark.slow
-def test_other_teachers_or_another_door_need_a_new_session(plan: Plan, home: Path, change: dict[str, Any]) -> None:
-    first, charge = start(plan, home), spent(home)
-    other = another(plan, **change)
+def test_other_teachers_or_another_door_need_a_new_session(
+    session: str, plan: Plan, home: Path, change: dict[str, Any]
+) -> None:
+    charge, other = spent(home), another(plan, **change)
     with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
         start(other, home)
     assert spent(home) == charge
     further = start(other, home, new_session=True)
-    assert further.session != first.session
+    assert further.session != session
     assert further.spent_now["epsilon"] > 0
-    assert start(plan, home).session == first.session
+    assert start(plan, home).session == session
 
 
+@pytest.mark.usefixtures("session")
 def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, home: Path) -> None:
-    start(plan, home)
     charge = spent(home)
     Path(plan.path("private")).unlink()  # whoever reads it now fails with another error
     dear = another(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
@@ -130,8 +131,8 @@ def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path)
     start(another(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
 
 
+@pytest.mark.usefixtures("session")
 def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
-    start(plan, home)
     charge = spent(home)
     people(6000, 7).write_csv(plan.path("private"))
     with pytest.raises(NotVerified, match="version"):
@@ -141,8 +142,8 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 
 @pytest.mark.parametrize("folder", ["shards", "teachers", "votes", "public"])
 @pytest.mark.slow
+@pytest.mark.usefixtures("session")
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
-    start(plan, home)
     charge = spent(home)
     file = next(path for path in sorted((home / "vault" / folder).rglob("*")) if path.is_file())
     file.write_bytes(file.read_bytes()[:-40] + bytes(40))
@@ -152,12 +153,11 @@ def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: st
     assert spent(home) == charge
 
 
-def test_running_from_a_stage_runs_it_and_those_after(plan: Plan, home: Path) -> None:
-    first, charge = start(plan, home), spent(home)
-    labels = labels_of(home, first.session)
+def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
+    charge, labels = spent(home), labels_of(home, session)
     again = start(plan, home, start_from="poll")
     assert cached(again) == ("encode", "split", "teach", "release")
-    assert labels_of(home, first.session) == labels
+    assert labels_of(home, session) == labels
     assert spent(home) == charge
 
 
@@ -204,8 +204,8 @@ def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     assert start(another(plan, **chosen), home).session == first.session
 
 
+@pytest.mark.usefixtures("session")
 def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
-    start(plan, home)
     with pytest.raises(WrongInput, match="unit"):
         start(another(plan, data__unit=None), home)
     with pytest.raises(WrongInput, match="lifetime"):
@@ -214,7 +214,7 @@ def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["processes", "dask"])
-def test_other_runners_give_the_same_labels(plan: Plan, home: Path, runner: str) -> None:
-    labels = labels_of(home, start(plan, home).session)
+def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path, runner: str) -> None:
+    labels = labels_of(home, session)
     again = start(another(plan, teachers__runner=runner), home, start_from="teach")
     assert labels_of(home, again.session) == labels
