@@ -15,7 +15,7 @@ from artifacts.chain import Entry, Line
 from artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from artifacts.privacy import Charge, Cost
 from artifacts.remarks import Remark, Remarks
-from artifacts.restoration import Restoration, Standing, missing
+from artifacts.restoration import Restoration, Standing, Watch, missing
 from artifacts.sessions import Admission, Batch, Domain, Opening, Outcome, Recap, Session, Settlement, Terms
 
 
@@ -23,12 +23,14 @@ class Book:
     """Domains, sessions and batches, as the lines read so far leave them.
 
     head       the last of those lines
-    restored   entries before each restoration, by the digest of the last entry that the witness had seen
+    restored   what was seen in place of this history and made good: the digest of the last entry each time
+    witnessed, lost_its_witness   whether a witness sees it; whether one was gone once
     """
 
     def __init__(self) -> None:
         self.head: Line | None = None
-        self.restored: dict[str, int] = {}
+        self.restored: set[str] = set()
+        self.witnessed = self.lost_its_witness = False
         self.domains: dict[str, Domain] = {}
         self.sessions: dict[str, Session] = {}
         self.remarks = Remarks()
@@ -61,6 +63,9 @@ class Book:
             case Restoration() as restoration:
                 _require((entry.domain, entry.session) == ("", "") and restoration.witnessed not in self.restored)
                 self._restore(restoration)
+            case Watch() as watch:
+                _require((entry.domain, entry.session) == ("", "") and (self.witnessed or watch.witnessed))
+                self._watch(watch)
             case Admission() as admission:
                 _require((admission.domain, admission.id) == (entry.domain, entry.session))
                 _require(admission.domain in self.domains and admission.id not in self.sessions)
@@ -82,17 +87,27 @@ class Book:
             case Settlement():
                 self.sessions[session.id] = session.settle(step)
 
+    def _watch(self, watch: Watch) -> None:
+        if self.witnessed:  # by another, which is gone
+            self._end_all()
+            self.lost_its_witness = True
+        self.witnessed = watch.witnessed
+
     def _restore(self, restoration: Restoration) -> None:
-        self.restored[restoration.witnessed] = self.length
-        for session in self.sessions.values():
-            if session.status == "open":
-                whole = Settlement(charge=session.reserved, status="closed")
-                self.sessions[session.id] = session.settle(whole)
+        self.restored.add(restoration.witnessed)
+        self._end_all()
         for standing in restoration.standings:
             name, known = standing.domain.name, self.domains.get(standing.domain.name)
             _require(known is None or known.differs_only_in_cap(standing.domain))
             self.domains[name] = standing.domain
             self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, self.total(name))
+
+    def _end_all(self) -> None:
+        """Charge every open session whole, and close it: nobody knows how far it went elsewhere."""
+        for session in self.sessions.values():
+            if session.status == "open":
+                whole = Settlement(charge=session.reserved, status="closed")
+                self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "Book":
         """This book; where it does not name the domain yet, a trial one that does and holds nothing else."""
@@ -189,10 +204,6 @@ class Book:
     def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
         """That the domain holds those files, by their keyed digests. Raises WrongInput where another one does."""
         return [entry for one in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=one))]
-
-    def restore(self, witnessed: str, standings: tuple[Standing, ...], reason: str) -> list[Entry]:
-        """Going on from an older copy than the witness saw, whose last entry and standings are these."""
-        return [Entry(domain="", event=Restoration(witnessed=witnessed, standings=standings, reason=reason))]
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""

@@ -11,7 +11,12 @@ UNWITNESSED = (
 )
 WITNESSED = (
     "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
-    "may have been spent since is charged. If the witness is put back or taken away as well, that cannot be detected."
+    "may have been spent since is charged; where the witness is gone, it stops. If the witness is put back together "
+    "with the folder, that cannot be detected."
+)
+LOST_WITNESS = (
+    "The home folder once went on, for a reason on its record, without knowing what its witness had seen, for that was "
+    "lost. Had the folder been an older copy by then, what was spent after that copy would be counted nowhere."
 )
 CAVEATS = (
     "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "

@@ -6,6 +6,7 @@ Public and deterministic: it holds nothing of the private data, not even how muc
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -15,6 +16,7 @@ from artifacts.caveats import CAVEATS, UNWITNESSED
 from artifacts.charges import DomainCharge
 from artifacts.guarantee import Budget, Guarantee, Published
 from artifacts.schemas import Ref
+from artifacts.sessions import Session
 
 FORMAT: Final = "concord certificate 1"
 SCHEMA_FILE: Final = "certificate.schema.json"
@@ -23,6 +25,7 @@ LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "sci
 """Packages on which noise, costs or the student depend."""
 
 
+@cache
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the packages the guarantee depends on."""
     return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
@@ -99,6 +102,17 @@ class Beside(Published):
     teachers: int
     labels: tuple[Ref, ...]
 
+    @classmethod
+    def of(cls, session: Session, labels: Sequence[Ref]) -> Self:
+        """A session that released those files beside another."""
+        return cls(
+            session=session.id,
+            mechanism=str(session.mechanism["name"]),
+            guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
+            teachers=session.teachers,
+            labels=tuple(labels),
+        )
+
 
 class Certificate(Published):
     """What is promised, and how to check it.
@@ -137,8 +151,12 @@ class Certificate(Published):
     @property
     def checksums(self) -> tuple[str, ...]:
         """A line for each released file it names, as `sha256sum --check` reads them in the folder `released`."""
-        files = (self.student.file, *self.labels, *(file for other in self.beside for file in other.labels))
-        return tuple(f"{file.digest}  {file.path}" for file in files)
+        return tuple(f"{file.digest}  {file.path}" for file in self.files)
+
+    @property
+    def files(self) -> tuple[Ref, ...]:
+        """The released files it names: the student's, and those of all answers."""
+        return self.student.file, *self.labels, *(file for other in self.beside for file in other.labels)
 
 
 def schema() -> dict[str, Any]:

@@ -13,13 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from artifacts.errors import NotVerified
 from artifacts.remarks import Remark
-from artifacts.restoration import Restoration
+from artifacts.restoration import Restoration, Watch
 from artifacts.sessions import Admission, Batch, Domain, Outcome, Recap, Settlement
 
 GENESIS = "0" * 64
 """What the first line follows."""
 
-Event = Domain | Recap | Remark | Restoration | Admission | Batch | Outcome | Settlement
+Event = Domain | Recap | Remark | Restoration | Watch | Admission | Batch | Outcome | Settlement
 """Everything the ledger writes down."""
 
 KINDS: dict[str, type[Event]] = {
@@ -27,6 +27,7 @@ KINDS: dict[str, type[Event]] = {
     "recap": Recap,
     "remark": Remark,
     "restore": Restoration,
+    "watch": Watch,
     "open": Admission,
     "begin": Batch,
     "commit": Outcome,

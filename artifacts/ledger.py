@@ -16,37 +16,36 @@ Checked by tests/test_ledger.py, with processes racing tests/test_ledger_race.py
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from artifacts.book import Book
 from artifacts.chain import Entry, Line
 from artifacts.entries import Entries, Rows
-from artifacts.errors import NotVerified, WrongInput
-from artifacts.privacy import Charge
+from artifacts.errors import NotVerified
+from artifacts.reading import Answer, Reading
 from artifacts.remarks import Remark, RemarkKind
 from artifacts.restoration import Standing
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Domain, Opening, Outcome, Session
-from artifacts.witness import Sighting, Witness
+from artifacts.watching import Watching
+from artifacts.witness import Witness
 
-Answer = TypeVar("Answer")
 
-
-class Ledger:
+class Ledger(Reading):
     """The ledger at one database URL. Safe to share between threads; processes open it each for themselves."""
 
     def __init__(self, url: str, witness: Witness | None = None) -> None:
         """Open the ledger, making it where there is none. Raises NotVerified where the database is not a ledger.
 
-        With a witness every change is seen by it before it is acted on, and none is made behind what it saw.
+        With a witness every change is seen by it before it is acted on, and none is made behind what it saw; a ledger
+        that says it is witnessed is not changed without.
         """
+        super().__init__(Book())
         self._entries = Entries(url)
-        self._witness = witness
+        self._watching = Watching(witness)
         self._guard = threading.Lock()
-        self._book = Book()
 
     @classmethod
     def of(cls, home: Path) -> "Ledger":
@@ -91,11 +90,6 @@ class Ledger:
         """Raise what `hold` would raise, for a domain named already or not; writes nothing."""
         self._consider(lambda book: book.remarks.check_holding(domain, files))
 
-    def linked(self, domain: str) -> tuple[Domain, ...]:
-        """The domains it is linked to on the record, by one link or by several, of those that were named yet."""
-        others = self._read(lambda book: book.remarks.linked(domain))
-        return tuple(one for one in self.domains() if one.name in others)
-
     def check_opening(self, opening: Opening, domain: Domain, *, further: bool = False) -> None:
         """Whether `open_session` would open it in that domain, named already or not; spends nothing.
 
@@ -134,68 +128,34 @@ class Ledger:
         return self._write(lambda book: book.settle(session, give_back=give_back), lambda book: book.session(session))
 
     def restore(self, reason: str) -> tuple[Standing, ...]:
-        """Go on with a ledger that ends before what its witness saw; every domain, and what it is charged from now on.
+        """Go on where ledger and witness differ (`artifacts.watching`); what each domain is charged from now on.
 
-        Every open session is charged whole and closed, and each domain charged what the witness saw where that is
-        more. Raises WrongInput where nothing is behind, NotVerified where the ledger went on apart from its witness.
+        Every open session is charged whole and closed. Raises WrongInput where nothing is to be restored, NotVerified
+        where what was spent cannot be told.
         """
-        if self._witness is None:
-            raise WrongInput("CONCORD_WITNESS must name the witness that saw the ledger before")
         with self._guard, self._entries.writing() as rows:
-            seen = self._witness.last()
             _catch_up(self._book, rows)
-            if seen is None or self._stands(seen, rows):
-                raise WrongInput(f"nothing is to be restored: the ledger holds all that {self._witness.path} saw")
-            head = self._book.head
-            if head is not None and self._witness.head_at(head.seq) != head.digest:
-                raise NotVerified(
-                    f"entry {head.seq} of the ledger is not what its witness {self._witness.path} saw: it went on "
-                    "without it, and what both histories spent cannot be told; begin a new home and a new domain"
-                )
-            self._append(self._book.restore(seen.head, seen.standings, reason), rows)
+            self._append(self._watching.restore(self._book, rows, reason), rows)
         self._be_seen()
         return self._read(Book.standings)
 
-    @property
-    def witnessed(self) -> bool:
-        """Whether a witness outside sees every change."""
-        return self._witness is not None
-
-    def check_witness(self) -> None:
-        """Raise NotVerified where the ledger ends before what its witness saw, or holds something else there."""
+    def check_witness(self) -> bool:
+        """Whether a witness sees the ledger. Raises NotVerified where one that should is gone, or saw what is not."""
         self._consider(lambda _: None)
+        return self._watching.witness is not None
 
-    def domain(self, name: str) -> Domain | None:
-        """The domain of that name, if there is one."""
-        return self._read(lambda book: book.domains.get(name))
+    def at_once(self, ask: Callable[[Reading], Answer]) -> Answer:
+        """What `ask` finds in one reading, with nothing written while it looks."""
+        return self._read(lambda book: ask(Reading(book)))
 
-    def domains(self) -> tuple[Domain, ...]:
-        """Every domain, in the order they were named."""
-        return self._read(lambda book: tuple(book.domains.values()))
-
-    def session(self, name: str) -> Session:
-        """The session of that id. Raises WrongInput where there is none."""
-        return self._read(lambda book: book.session(name))
-
-    def sessions(self, domain: str) -> tuple[Session, ...]:
-        """The domain's sessions, in the order they were opened."""
-        return self._read(lambda book: book.sessions_of(domain))
-
-    def batches(self, session: str) -> tuple[Batch, ...]:
-        """The session's batches so far, with the outcomes of those committed."""
-        return self._read(lambda book: book.batches(session))
-
-    def remarks(self, domain: str) -> tuple[Remark, ...]:
-        """What was remarked of the domain, in order; nothing for a domain without remarks."""
-        return self._read(lambda book: book.remarks.on(domain))
-
-    def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy."""
-        return self._read(lambda book: book.total(domain))
-
-    def lost(self, domain: str) -> Charge:
-        """What restorations charged for sessions that the ledger no longer knows."""
-        return self._read(lambda book: book.lost(domain))
+    def history(self) -> Iterator[Reading]:
+        """The ledger as it stood after each entry, in order; each is good until the next is asked for."""
+        with self._entries.reading() as rows:
+            lines = rows.since(1)
+        book = Book()
+        for line in lines:
+            book.read(line)
+            yield Reading(book)
 
     def verify(self) -> None:
         """Read every entry again from the first. Raises NotVerified naming the first that is not what was written."""
@@ -230,32 +190,24 @@ class Ledger:
             rows.add(head)
 
     def _current(self, rows: Rows) -> Book:
-        """The book, up to date. Raises NotVerified where it is behind what its witness saw."""
-        seen = None if self._witness is None else self._witness.last()  # first: what it saw, the ledger then holds
+        """The book, up to date. Raises NotVerified where it is behind what its witness saw, or that is gone."""
+        seen = self._watching.last()  # first: what it saw, the ledger then holds
         _catch_up(self._book, rows)
-        if seen is not None and not self._stands(seen, rows):
-            raise NotVerified(
-                f"the ledger has {self._book.length} entries and its witness saw entry {seen.seq}, which is not among "
-                "them: an older copy was put back, or the witness is another ledger's; `concord restore` goes on from "
-                "an older copy, charging what may have been spent since"
-            )
+        self._watching.check(seen, self._book, rows)
         return self._book
 
-    def _stands(self, seen: Sighting, rows: Rows) -> bool:
-        """Whether the ledger holds what was seen, or went on from an older copy by a restoration on the record."""
-        return seen.head in self._book.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
-
     def _be_seen(self) -> None:
-        """Let the witness see what was committed since it last did."""
-        if self._witness is not None:
-            with self._guard, self._entries.reading() as rows:
-                self._witness.see(lambda last: self._sighting(last, rows))
-
-    def _sighting(self, last: Sighting | None, rows: Rows) -> Sighting | None:
-        _catch_up(self._book, rows)
-        since = 0 if last is None else self._book.restored.get(last.head, last.seq)
-        heads = rows.digests(since + 1, self._book.length)
-        return Sighting(seq=self._book.length, heads=heads, standings=self._book.standings()) if heads else None
+        """Let the witness, if there is one, see what was committed; the record says that it does, once it has."""
+        if self._watching.witness is None:
+            return
+        with self._guard, self._entries.reading() as rows:
+            _catch_up(self._book, rows)
+            self._watching.show(self._book, rows)
+        if not self._book.witnessed:
+            with self._guard, self._entries.writing() as rows:
+                _catch_up(self._book, rows)
+                self._append(self._watching.announce(self._book), rows)
+            self._be_seen()
 
 
 def _catch_up(book: Book, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Going on from an older copy: what a witness saw a domain charged, and the entry that charges it again.
+"""The entries that concern a witness: that one sees the ledger, and how the ledger goes on where it does not agree.
 
 Checked by tests/test_witness.py.
 """
@@ -20,15 +20,27 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration:
-    """A ledger that ended before what its witness saw goes on, every open session charged whole and closed.
+    """A ledger without what its witness saw goes on, every open session charged whole and closed.
 
     witnessed   the digest of the last entry the witness saw
-    standings   every domain then: charged what the witness saw wherever that is more than the ledger's own
+    standings   every domain then, and the least it is charged: what the witness saw and what was spent apart from it
     """
 
     witnessed: str
     standings: tuple[Standing, ...]
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """From here on a witness sees the ledger, or none does.
+
+    Where one did already it is gone, and nobody knows what it saw: every open session is charged whole and closed.
+    reason   how it was lost; empty for the first
+    """
+
+    witnessed: bool
+    reason: str = ""
 
 
 def missing(witnessed: Charge, own: Charge) -> Charge:

@@ -1,13 +1,12 @@
 """The witness: a file outside the home that has seen how far the ledger came, and what was charged by then.
 
 One line a sighting, added after the ledger's commit and before anything is drawn on it. A ledger that ends before what
-its witness saw, or holds something else there, was put back to an older copy (`Ledger.restore`).
+its witness saw, or holds something else there, was put back to an older copy; what follows, artifacts.watching says.
 
 Assumes      the file is kept where no copy of the home is put back over it, and is not edited
 Guarantees   what was drawn on is in the file first, synced, with what its domains are charged; written by one process
              at a time, and a line that a dying one left unfinished counts for nothing
-Not covered  the witness itself put back or taken away: one that is missing begins anew, with what the ledger holds
-             then. Checked by tests/test_witness.py
+Not covered  the witness itself put back, together with the home. Checked by tests/test_witness.py
 """
 
 import fcntl
@@ -69,14 +68,14 @@ class Witness:
             with self.path.open("rb") as file:
                 return self._read(_last_line(file)[1])
 
-    def head_at(self, seq: int) -> str | None:
-        """The digest of entry `seq` as it was last seen; None where it never was."""
+    def heads(self) -> list[str]:
+        """The digest of every entry as it was last seen, from the first. Raises NotVerified as `last`."""
         with self._told("read"):
             lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
         heads: list[str] = []
         for sighting in filter(None, (self._read(line) for line in lines)):
             heads[sighting.seq - len(sighting.heads) :] = sighting.heads  # a restored ledger counts on from earlier
-        return heads[seq - 1] if 0 < seq <= len(heads) else None
+        return heads
 
     def see(self, since: Callable[[Sighting | None], Sighting | None]) -> None:
         """Write down what there is to see since the last sighting; `since` gives None where that is nothing."""
@@ -100,10 +99,9 @@ class Witness:
     @contextmanager
     def _alone(self) -> Iterator[BinaryIO]:
         """The file under a lock that the kernel frees when its holder ends; its name durable."""
-        new = not self.path.exists()
         with os.fdopen(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if new:
+            if not os.fstat(file.fileno()).st_size:
                 sync_folder(self.path.parent)
             yield file
 

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from artifacts.caveats import CAVEATS, LABELS_ALONE, RELABELLED, UNWITNESSED, WITNESSED, linked_caveat
+from artifacts.caveats import (
+    CAVEATS,
+    LABELS_ALONE,
+    LOST_WITNESS,
+    RELABELLED,
+    UNWITNESSED,
+    WITNESSED,
+    linked_caveat,
+)
 from artifacts.certificate import (
     SCHEMA_FILE,
     Beside,
@@ -26,10 +34,11 @@ from artifacts.certificate import (
 )
 from artifacts.charges import DomainCharge
 from artifacts.errors import NotVerified
-from artifacts.guarantee import Budget, Guarantee
+from artifacts.guarantee import Guarantee
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Cost
+from artifacts.reading import Reading
 from artifacts.released import Released
 from artifacts.report import render
 from artifacts.schemas import Ref
@@ -90,12 +99,14 @@ def certify(
     labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis
     beside       what other sessions of the same run released, by session
     per_refusal  what the mechanism says one refusal costs; None where it is charged whole
-    Raises NotVerified where a file is not what was written, or its rows are not those on record.
+    Raises NotVerified where a file is not what was written, or its rows are not those on record, or the ledger is
+    behind its witness.
     """
+    ledger.check_witness()
     session = ledger.session(session_id)
     table = outcomes(session, labels, released)
-    others = [_beside(ledger.session(other), files) for other, files in beside.items()]
-    certificate = describe(plan, session, labels, counted(table, session), student, others, ledger)
+    counts, record = counted(table, session), _student(plan.student, student)
+    certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now))
     drawn = {"budget": budget_figure(certificate.domain)}
     if session.teachers:
         spent = spending(session, per_refusal, table)
@@ -114,18 +125,19 @@ def certify(
 
 
 def describe(
-    plan: Plan,
-    session: Session,
+    session_id: str,
     labels: Sequence[Ref],
     counts: Counts,
-    student: Student,
-    beside: Sequence[Beside],
-    ledger: Ledger,
+    student: StudentRecord,
+    beside: Mapping[str, Sequence[Ref]],
+    ledger: Reading,
 ) -> Certificate:
-    """The certificate of a session as the ledger stands."""
+    """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`."""
+    session = ledger.session(session_id)
     domain = domain_of(session, ledger)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
-    sessions = [session, *(ledger.session(other.session) for other in beside)]
+    others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
+    sessions = [session, *map(ledger.session, beside)]
     proof = f"{PROOFS[name]}; {RELABELLING}" if "relabel" in session.mechanism else PROOFS[name]
     return Certificate(
         session=session.id,
@@ -138,9 +150,9 @@ def describe(
         domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger),
-        student=_student(plan.student, student),
-        beside=tuple(beside),
-        together=together(guarantee, beside),
+        student=student,
+        beside=tuple(others),
+        together=together(guarantee, others),
     )
 
 
@@ -155,26 +167,17 @@ def _student(plan: StudentPlan, student: Student) -> StudentRecord:
     )
 
 
-def _beside(session: Session, labels: Sequence[Ref]) -> Beside:
-    return Beside(
-        session=session.id,
-        mechanism=str(session.mechanism["name"]),
-        guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
-        teachers=session.teachers,
-        labels=tuple(labels),
-    )
-
-
-def caveats(domain: Domain, sessions: Sequence[Session], ledger: Ledger) -> tuple[str, ...]:
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading) -> tuple[str, ...]:
     """What the certificate of those sessions of a domain does not promise, as the ledger stands."""
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
     relabelled = (RELABELLED,) if any("relabel" in session.mechanism for session in sessions) else ()
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
-    return (*labels, *relabelled, *links, *CAVEATS, WITNESSED if ledger.witnessed else UNWITNESSED)
+    lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
+    return (*labels, *relabelled, *links, *CAVEATS, *lost, WITNESSED if ledger.witnessed else UNWITNESSED)
 
 
-def domain_of(session: Session, ledger: Ledger) -> Domain:
+def domain_of(session: Session, ledger: Reading) -> Domain:
     """The domain a session is charged to: the ledger has one for every session it holds."""
     return next(domain for domain in ledger.domains() if domain.name == session.domain)
 

@@ -6,7 +6,9 @@ Nothing is changed and nothing private is read: the vault stays closed.
 
 Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
-Not covered  a home folder put back whole to an older copy, where no witness is named. Checked by tests/test_verify.py
+Not covered  a home folder put back whole to an older copy, where no witness is named. A certificate in the words of
+             an earlier version is found as well: running its plan again writes it anew and spends nothing
+             Checked by tests/test_verify.py
 """
 
 from collections.abc import Callable, Iterator
@@ -15,17 +17,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from artifacts.certificate import Certificate, together
+from artifacts.certificate import Certificate
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
-from artifacts.guarantee import Budget, Guarantee
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
 from artifacts.publication import SERIES, figures, listing, params, series, stages, tags
+from artifacts.reading import Reading
 from artifacts.recorded import MODEL_FILE, Recorded, Records
 from artifacts.released import Released
 from artifacts.sessions import Session
 from tasks import recompute
-from tasks.certify import domain_of
+from tasks.certify import counted, describe, domain_of, outcomes
 
 SLACK = 1 + 1e-9
 """For what doubles lose on the way; claims are rounded up by more."""
@@ -68,9 +70,7 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
         ledger.verify()
     except NotVerified as wrong:
         return [Check(name="ledger chain", ok=False, detail=str(wrong))]
-    checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before")]
-    if ledger.witnessed:
-        checks.append(_witness(ledger))
+    checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), *_witness(ledger)]
     try:
         subjects = list(_subjects(ledger, Released(home), Records.of(home), subject))
     except EnvironmentFailed as failed:
@@ -81,12 +81,13 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
     return checks
 
 
-def _witness(ledger: Ledger) -> Check:
+def _witness(ledger: Ledger) -> list[Check]:
+    """Whether the ledger holds all that its witness saw; nothing where no witness was ever named."""
     try:
-        ledger.check_witness()
+        named = ledger.check_witness()
     except NotVerified as wrong:
-        return Check(name="witness", ok=False, detail=str(wrong))
-    return Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")
+        return [Check(name="witness", ok=False, detail=str(wrong))]
+    return [Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")] if named else []
 
 
 def _subjects(ledger: Ledger, released: Released, records: Records, asked: str | None) -> Iterator[Subject]:
@@ -124,30 +125,49 @@ def _certificate(subject: Subject) -> str:
     ref = subject.released.find(path)
     if ref is None:
         raise NotVerified(f"the released file {path} is missing")
-    certificate, session = _parsed(subject.released.read(ref), path), subject.session
-    counts = {"asked": session.asked, "answered": session.answered, "refused": session.refused}
-    for what, found, recorded in (
-        ("session", certificate.session, session.id),
-        ("guarantee", certificate.guarantee, Guarantee.of(domain_of(session, subject.ledger), session)),
-        ("mechanism", certificate.mechanism.settings, session.mechanism),
-        ("teachers", certificate.teachers, session.teachers),
-        ("counts", certificate.counts.model_dump(exclude={"not_asked"}), counts),
-    ):
-        _equal(f"the certificate's {what}", found, recorded)
-    for other in certificate.beside:
-        claim = subject.ledger.session(other.session)
-        _equal(
-            f"its claim of session {other.session}", other.guarantee, Budget(epsilon=claim.epsilon, delta=claim.delta)
-        )
-    _equal("the certificate's sum", certificate.together, together(certificate.guarantee, certificate.beside))
-    files = (
-        certificate.student.file,
-        *certificate.labels,
-        *(file for one in certificate.beside for file in one.labels),
-    )
-    for named in files:
-        subject.released.read(named)
-    return f"it agrees with the ledger, and so do the {len(files)} files it names"
+    certificate = _parsed(subject.released.read(ref), path)
+    for file in certificate.files:
+        subject.released.read(file)
+    _as_recorded(certificate, subject)
+    return f"it agrees with the ledger, and so do the {len(certificate.files)} files it names"
+
+
+def _as_recorded(certificate: Certificate, subject: Subject) -> None:
+    """Raise NotVerified where the certificate says what the ledger never did since the session last answered. The
+    ledger goes on after a certificate is written, so any one moment will do."""
+    session, ledger, beside = subject.session, subject.ledger, {one.session: one.labels for one in certificate.beside}
+    for answered, labels in ({session.id: certificate.labels} | beside).items():
+        committed = {batch.outcome.released for batch in ledger.batches(answered) if batch.outcome}
+        if not committed <= set(labels):
+            raise NotVerified(f"the certificate's labels leave out some that session {answered} released")
+    counts = counted(outcomes(session, certificate.labels, subject.released), session)
+    told = (certificate.labels, counts, certificate.student, beside)
+    alike = [
+        describe(session.id, *told, moment)
+        for moment in ledger.history()
+        if all(_has_answered(ledger.session(name), moment) for name in (session.id, *beside))
+    ]
+    for name in (field for field in Certificate.model_fields if field != "versions"):
+        said, latest = getattr(certificate, name), getattr(alike[-1], name)
+        alike = [one for one in alike if getattr(one, name) == said]
+        if not alike:
+            _equal(f"the certificate's {name}", _apart(said, latest), _apart(latest, said))
+
+
+def _has_answered(session: Session, moment: Reading) -> bool:
+    """Whether all that the session answered was answered by then."""
+    known = [one for one in moment.sessions(session.domain) if one.id == session.id]
+    return bool(known) and known[0].asked == session.asked
+
+
+def _apart(one: object, other: object) -> object:
+    """What of one value is not so in the other: a sentence about both then shows where they differ."""
+    match one:
+        case BaseModel():
+            return {name: value for name, value in one if value != getattr(other, name, None)}
+        case tuple() if isinstance(other, tuple):
+            return tuple(part for part in one if part not in other)
+    return one
 
 
 def _files(subject: Subject) -> str:

@@ -92,12 +92,6 @@ def test_the_same_copy_does_not(home: Path, change: str) -> None:
     CHANGES[change](put_back(home))
 
 
-def test_without_a_witness_nobody_knows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(Ledger.of(home), 1)
-    monkeypatch.delenv("CONCORD_WITNESS")
-    answer(put_back(home), 1)
-
-
 def test_a_restored_ledger_charges_what_was_lost(home: Path) -> None:
     newer = Ledger.of(home)
     newer.settle("one", give_back=True)
@@ -163,7 +157,7 @@ def test_a_restored_ledger_put_back_again_stops_again(home: Path) -> None:
     with pytest.raises(NotVerified, match="older copy"):
         answer(older, 1)
     older.restore("and again")
-    assert len(lines(home)) == 5
+    assert lines(home)[-1].kind == "restore"
 
 
 def test_a_restoration_whose_sighting_was_lost_goes_on(home: Path, place: Path) -> None:
@@ -188,22 +182,8 @@ def test_a_crash_between_commit_and_sighting_leaves_the_ledger_ahead(home: Path,
     assert seen(place)[-1]["seq"] == len(lines(home))
 
 
-def test_a_history_of_its_own_is_not_restored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer(Ledger.of(home), 1)
-    with monkeypatch.context() as patch:
-        patch.delenv("CONCORD_WITNESS")
-        put_back(home).begin_batch("one", batch(1, first=100, votes_digest="others"))
-    with pytest.raises(NotVerified, match="older copy"):
-        Ledger.of(home).check_witness()
-    with pytest.raises(NotVerified, match="went on without it"):
-        Ledger.of(home).restore("the disk died")
-
-
-def test_nothing_to_restore_is_wrong_input(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_to_restore_is_wrong_input(home: Path) -> None:
     with pytest.raises(WrongInput, match="holds all that"):
-        Ledger.of(home).restore("in doubt")
-    monkeypatch.delenv("CONCORD_WITNESS")
-    with pytest.raises(WrongInput, match="CONCORD_WITNESS must name"):
         Ledger.of(home).restore("in doubt")
 
 
@@ -211,7 +191,7 @@ def test_a_torn_line_counts_for_nothing(home: Path, place: Path) -> None:
     whole = place.read_bytes()
     place.write_bytes(whole + b'{"seq": 99, "heads"')
     answer(Ledger.of(home), 1)
-    assert place.read_bytes().startswith(whole + b'{"seq":5')
+    assert place.read_bytes().startswith(whole + b'{"seq":6')
 
 
 @pytest.mark.parametrize("text", ["no sighting\n", '{"seq": 1}\n', '{"seq":1,"heads":[],"standings":[]}\n'])
@@ -227,10 +207,11 @@ def test_a_witness_in_the_home_is_refused(home: Path, monkeypatch: pytest.Monkey
         Ledger.of(home)
 
 
-def test_a_witness_that_cannot_be_written_stops_before_a_draw(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCORD_WITNESS", str(home.parent / "not mounted" / "witness"))
-    with pytest.raises(EnvironmentFailed, match="cannot be written"):
-        Ledger.of(home).begin_batch("one", batch(1, first=100))
+def test_a_witness_that_cannot_be_written_stops_before_a_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "not mounted" / "witness"))
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailed, match="cannot be written"):
+            named(Ledger.of(tmp_path / "home"))
 
 
 def test_long_lines_are_read_from_the_end(tmp_path: Path, place: Path) -> None:
