@@ -61,8 +61,9 @@ class Choosing(Pipeline):
         self.name_private()
         table = (self.private, self.plan.privacy.domain, self.plan.privacy.secret, self.plan.data.public_share)
         batches = [batch.ref.digest for batch in public.batches]
-        depends = (table, public.encoding.digest, self.chooser.settings(), batches)
-        call = self._call("count", depends, plan=self.plan, encoding=public.encoding, batches=public.batches)
+        depends = (table, public.encoding.digest, self.chooser.settings(), batches, *self.erased)
+        arguments = {"encoding": public.encoding, "batches": public.batches, "erased": self.erased}
+        call = self._call("count", depends, plan=self.plan, **arguments)
         counts: Ref = self.stages.one("count", work.count, call)
         if self.choice is not None:
             check_ensemble(self.door.vault, self.choice, (counts.digest,))

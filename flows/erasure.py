@@ -21,7 +21,7 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
         {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
         for session in door.ledger.sessions(domain)
     ]
-    return {"domain": domain, "erased_now": now, "published": published}
+    return {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
 
 
 def show_erasure(told: dict[str, Any]) -> None:
@@ -31,8 +31,10 @@ def show_erasure(told: dict[str, Any]) -> None:
     for one in told["published"]:
         models = ", ".join(one["models"]) or "no model"
         out.print(f"published and beyond recall: session {one['session']}, {one['labels']} labels, {models}")
+    if told["left_out"]:
+        out.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True)
     out.print(
-        "left to do: remove the unit from the table itself, name its new state in [data] version, and ask for a "
+        "left to do: remove what was erased from the table itself, name its new state in [data] version, and ask for a "
         "--new-session, which costs again",
         soft_wrap=True,
     )

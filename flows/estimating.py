@@ -53,8 +53,9 @@ class Estimating(Pipeline):
         self.name_private()
         teachers, share = self.plan.teachers, self.held_out.share
         table = (self.private, self.plan.privacy.domain, self.plan.privacy.secret, self.plan.data.public_share)
-        depends = (table, public.encoding.digest, teachers.count, teachers.block, share)
-        call = self._call("split", depends, plan=self.plan, encoding=public.encoding, aside=share)
+        depends = (table, public.encoding.digest, teachers.count, teachers.block, share, *self.erased)
+        arguments = {"encoding": public.encoding, "aside": share, "erased": self.erased}
+        call = self._call("split", depends, plan=self.plan, **arguments)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         return shards
 

@@ -19,6 +19,7 @@ from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
 from flows import work
 from flows.outcome import STAGES, StageName, Summary, briefly
+from flows.progress import console
 from flows.stages import Stages
 from flows.work import Public, Record
 from tasks.admit import (
@@ -37,6 +38,7 @@ from tasks.admit import (
 )
 from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
+from tasks.erasing import erased_units
 from tasks.files import TableFile, find_files
 from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
 from tasks.relabel import Relabelled, candidates, relabelling
@@ -58,6 +60,7 @@ class Pipeline:
     session: Session | None
     private: tuple[str, ...]
     relabelled: tuple[Ref, ...] = ()
+    erased: tuple[str, ...]
 
     def __init__(
         self, plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
@@ -69,6 +72,7 @@ class Pipeline:
 
     def __enter__(self) -> Self:
         self._held.enter_context(a_run_in(self.door.vault, self.plan.privacy.domain))
+        self.erased = erased_units(self.door, self.plan.privacy.domain)  # while this lasts, no more are
         return self
 
     def __exit__(
@@ -79,7 +83,7 @@ class Pipeline:
     def encode(self) -> Public:
         """Encoding and batches of the public rows."""
         if self.plan.data.public is None:
-            self.plan = with_public(self.plan, self.door.vault, self._digests("private"))
+            self.plan = with_public(self.plan, self.door.vault, self._digests("private"), self.erased)
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
         depends = (data, self._digests("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
@@ -148,8 +152,9 @@ class Pipeline:
         self.name_private()
         share = None if self.relabelling is None else self.relabelling.share
         shape = (teachers.count, teachers.block, secret, self.plan.data.public_share, share)
-        depends = (self.private, public.encoding.digest, domain, *shape)
-        call = self._call("split", depends, plan=self.plan, encoding=public.encoding, share=share)
+        depends = (self.private, public.encoding.digest, domain, *shape, *self.erased)
+        arguments = {"encoding": public.encoding, "share": share, "erased": self.erased}
+        call = self._call("split", depends, plan=self.plan, **arguments)
         shards: list[Ref] = self.stages.one("split", work.split, call)
         return shards
 
@@ -171,6 +176,8 @@ class Pipeline:
 
     def name_private(self) -> None:
         """Note which files are private. Raises WrongInput where one has been named public, or is of another domain."""
+        if self.erased:
+            console.print(f"{'erased':>8} units of domain {self.plan.privacy.domain} are left out")
         self.private = tuple(self._digests("private"))
         self.door.ledger.check_holding(self.plan.privacy.domain, self.private)
         self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))

@@ -39,6 +39,7 @@ from tasks.recipe import Source, owner, votes_folder
 from tasks.relabel import Relabelled
 from tasks.release import Door
 from tasks.study import Student
+from tasks.units import Erased
 
 
 class Public(BaseModel):
@@ -84,13 +85,20 @@ def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: 
 
 @stage("split")
 def split(
-    key: str, home: Path, plan: Plan, encoding: Encoding, share: float | None = None, aside: float | None = None
+    key: str,
+    home: Path,
+    plan: Plan,
+    encoding: Encoding,
+    erased: Sequence[str],
+    share: float | None = None,
+    aside: float | None = None,
 ) -> list[Ref]:
-    """Assign every privacy unit, or those of a secret subset, to a shard; one file a block of shards."""
+    """Assign every unit that was not erased, or those of a secret subset, to a shard; one file a block of shards."""
     vault, domain = Vault(home / "vault"), plan.privacy.domain
     secret = derive(vault.secret(f"domains/{domain}"), "split")
     folder = f"shards/{domain}/{key[:16]}"
-    return list(tasks.split.split(plan, encoding, vault, folder, secret, share, aside=aside))
+    left_out = Erased.of(vault, domain, erased)
+    return list(tasks.split.split(plan, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
 
 
 @stage("relabel")
@@ -139,14 +147,16 @@ def release(
 
 
 @stage("count")
-def count(key: str, home: Path, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Ref:
-    """Count the errors of every candidate for the student on the private rows."""
-    vault = Vault(home / "vault")
+def count(
+    key: str, home: Path, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], erased: Sequence[str]
+) -> Ref:
+    """Count the errors of every candidate for the student on the private rows, but those of erased units."""
+    vault, domain = Vault(home / "vault"), plan.privacy.domain
     candidates = Choice.of(plan, encoding, batches, vault).candidates
-    secret = derive(vault.secret(f"domains/{plan.privacy.domain}"), "split")
-    return tasks.choose.count_errors(
-        plan, encoding, candidates, vault, f"counts/{plan.privacy.domain}/{key[:16]}", secret
-    )
+    secret = derive(vault.secret(f"domains/{domain}"), "split")
+    left_out = Erased.of(vault, domain, erased)
+    folder = f"counts/{domain}/{key[:16]}"
+    return tasks.choose.count_errors(plan, encoding, candidates, vault, folder, secret, left_out)
 
 
 @stage("measure")

@@ -33,6 +33,7 @@ from tasks.mechanisms.voting import Ints
 from tasks.private import private_stage
 from tasks.release import Door, release_once
 from tasks.split import one_row_a_unit
+from tasks.units import NOBODY, Erased
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,18 @@ def choice_asked(plan: Plan, choice: Choice, encoding: Encoding, batches: Sequen
 
 
 @private_stage
-def count_errors(plan: Plan, encoding: Encoding, candidates: Hypotheses, vault: Vault, folder: str, key: bytes) -> Ref:
+def count_errors(
+    plan: Plan,
+    encoding: Encoding,
+    candidates: Hypotheses,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    erased: Erased = NOBODY,
+) -> Ref:
     """How many private rows, one a unit, each candidate gets wrong: (candidates,), in a file of the vault."""
     errors = np.zeros(len(candidates), dtype=np.int64)
-    for rows in one_row_a_unit(plan, encoding, vault, folder, key):
+    for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased):
         errors += candidates.errors(encode(rows, encoding).astype(np.float64), rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)

@@ -2,16 +2,18 @@
 
 Rows lie there without the name of their unit, a teacher tells of every unit of its shard, votes of every teacher, and a
 session's key, beside what was released, of the votes. So what goes is all that the vault keeps of the domain's table,
-and its sessions end. Who asked to be erased may never have been in it: what is done does not depend on that.
+and its sessions end. A unit erased by its name stays erased: whatever this home learns from the domain's table later
+leaves it out. Who asked to be erased may never have been in it: what is done does not depend on that.
 
 Assumes      what is made of a domain's rows lies in the vault at KIND/DOMAIN/…; at KIND/… of no domain it may be
              anyone's, and goes as well: all of it but public rows can be made again
 Guarantees   nothing in the vault depends on the unit once this returns. Spends stay: an erasure is no public reason,
              and gives nothing back. It waits for runs of the domain, and is finished by erasing again where it was
-             interrupted. The ledger keeps a keyed digest of the unit's name
+             interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then on
 Not covered  what was published, which differential privacy alone protects; the table itself, which is its owner's to
-             change; copies of the vault, and what a disk keeps of removed files; what workers of a cluster write after
-             their flow was killed. Checked by tests/test_erasing.py
+             change; all units of a domain, erased at once, come back with a further session; copies of the vault, and
+             what a disk keeps of removed files; what workers of a cluster write after their flow was killed
+             Checked by tests/test_erasing.py and tests/test_left_out.py
 """
 
 from collections.abc import Iterator
@@ -20,11 +22,12 @@ from typing import Final
 import polars as pl
 
 from artifacts.errors import WrongInput
-from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.vault import Vault, keyed_digest
 from tasks.cells import clean_text, identity
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe
 from tasks.release import Door, no_run_in
+from tasks.units import Erased
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks"})
 """Folders of the vault that hold no private row, nor anything made of one, but for what `forget` destroys."""
@@ -48,14 +51,24 @@ def erase(door: Door, domain: str, unit: str | None) -> bool:
     return bool(made) or any(forgotten)
 
 
+def erased_units(door: Door, domain: str) -> tuple[str, ...]:
+    """Keyed digests of the units of the domain that were erased by name: whatever reads its table leaves them out."""
+    said = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "erased"}
+    return tuple(sorted(said - {_everybody(Erased.of(door.vault, domain))})) if said else ()
+
+
+def _everybody(units: Erased) -> str:
+    return keyed_digest(units.key, "every unit")
+
+
 def _digest(door: Door, domain: str, unit: str | None) -> str:
     """What the ledger keeps of the unit's name."""
     known = door.ledger.domain(domain)
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
-    key = derive(door.vault.secret(f"domains/{domain}"), "erasure")
+    units = Erased.of(door.vault, domain)
     if unit is None:
-        return keyed_digest(key, "every unit")
+        return _everybody(units)
     if "one row" in known.unit:
         raise WrongInput(
             f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: leave "
@@ -65,7 +78,7 @@ def _digest(door: Door, domain: str, unit: str | None) -> str:
     (name,) = cell.select(identity("unit", pl.String())).to_series()
     if name is None:
         raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
-    return keyed_digest(key, "unit", name)
+    return units.digest(str(name))
 
 
 def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:

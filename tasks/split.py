@@ -34,7 +34,7 @@ from tasks.cells import LABEL, cast_rows, word_index
 from tasks.encode import write_frame
 from tasks.private import private_stage
 from tasks.spill import spilling
-from tasks.units import UNIT, hashed, owned_frames, sampled, shards_of
+from tasks.units import NOBODY, UNIT, Erased, hashed, owned_frames, sampled, shards_of
 
 SHARD = "concord.shard"
 """Name of the column that holds the shard's index in block files."""
@@ -56,16 +56,18 @@ def split(
     key: bytes,
     share: float | None = None,
     aside: float | None = None,
+    erased: Erased = NOBODY,
 ) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
     share   how likely a unit is in the subset that is split; None where there is none, and all rows are
     aside   how likely a unit's rows are set aside within their shard, as a column ASIDE says; None: there is none
+    erased  units whose rows are left out
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
     follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
     """
     shards, block = plan.teachers.count, plan.teachers.block
-    rows = _identified(plan, encoding, key)
+    rows = _identified(plan, encoding, key, erased)
     schema = _identified_schema(encoding)
     if _by_content(plan):
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
@@ -85,12 +87,14 @@ def split(
         )
 
 
-def one_row_a_unit(plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes) -> Iterator[pl.DataFrame]:
-    """Cast rows, one of each privacy unit: where it has many, that of the least keyed content digest.
+def one_row_a_unit(
+    plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
+) -> Iterator[pl.DataFrame]:
+    """Cast rows, one of each privacy unit but erased ones: where it has many, that of the least keyed content digest.
 
     Raises WrongInput where the table lacks a column; no row can make it fail.
     """
-    rows = _identified(plan, encoding, key)
+    rows = _identified(plan, encoding, key, erased)
     if plan.data.unit is None:
         yield from rows
         return
@@ -117,10 +121,10 @@ def _by_content(plan: Plan) -> bool:
     return plan.data.unit is None and plan.privacy.secret == "rows"
 
 
-def _identified(plan: Plan, encoding: Encoding, key: bytes) -> Iterator[pl.DataFrame]:
+def _identified(plan: Plan, encoding: Encoding, key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
     """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number."""
     columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
-    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit):
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
         owned = rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)

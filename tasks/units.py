@@ -1,30 +1,66 @@
 """Units: whose row a row is, and what a keyed hash of that decides.
 
-Assumes      the key is secret
-Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units
-Not covered  rows of a unit that changes its name. Checked by tests/test_split.py and tests/test_label_private.py
+Assumes      the key is secret; units are erased by requests, whatever other rows hold
+Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
+             are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal
+Not covered  rows of a unit that changes its name. Checked by tests/test_split.py, tests/test_label_private.py and
+             tests/test_left_out.py
 
 Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
 
 import polars as pl
 
+from artifacts.vault import Vault, derive, keyed_digest
 from tasks.cells import identity
 from tasks.rows import private_frames
 
 UNIT = "concord.unit"
 
 
-def owned_frames(path: str, columns: Mapping[str, str], unit: str | None) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
-    """`tasks.rows.private_frames`, and of each frame whose every row is, as UNIT: what the column `unit` says, null
-    where it names nobody; without such a column, the row's place in the table."""
+@dataclass(frozen=True)
+class Erased:
+    """The erased units of a domain, by keyed digests of their names; the key outlives them."""
+
+    key: bytes = b""
+    digests: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, vault: Vault, domain: str, digests: Iterable[str] = ()) -> Self:
+        """Those of that domain of the vault."""
+        return cls(derive(vault.secret(f"domains/{domain}"), "erasure"), frozenset(digests))
+
+    def digest(self, name: bytes | str) -> str:
+        """What is kept of a unit's name."""
+        return keyed_digest(self.key, "unit", name)
+
+    def spared(self, units: pl.Series) -> pl.Series:
+        """Which rows are of no erased unit."""
+        asked = units.unique().drop_nulls() if self.digests else ()
+        gone = [unit for unit in asked if self.digest(unit) in self.digests]
+        return ~units.is_in(pl.Series(gone, dtype=units.dtype), nulls_equal=False).fill_null(False)
+
+
+NOBODY = Erased()
+"""No unit was erased."""
+
+
+def owned_frames(
+    path: str, columns: Mapping[str, str], unit: str | None, erased: Erased
+) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+    """`tasks.rows.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT: what the
+    column `unit` says, null where it names nobody; without such a column, the row's place in the table."""
     first = 0
     for raw in private_frames(path, {**columns, **({unit: "data.unit"} if unit else {})}):
-        yield raw, _named(raw, unit) if unit else _places(first, raw.height)
+        owner = _named(raw, unit) if unit else _places(first, raw.height)
         first += raw.height
+        spared = erased.spared(owner)
+        yield raw.filter(spared), owner.filter(spared)
 
 
 def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:

@@ -23,24 +23,26 @@ from artifacts.vault import Vault, derive, make_folder
 from tasks.files import PRIVATE, find_files
 from tasks.private import private_stage
 from tasks.split import made_public
-from tasks.units import owned_frames
+from tasks.units import Erased, owned_frames
 
 
-def with_public(plan: Plan, vault: Vault, private: Sequence[str]) -> Plan:
+def with_public(plan: Plan, vault: Vault, private: Sequence[str], erased: Sequence[str] = ()) -> Plan:
     """The plan with public rows of its own, written now where they are not there yet.
 
-    `private` are keyed digests of its private files. Raises WrongInput where these lack a feature.
+    private   keyed digests of its private files; `erased` those of units whose rows are left out
+    Raises WrongInput where the files lack a feature.
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain
-    folder = vault.root / "unlabelled" / domain / vault.digest("unlabelled", domain, what, *private)[:16]
+    folder = vault.root / "unlabelled" / domain / vault.digest("unlabelled", domain, what, *private, *erased)[:16]
     if not folder.exists():
-        set_apart(plan, derive(vault.secret(f"domains/{domain}"), "split"), folder)
+        key = derive(vault.secret(f"domains/{domain}"), "split")
+        set_apart(plan, key, folder, Erased.of(vault, domain, erased))
     return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(folder)})})
 
 
 @private_stage
-def set_apart(plan: Plan, key: bytes, folder: Path) -> None:
+def set_apart(plan: Plan, key: bytes, folder: Path, erased: Erased) -> None:
     """Write features of the part that is public into `folder`, which appears whole or not at all."""
     files = find_files(plan.path("private"), PRIVATE)
     spoken_for = {plan.data.label, plan.data.unit}
@@ -49,14 +51,15 @@ def set_apart(plan: Plan, key: bytes, folder: Path) -> None:
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
     make_folder(unfinished)
-    parts = _parts(plan, features, key)
+    parts = _parts(plan, features, key, erased)
     _write_text(parts, unfinished) if files[0].format == "csv" else _write_arrow(parts, unfinished)
     unfinished.rename(folder)
 
 
-def _parts(plan: Plan, features: Sequence[str], key: bytes) -> Iterator[pl.DataFrame]:
+def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
     """Features of the part that is public, a frame at a time."""
-    for raw, owner in owned_frames(plan.path("private"), dict.fromkeys(features, "data.features"), plan.data.unit):
+    columns = dict.fromkeys(features, "data.features")
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
         named = raw.filter(owner.is_not_null())
         yield named.filter(made_public(owner.drop_nulls(), plan, key)).select(features)
 

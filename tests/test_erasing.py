@@ -69,6 +69,7 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
     assert told == {
         "domain": "people",
         "erased_now": True,
+        "left_out": True,
         "published": [
             {"session": first.session, "labels": first.answered, "models": [first.student["model_uri"]]},
         ],
@@ -203,7 +204,12 @@ def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
 
 def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     one = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
-    show_erasure({"domain": "people", "erased_now": True, "published": [one]})
+    show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [one]})
     told = capsys.readouterr().out
-    for words in ("beyond recall: session people-1, 300 labels, models:/people/1", "[data] version", "--new-session"):
+    for words in (
+        "beyond recall: session people-1, 300 labels, models:/people/1",
+        "left out",
+        "[data] version",
+        "--new-session",
+    ):
         assert words in told
