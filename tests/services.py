@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -93,7 +93,8 @@ class Services:
     def end(self, service: str, by: signal.Signals) -> None:
         """Send a signal to all processes of a service, or of all services, and wait until they are gone."""
         for process in self.processes(service):
-            os.kill(process, by)
+            with suppress(ProcessLookupError):  # a flow run's process may end between the listing and the signal
+                os.kill(process, by)
         deadline = time.monotonic() + 20
         while self.processes(service) and time.monotonic() < deadline:
             time.sleep(0.1)
