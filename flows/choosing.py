@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import dropwhile
 from typing import Any
 
@@ -18,7 +17,6 @@ from flows.work import Public
 from tasks.admit import check_ensemble, claim, going_on, open_session, planned_domain, spent
 from tasks.choose import Choice, choice_asked
 from tasks.mechanisms.universal import Universal
-from tasks.recipe import Recipe, write_recipe
 from tasks.release import RUN, alone
 from tasks.study import Student
 
@@ -75,29 +73,16 @@ class Choosing(Pipeline):
         if self.choice is None:
             session = open_session(self.door, self.choice_asked, (counts.digest,), new_session=self._further)
             self._hold_choice(session.id)
-        recipe = Recipe(
-            plan=self.plan,
-            encoding=public.encoding,
-            teachers=(counts,),
-            sources=self.sources,
-            private=self.private,
-        )
-        write_recipe(self.door.vault, self._choice.id, recipe)
+        self.keep(self._choice, public, (counts,))
 
     def choose(self, public: Public, counts: Ref) -> Ref:
         """The door: choose once and publish; or replay what was published before."""
-        session = self._choice
+        session, classes = self._choice, self.plan.data.classes
         self.chosen_before = session.asked
-
-        def through_the_door() -> tuple[Ref, bool]:
-            released: Ref = work.choose(
-                self.home, session, self.chooser, public.batches, counts, self.plan.data.classes
-            )
-            self.choice = self.door.ledger.session(session.id)
-            self.at_door = datetime.now(UTC)
-            return released, self.choice == session
-
-        chosen: Ref = self.stages.uncached("choose", through_the_door)
+        chosen: Ref
+        chosen, self.choice = self.at_the_door(
+            "choose", session, lambda: work.choose(self.home, session, self.chooser, public.batches, counts, classes)
+        )
         return chosen
 
     def study_chosen(self, public: Public, chosen: Ref) -> Student:

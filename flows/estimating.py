@@ -1,7 +1,6 @@
 """The flow of the command `estimate`: how much teachers err, released with noise, and the cutoff that suggests."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ from artifacts.schemas import Ref
 from artifacts.sessions import Session
 from artifacts.tracking import Tracking
 from flows import work
+from flows.outcome import spent_in_words
 from flows.pipeline import Pipeline
 from flows.work import Public
 from tasks.admit import admit, check_ensemble, claim, open_session, planned_domain, spent
 from tasks.estimate import HeldOut, Suggestion, estimate_asked
 from tasks.mechanisms.bounds import check
 from tasks.mechanisms.error_estimate import ErrorEstimate
-from tasks.recipe import Recipe, write_recipe
 
 out = Console(highlight=False)
 
@@ -78,42 +77,28 @@ class Estimating(Pipeline):
         if self.session is None:
             made_of = [ref.digest for ref in measured]
             self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
-        recipe = Recipe(
-            plan=self.plan,
-            encoding=public.encoding,
-            teachers=tuple(measured),
-            sources=self.sources,
-            private=self.private,
-        )
-        write_recipe(self.door.vault, self._session.id, recipe)
+        self.keep(self._session, public, measured)
 
     def pass_the_door(self, measured: Sequence[Ref]) -> Ref:
         """Release the noisy sum; or replay what was released before."""
-        session = self._session
-
-        def through_the_door() -> tuple[Ref, bool]:
-            released: Ref = work.release_estimate(self.home, session, self.held_out, list(measured))
-            self.session = self.door.ledger.session(session.id)
-            self.at_door = datetime.now(UTC)
-            return released, self.session == session
-
-        estimate: Ref = self.stages.uncached("release", through_the_door)
+        session, measured = self._session, list(measured)
+        estimate: Ref
+        estimate, self.session = self.at_the_door(
+            "release", session, lambda: work.release_estimate(self.home, session, self.held_out, measured)
+        )
         return estimate
 
     def write_down(self, estimate: Ref, suggestion: Suggestion) -> dict[str, Any]:
         """What the estimate came to, kept in MLflow where it is new."""
-        session, charged = self._session, spent(self.door, self.domain)
+        session = self._session
         told = {
             "session": session.id,
             "guarantee": {"epsilon": session.epsilon, "delta": session.delta, "unit": self.domain.unit},
             "teachers": session.teachers,
             **suggestion.model_dump(),
             "estimate": str(self.door.released.root / estimate.path),
-            "spent_now": {
-                "epsilon": charged[0] - self.spent_before[0],
-                "delta": charged[1] - self.spent_before[1],
-            },
             "stages": [report.model_dump() for report in self.stages.reports],
+            **self.charged_now(),
         }
         return {**told, "run_id": self._tracked(session, suggestion)}
 
@@ -152,7 +137,7 @@ def show_estimate(told: dict[str, Any]) -> None:
     lines = {
         "teachers": f"{told['teachers']} err on {told['rate']:.1%} of rows set aside, by a noisy estimate",
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {told['session']}",
-        "spent now": f"ε = {told['spent_now']['epsilon']:.3g} of the domain's budget",
+        "spent now": spent_in_words(told["spent_now"], told["conversion"]),
         "next": f"set cutoff = {told['cutoff']} in [labeling]: enough for {told['queries']:,} public rows, "
         f"but for a chance of {told['beta']:g} (BTT18, Theorem 3.2)",
         "estimate": told["estimate"],

@@ -21,7 +21,11 @@ class StageReport(BaseModel):
 
 
 class Summary(BaseModel):
-    """What a run came to, as `concord run --json` prints it."""
+    """What a run came to, as `concord run --json` prints it.
+
+    spent_now    what the domain was charged while it ran
+    conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
+    """
 
     run_id: str
     session: str
@@ -36,13 +40,21 @@ class Summary(BaseModel):
     asked_now: int
     student: dict[str, Any]
     spent_now: dict[str, float]
+    conversion: float
     stages: list[StageReport]
 
 
 def in_words(summary: Summary) -> str:
     """A run in one line."""
     rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
-    return f"session {summary.session}: {rows}; spent ε = {summary.spent_now['epsilon']:.3g} of the domain's budget now"
+    return f"session {summary.session}: {rows}; spent now {spent_in_words(summary.spent_now, summary.conversion)}"
+
+
+def spent_in_words(spent: Mapping[str, float], conversion: float) -> str:
+    """What was spent of a domain's budget; and why a first session is charged more than it claims."""
+    whole = f"ε = {spent['epsilon']:.3g} of the domain's budget"
+    rest = spent["epsilon"] - conversion
+    return f"{whole}: {conversion:.3g} for its one-off conversion, {rest:.3g} for this run" if conversion else whole
 
 
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.outcome import Summary
+from flows.outcome import Summary, spent_in_words
 
 
 def shown(summary: Summary) -> Summary:
@@ -14,7 +14,7 @@ def shown(summary: Summary) -> Summary:
 
 def outcome(summary: Summary) -> str:
     """What a run came to, in Markdown."""
-    guarantee, spent, accuracy = summary.guarantee, summary.spent_now, summary.student["accuracy"]
+    guarantee, accuracy = summary.guarantee, summary.student["accuracy"]
     told = {
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
@@ -24,7 +24,7 @@ def outcome(summary: Summary) -> str:
         "rows refused": f"{summary.refused:,}",
         "student": "no public test rows" if accuracy is None else f"{accuracy:.1%} right on public test rows",
         "model": f"`{summary.student['model_uri']}`",
-        "spent now": f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:.4g} of the domain's budget",
+        "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",
         "report": f"`{summary.report}`",
         "certificate": f"`{summary.certificate}`",
         "MLflow run": f"`{summary.run_id}`",

@@ -1,6 +1,6 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import tasks.relabel
 import tasks.study
 import tasks.teach
 from artifacts.encoding import Encoding
@@ -40,8 +41,8 @@ from tasks.certify import caveats, domain_of
 from tasks.encode import labelled_rows
 from tasks.erasing import erased_units
 from tasks.files import TableFile, find_files
+from tasks.mechanisms.relabelled import Relabelled, Relabelling
 from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
-from tasks.relabel import Relabelled, candidates, relabelling
 from tasks.release import RUN, Door, a_run_in, alone
 from tasks.study import Student
 from tasks.track import column_types
@@ -121,9 +122,12 @@ class Pipeline:
     def calibrate(self, domain: Domain, own: Public) -> None:
         """The plan's mechanism for its domain and its own public rows; and what was spent before."""
         self.domain, self.spent_before = domain, spent(self.door, domain)
-        self.space = candidates(self.plan, own.encoding, own.batches, self.door.vault)
-        self.relabelling = None if self.space is None else relabelling(self.plan, self.space, own.encoding)
-        self.mechanism = calibrated(self.plan, own.rows, domain.filter.order, self.relabelling)
+        self.mechanism = calibrated(self.plan, own.encoding, own.batches, domain.filter.order, self.door.vault)
+
+    @property
+    def relabelling(self) -> Relabelling | None:
+        """How private rows are relabelled, where the plan asks for it."""
+        return self.mechanism.relabelling if isinstance(self.mechanism, Relabelled) else None
 
     def hold(self, session: str) -> Recipe | None:
         """Wait until no other command goes on with the session, and take its recipe as that left it."""
@@ -165,9 +169,10 @@ class Pipeline:
         """
         if self.relabelling is not None:
             depends = ([block.digest for block in shards], public.encoding.digest, asdict(self.relabelling))
-            arguments = {"encoding": public.encoding, "space": self.space, "settings": self.relabelling}
+            space = tasks.relabel.candidates(self.plan, public.encoding, self.sources[0].batches, self.door.vault)
+            arguments = {"encoding": public.encoding, "space": space, "settings": self.relabelling}
             call = self._call("relabel", depends, plan=self.plan, blocks=shards, **arguments)
-            made: Relabelled = self.stages.one("relabel", work.relabel, call)
+            made: tasks.relabel.Relabelled = self.stages.one("relabel", work.relabel, call)
             self.relabelled = (made.choice, *shards, *made.blocks)
             shards = list(made.blocks)
         if self.session is not None:
@@ -215,30 +220,39 @@ class Pipeline:
         if self.session is None:
             made_of = training(self.plan, shards)
             self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
+        self.keep(self._session, public, teachers, self.relabelled)
+
+    def keep(self, session: Session, public: Public, teachers: Sequence[Ref], relabelled: tuple[Ref, ...] = ()) -> None:
+        """Keep what a session needs to go on; where nobody votes, `teachers` are the numbers it answers from."""
         recipe = Recipe(
             plan=self.plan,
             encoding=public.encoding,
             teachers=tuple(teachers),
             sources=self.sources,
             private=self.private,
-            relabelled=self.relabelled,
+            relabelled=relabelled,
         )
-        write_recipe(self.door.vault, self._session.id, recipe)
+        write_recipe(self.door.vault, session.id, recipe)
 
     def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
         """The door: draw once and publish; or replay what was published before."""
-        session = self._session
+        session, classes = self._session, self.plan.data.classes
         self.asked_before = session.asked
+        labels, self.session = self.at_the_door(
+            "release", session, lambda: work.release(self.home, session, self.mechanism, classes, public.batches, votes)
+        )
+        return list(labels)
 
-        def through_the_door() -> tuple[list[Ref], bool]:
-            labels: list[Ref] = work.release(
-                self.home, session, self.mechanism, self.plan.data.classes, public.batches, votes
-            )
-            self.session = self.door.ledger.session(session.id)
+    def at_the_door(self, stage: StageName, session: Session, work: Callable[[], Any]) -> tuple[Any, Session]:
+        """What passed the door in a session, drawn now or replayed; and the session after."""
+
+        def passed() -> tuple[tuple[Any, Session], bool]:
+            released, after = work(), self.door.ledger.session(session.id)
             self.at_door = datetime.now(UTC)  # when it is passed: no published moment tells of private work
-            return labels, self.session == session
+            return (released, after), after == session
 
-        return list(self.stages.uncached("release", through_the_door))
+        released, after = self.stages.uncached(stage, passed)
+        return released, after
 
     def study(self, public: Public, labels: Sequence[Ref]) -> Student:
         """The student, learned from released labels and public rows alone."""
@@ -289,12 +303,15 @@ class Pipeline:
             refused=session.refused,
             asked_now=asked_now,
             student={"accuracy": student.accuracy, "model_uri": record.model_uri},
-            spent_now={
-                "epsilon": charged[0] - self.spent_before[0],
-                "delta": charged[1] - self.spent_before[1],
-            },
             stages=self.stages.reports,
+            **self.charged_now(),
         )
+
+    def charged_now(self) -> dict[str, Any]:
+        """What the domain was charged while this ran, and of it what it is charged once, as a summary has them."""
+        before, after = self.spent_before, spent(self.door, self.domain)
+        once = self.domain.filter.conversion if any(after) and not any(before) else 0.0
+        return {"spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]}, "conversion": once}
 
     @property
     def _session(self) -> Session:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from artifacts.ledger import Ledger
 from artifacts.sessions import Domain, Session
-from flows.outcome import Summary
+from flows.outcome import Summary, spent_in_words
 from tasks.certify import domain_of
 
 out = Console(highlight=False)
@@ -26,7 +26,7 @@ def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
         "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
         "student": "published; the plan names no public test rows",
-        "spent now": f"ε = {summary.spent_now['epsilon']:.3g} of the domain's budget",
+        "spent now": spent_in_words(summary.spent_now, summary.conversion),
         "certificate": summary.certificate,
         "report": summary.report,
         "audit view": f"concord ui --home {home}",
@@ -54,6 +54,7 @@ def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
         "neighbours": domain.neighbours,
         "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
         "spent": _pair(spent),
+        "conversion": cap.conversion if any(spent) else 0.0,
         "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
         "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
         "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
@@ -89,7 +90,9 @@ def show_budget(figures: dict[str, Any]) -> None:
     for domain in figures["domains"]:
         cap, spent = domain["cap"], domain["spent"]
         title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
-        table = Table("session", "mechanism", "claim ε", "asked", "answered", "refused", "status", title=title)
+        once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
+        headings = ("session", "mechanism", "claim ε", "asked", "answered", "refused", "status")
+        table = Table(*headings, title=title, caption=once if domain["conversion"] else None)
         for one in domain["sessions"]:
             figures_of = (one["claim"]["epsilon"], one["asked"], one["answered"], one["refused"])
             table.add_row(one["id"], one["mechanism"], *(f"{figure:g}" for figure in figures_of), one["status"])

@@ -22,9 +22,10 @@ from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.planning import choose
-from tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
+from tasks.mechanisms.relabelled import calibrate_relabelled
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
+from tasks.relabel import candidates, relabelling
 from tasks.release import Door
 
 
@@ -95,11 +96,14 @@ class Asked:
         )
 
 
-def calibrated(plan: Plan, rows: int, order: float, relabelling: Relabelling | None = None) -> Mechanism:
-    """The plan's mechanism for that many public rows, its cost finite at the domain's order. Raises WrongInput."""
-    made = partial(_calibrated, plan, rows, order)
+def calibrated(plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], order: float, vault: Vault) -> Mechanism:
+    """The plan's mechanism for its own staged public rows, its cost finite at the domain's order. Raises WrongInput."""
+    made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
     budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
-    return made(**budget) if relabelling is None else calibrate_relabelled(relabelling, make=made, **budget)
+    space = candidates(plan, encoding, public, vault)
+    if space is None:
+        return made(**budget)
+    return calibrate_relabelled(relabelling(plan, space, encoding), make=made, **budget)
 
 
 def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:

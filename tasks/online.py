@@ -22,18 +22,16 @@ import polars as pl
 from artifacts.encoding import Encoding
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.schemas import Ref
-from artifacts.sessions import Domain, Outcome, Session
-from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.sessions import Outcome, Session
+from artifacts.vault import derive, keyed_digest
 from tasks.admit import calibrated, check_going_on
 from tasks.cells import cast_rows
 from tasks.certify import domain_of
 from tasks.encode import PublicBatch, encode, frame_bytes, read_frame
-from tasks.mechanisms.voting import Mechanism
 from tasks.poll import add_votes, write_votes
 from tasks.private import calm, private_stage
 from tasks.randomness import session_key
-from tasks.recipe import Recipe, check_open, online_path, online_rows, online_votes, recipe_to_extend
-from tasks.relabel import candidates, relabelling
+from tasks.recipe import check_open, online_path, online_rows, online_votes, recipe_to_extend
 from tasks.release import RUN, Door, alone, release
 from tasks.teach import load_teachers, read_only
 
@@ -52,7 +50,8 @@ class Online:
         self._recipe = recipe_to_extend(door.vault, self.state)
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
-        self._mechanism = mechanism_of(self._recipe, domain_of(self.state, door.ledger), door.vault)
+        own, order = self._recipe.sources[0].batches, domain_of(self.state, door.ledger).filter.order
+        self._mechanism = calibrated(self._recipe.plan, self._recipe.encoding, own, order, door.vault)
         check_going_on(door.vault, self.state, self._mechanism)
         self._ensemble = [teacher for block in self._recipe.teachers for teacher in load_teachers(block, door.vault)]
 
@@ -121,14 +120,6 @@ class Online:
         with calm():
             add_votes(counts, self._ensemble, read_only(encode(read_frame(row.ref, self.door.vault), encoding)))
         return write_votes(counts, self.door.vault, path)
-
-
-def mechanism_of(recipe: Recipe, domain: Domain, vault: Vault) -> Mechanism:
-    """The mechanism that a session's recipe means in its domain."""
-    plan, own = recipe.plan, recipe.sources[0].batches
-    space = candidates(plan, recipe.encoding, own, vault)
-    settings = None if space is None else relabelling(plan, space, recipe.encoding)
-    return calibrated(plan, sum(batch.rows for batch in own), domain.filter.order, settings)
 
 
 def one_row(row: Row, encoding: Encoding) -> pl.DataFrame:
