@@ -50,7 +50,7 @@ class Estimating(Pipeline):
     def set_aside(self, public: Public) -> list[Ref]:
         """Private rows by shard, those of some units set aside."""
         self.name_private()
-        teachers, share = self.plan.teachers, self.held_out.share
+        teachers, share = self.plan.teachers, self.held_out.about["share"]
         table = (self.private, self.plan.privacy.domain, self.plan.privacy.secret, self.plan.data.public_share)
         depends = (table, public.encoding.digest, teachers.count, teachers.block, share, *self.erased)
         arguments = {"encoding": public.encoding, "aside": share, "erased": self.erased}
@@ -119,7 +119,7 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     if not plan.votes or plan.relabel is not None:
         rule = "an estimate is of teachers that learn from the private rows as they are"
         raise WrongInput(f"{rule}: the plan must have [teachers] and [labeling], and no [relabel]")
-    held_out = HeldOut(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), share)
+    held_out = HeldOut(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
     with Estimating(plan, home, held_out, again=again) as line:
         public = line.encode()
         stream = line.admit(public)  # refuses here, before anything private is read

@@ -126,11 +126,9 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
     """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
     ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
     settings: dict[str, Any] = {
-        "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
-        "encoding": encoding.digest,
         "public": [batch.ref.digest for batch in public],
     }
     if plan.student.epsilon is not None:
@@ -139,7 +137,13 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
         settings["relabel"] = mechanism.settings()["relabel"]
     if plan.data.public_share is not None:
         settings["public_share"] = plan.data.public_share
-    return vault.digest("identity", canonical(settings))
+    return known_by(vault, plan, encoding, **settings)
+
+
+def known_by(vault: Vault, plan: Plan, encoding: Encoding, **depends: Any) -> str:
+    """Keyed digest of the plan's data, its encoding, and whatever else a session depends on, as JSON."""
+    data = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
+    return vault.digest("identity", canonical({"data": data, "encoding": encoding.digest, **depends}))
 
 
 def admit(door: Door, asked: Asked, *, new_session: bool) -> Session | None:

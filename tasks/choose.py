@@ -10,16 +10,13 @@ Not covered  see tasks.mechanisms.universal. Checked by tests/test_universal_flo
 """
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from artifacts.encoding import Encoding
 from artifacts.plan import Plan
-from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
 from artifacts.vault import Vault
@@ -30,6 +27,7 @@ from tasks.hypothesis_space import hypothesis_space, public_matrix
 from tasks.mechanisms.dichotomies import Hypotheses
 from tasks.mechanisms.universal import Universal
 from tasks.mechanisms.voting import Ints
+from tasks.once import Once, publish
 from tasks.private import private_stage
 from tasks.release import Door, release_once
 from tasks.split import one_row_a_unit
@@ -37,19 +35,13 @@ from tasks.units import NOBODY, Erased
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The universal learner over the cover of some public rows, as a session is opened for it.
+class Choice(Once[Universal]):
+    """The universal learner over the cover of some public rows.
 
     about   public: the class by name and digest, its columns, and how many candidates the cover has
     """
 
-    learner: Universal
     candidates: Hypotheses
-    about: dict[str, Any]
-
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
 
     @classmethod
     def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> "Choice":
@@ -62,29 +54,17 @@ class Choice:
             "class": space.digest,
             "candidates": len(candidates),
         }
-        return cls(Universal(epsilon=plan.epsilon_of_choice), candidates, about)
-
-    @property
-    def cost(self) -> Cost:
-        """ε, pure."""
-        return self.learner.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self.learner.settings(), **self.about}
+        return cls(Universal(epsilon=plan.epsilon_of_choice), about, candidates)
 
 
 def choice_asked(plan: Plan, choice: Choice, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> Asked:
-    """The session of a choice, which claims (ε, 0)."""
-    settings = {
-        "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
+    """The session of a choice."""
+    depends = {
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
         "choice": choice.settings(),
-        "encoding": encoding.digest,
         "public": [batch.ref.digest for batch in batches],
     }
-    who = vault.digest("identity", canonical(settings))
-    return Asked(plan=plan, mechanism=choice, identity=who, epsilon=choice.learner.epsilon, delta=0.0, teachers=0)
+    return choice.asked(plan, encoding, vault, teachers=0, **depends)
 
 
 @private_stage
@@ -120,18 +100,11 @@ def choose(
 
     def draw() -> Ints:
         errors = np.load(io.BytesIO(counted), allow_pickle=False)
-        return np.array([choice.learner.choose(-errors)])
+        return np.array([choice.mechanism.choose(-errors)])
 
-    def publish(answer: Ints) -> Ref:
-        told = {
-            "format": "concord hypothesis 1",
-            "session": session.id,
-            "epsilon": session.epsilon,
-            "delta": session.delta,
-            "classes": list(classes),
-            "hypothesis": choice.candidates.describe(int(answer[0])),
-        }
-        return door.released.write(f"{session.id}/hypothesis.json", json.dumps(told, indent=2, sort_keys=True).encode())
+    def published(answer: Ints) -> Ref:
+        chosen = {"classes": list(classes), "hypothesis": choice.candidates.describe(int(answer[0]))}
+        return publish(door, session, "hypothesis.json", format="concord hypothesis 1", **chosen)
 
     about = canonical({"choice": choice.settings(), "public": [batch.ref.digest for batch in batches]})
-    return release_once(door, session, about=about.encode(), counted=counted, draw=draw, publish=publish)
+    return release_once(door, session, about=about.encode(), counted=counted, draw=draw, publish=published)

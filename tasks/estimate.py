@@ -11,15 +11,12 @@ Not covered  teachers that learn from all rows of a shard err a little less. Che
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel
 
 from artifacts.encoding import Encoding
 from artifacts.plan import Plan
-from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sections import TeachersPlan
 from artifacts.sessions import Session
@@ -29,32 +26,15 @@ from tasks.cells import LABEL
 from tasks.encode import encode, read_frame
 from tasks.mechanisms.error_estimate import ErrorEstimate
 from tasks.mechanisms.voting import Ints
+from tasks.once import Once, publish
 from tasks.private import calm, private_stage
 from tasks.randomness import Randomness
 from tasks.release import Door, release_once
 from tasks.split import ASIDE, SHARD
 from tasks.teach import apart, read_only, taught
 
-
-@dataclass(frozen=True)
-class HeldOut:
-    """An error estimate with its public share of units set aside, as a session is opened for it."""
-
-    estimate: ErrorEstimate
-    share: float
-
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
-
-    @property
-    def cost(self) -> Cost:
-        """ε, pure."""
-        return self.estimate.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self.estimate.settings(), "share": self.share}
+HeldOut = Once[ErrorEstimate]
+"""An error estimate; `about` is the public share of units that are set aside."""
 
 
 class Suggestion(BaseModel):
@@ -74,7 +54,7 @@ class Suggestion(BaseModel):
     @classmethod
     def of(cls, held_out: HeldOut, released: bytes, *, queries: int, beta: float) -> "Suggestion":
         """From the released file."""
-        estimate, noisy = held_out.estimate, int(json.loads(released)["sum"])
+        estimate, noisy = held_out.mechanism, int(json.loads(released)["sum"])
         return cls(
             rate=estimate.rate(noisy),
             upper_rate=estimate.upper_rate(noisy, beta / 2),
@@ -85,16 +65,13 @@ class Suggestion(BaseModel):
 
 
 def estimate_asked(plan: Plan, held_out: HeldOut, encoding: Encoding, vault: Vault) -> Asked:
-    """The session of an estimate, which claims (ε, 0); what the plan spends on labels is no part of its identity."""
-    settings = {
-        "data": {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version},
+    """The session of an estimate; what the plan spends on labels is no part of its identity."""
+    depends = {
         "secret": plan.privacy.secret,
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "estimate": held_out.settings(),
-        "encoding": encoding.digest,
     }
-    who, epsilon = vault.digest("identity", canonical(settings)), held_out.estimate.epsilon
-    return Asked(plan=plan, mechanism=held_out, identity=who, epsilon=epsilon, delta=0.0, teachers=plan.teachers.count)
+    return held_out.asked(plan, encoding, vault, teachers=plan.teachers.count, **depends)
 
 
 @private_stage
@@ -126,19 +103,12 @@ def release_estimate(door: Door, session: Session, held_out: HeldOut, measured: 
 
     def draw() -> Ints:
         errors, tried = np.hstack([np.frombuffer(block, dtype=np.int64).reshape(2, -1) for block in counted])
-        total = held_out.estimate.total(errors, tried)
-        return np.array([held_out.estimate.release(total, Randomness(door.vault, session.id))])
+        total = held_out.mechanism.total(errors, tried)
+        return np.array([held_out.mechanism.release(total, Randomness(door.vault, session.id))])
 
-    def publish(answer: Ints) -> Ref:
-        told = {
-            "format": "concord error estimate 1",
-            "session": session.id,
-            "epsilon": session.epsilon,
-            "delta": session.delta,
-            "settings": held_out.settings(),
-            "sum": int(answer[0]),
-        }
-        return door.released.write(f"{session.id}/estimate.json", json.dumps(told, indent=2, sort_keys=True).encode())
+    def published(answer: Ints) -> Ref:
+        found = {"settings": held_out.settings(), "sum": int(answer[0])}
+        return publish(door, session, "estimate.json", format="concord error estimate 1", **found)
 
     about = canonical(held_out.settings()).encode()
-    return release_once(door, session, about=about, counted=b"".join(counted), draw=draw, publish=publish)
+    return release_once(door, session, about=about, counted=b"".join(counted), draw=draw, publish=published)

@@ -31,10 +31,6 @@ class ErrorEstimate:
     """Public settings only."""
 
     name: ClassVar[str] = "error_estimate"
-    keyed: ClassVar[bool] = False
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
 
     epsilon: float
     shards: int

@@ -31,10 +31,6 @@ class Universal:
     """Public settings only: ε of the one choice."""
 
     name: ClassVar[str] = "universal"
-    keyed: ClassVar[bool] = False
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
 
     epsilon: float
 
