@@ -133,7 +133,10 @@ class TeachersPlan(Learner):
 
 
 class LabelingPlan(Part):
-    """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries)."""
+    """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries).
+
+    A plan may be without a cutoff until it is run: `concord plan` and `concord estimate` are there to find one.
+    """
 
     mechanism: MechanismName | Literal["none"] = "stable"
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -146,15 +149,19 @@ class LabelingPlan(Part):
     @model_validator(mode="after")
     def ends_by_its_own_rule(self) -> Self:
         by_refusal = self.mechanism in CUTOFF_MECHANISMS
-        if by_refusal and self.cutoff is None:
-            raise ValueError(
-                f"cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: see `concord plan`"
-            )
         if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
             raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
         if by_refusal and self.mechanism != "published" and self.queries is not None:
             raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
         return self
+
+    def check_end(self) -> None:
+        """Raise WrongInput where a session could not begin yet, since nothing says when it ends."""
+        if self.mechanism in CUTOFF_MECHANISMS and self.cutoff is None:
+            raise WrongInput(
+                f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "
+                "`concord plan` compares some, `concord estimate` suggests one from the private rows, at a price"
+            )
 
 
 class HypothesesPlan(Part):

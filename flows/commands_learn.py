@@ -136,16 +136,16 @@ def plan(
 
     Options given here go before what the plan says.
     """
-    from flows.planning import ask, report, show_plan
+    from flows.planning import report, show_plan
 
     given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
-    found = report(ask(path, agreement, **given), figure)
+    found = report(path, agreement, figure, **given)
     print_json(found) if as_json else show_plan(found)
 
 
 @app.command()
 def estimate(
-    plan: Annotated[Path, typer.Argument(help="The plan; any cutoff in it will do.")],
+    plan: Annotated[Path, typer.Argument(help="The plan; it may be without a cutoff.")],
     epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
     beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,

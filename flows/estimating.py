@@ -116,9 +116,14 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     again   open a further estimate in the domain, which costs again
     """
     check(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
-    if not plan.votes or plan.relabel is not None:
-        rule = "an estimate is of teachers that learn from the private rows as they are"
-        raise WrongInput(f"{rule}: the plan must have [teachers] and [labeling], and no [relabel]")
+    if not plan.votes:
+        raise WrongInput("an estimate tries teachers, and the plan has none: it must have [teachers] and [labeling]")
+    if plan.relabel is not None:
+        raise WrongInput(
+            "an estimate tries teachers that learn from the private rows as they are, not from the secret subset of "
+            "[relabel], which nothing else may look at: choose a cutoff by `concord plan` and a public guess, or "
+            "estimate a copy of the plan without [relabel], whose teachers have more rows and other labels"
+        )
     held_out = HeldOut(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
     with Estimating(plan, home, held_out, again=again) as line:
         public = line.encode()

@@ -1,4 +1,4 @@
-"""The command `plan`: what it is asked, the table of mechanisms, and the one to take."""
+"""The command `plan`: what it is asked, and what it says of mechanisms, of another ε, and of a chosen student."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from artifacts.errors import WrongInput
-from artifacts.plan import load_plan
-from artifacts.privacy import Filter
-from tasks.agreement import expected_agreement, public_rows, read_agreement
-from tasks.mechanisms.planning import TYPICAL_AGREEMENT, Option, plan_mechanisms, recommend
+from artifacts.plan import Plan, load_plan
+from tasks.agreement import read_agreement
+from tasks.expect import AtEpsilon, Premises, expect_choice, premises_of, what_if
+from tasks.mechanisms.planning import Option, plan_mechanism, plan_mechanisms, recommend
 from tasks.mechanisms.profile import profile
 from tasks.plan_figure import write_plan_figure
 
@@ -19,60 +19,65 @@ FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 out = Console(highlight=False)
 
 
-def ask(path: Path | None, agreement: str | None, **given: float | None) -> dict[str, Any]:
-    """The figures to plan for: those given, and for the rest those of the plan file. Raises WrongInput."""
-    asked = _of_plan(path, given["queries"]) if path else {}
-    asked |= {name: value for name, value in given.items() if value is not None}
-    for name in FIGURES:
-        if name not in asked:
-            raise WrongInput(f"--{name} must be given, or a plan file that says it")
-    if agreement is not None:
-        asked["agreement"] = read_agreement(agreement, asked["classes"])
-    return {"agreement": TYPICAL_AGREEMENT, **asked}
+def report(path: Path | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
+    """What to expect of a plan, or of the figures `given`, which go before it; its figure is written if wanted.
 
-
-def report(asked: dict[str, Any], figure: Path | None) -> dict[str, Any]:
-    """Every mechanism, best first, and the one to take, None where there is none; its figure is written if wanted."""
-    options = plan_mechanisms(**asked)
+    Raises WrongInput where a figure is missing or makes no sense.
+    """
+    plan = load_plan(path) if path else None
+    if plan is not None and not plan.votes:
+        return _of_choice(plan, figure, **given)
+    asked = _asked(plan, agreement, **given)
+    stream = asked.stream
+    options = plan_mechanisms(stream)
+    planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
+    other = what_if(asked, (planned or options[0]).name)
     if figure is not None:
-        write_plan_figure(figure, options, asked)
-    figures = {name: asked[name] for name in FIGURES}
-    figures["agreement"] = float(profile(asked["agreement"], asked["classes"])[:, 0].mean())
-    return {**figures, "mechanisms": [asdict(option) for option in options], **_recommended(options)}
+        write_plan_figure(figure, options, other, asked)
+    return {
+        **{name: getattr(asked, name) for name in FIGURES},
+        "agreement": float(profile(asked.agreement, asked.classes)[:, 0].mean()),
+        "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
+        "relabel": asked.subset,
+        "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
+        "mechanisms": [asdict(option) for option in options],
+        "planned": planned and asdict(planned),
+        "what_if": [_flat(one) for one in other],
+        **_recommended(options),
+    }
 
 
 def show_plan(found: dict[str, Any]) -> None:
-    """The mechanisms as a table, best first, and the one to take."""
-    title = (
-        f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
-    )
-    table = Table(title=title)
-    table.add_column("mechanism", no_wrap=True)
-    table.add_column("cutoff", justify="right")
-    for heading in ("margin needed", "teachers needed", "rows answered", "labels changed", "worth"):
-        table.add_column(heading, justify="right")
-    for one in found["mechanisms"]:
-        style = None if one["feasible"] else "dim"
-        counts = (one["margin_needed"], one["teachers_needed"], one["expected_answered"])
-        cells = (_count(one["cutoff"]), *map(_count, counts), f"{one['label_error']:.1%}", _count(one["worth"]))
-        table.add_row(one["name"], *cells, style=style)
-    out.print(table)
-    out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
-    best = found["recommended"]
-    out.print(found["reason"] if best is None else f"Take [bold]{best['name']}[/bold]: {best['reason']}.")
+    """The mechanisms as a table, best first, and the one to take; what another ε would change; and what is chosen."""
+    if found["mechanisms"]:
+        _show_mechanisms(found)
+    if found["choice"]:
+        _show_choice(found["choice"])
 
 
-def _of_plan(path: Path, queries: float | None) -> dict[str, Any]:
-    plan = load_plan(path)
-    return {
-        "epsilon": plan.privacy.epsilon,
-        "delta": plan.privacy.delta,
-        "teachers": plan.teachers.count,
-        "queries": queries or plan.labeling.queries or public_rows(plan),
-        "classes": len(plan.data.classes),
-        "agreement": expected_agreement(plan),
-        "order": Filter.freeze(plan.privacy.lifetime.epsilon, plan.privacy.lifetime.delta).order,
-    }
+def _asked(plan: Plan | None, agreement: str | None, **given: float | None) -> Premises:
+    """The figures to plan for: those given, and for the rest those of the plan. Raises WrongInput."""
+    said = premises_of(plan, given["queries"]) if plan else {}
+    said |= {name: value for name, value in given.items() if value is not None}
+    for name in FIGURES:
+        if name not in said:
+            raise WrongInput(f"--{name} must be given, or a plan file that says it")
+    if agreement is not None:
+        said["agreement"] = read_agreement(agreement, said["classes"])
+    return Premises(**said)
+
+
+def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
+    """What to expect of a plan in which nobody votes."""
+    for name, value in {**given, "figure": figure}.items():
+        if value is not None and name != "epsilon":
+            raise WrongInput(f"--{name} has no meaning for a plan whose student is chosen without a vote")
+    choice = expect_choice(plan, given["epsilon"] or plan.privacy.epsilon)
+    return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
+
+
+def _flat(one: AtEpsilon) -> dict[str, Any]:
+    return {"epsilon": one.epsilon, "share": one.share, **asdict(one.option)}
 
 
 def _recommended(options: list[Option]) -> dict[str, Any]:
@@ -81,6 +86,82 @@ def _recommended(options: list[Option]) -> dict[str, Any]:
     except WrongInput as none:
         return {"recommended": None, "reason": str(none)}
     return {"recommended": {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}, "reason": best.reason}
+
+
+# What the console shows -----------------------------------------------------------------------------------------------
+
+
+def _show_mechanisms(found: dict[str, Any]) -> None:
+    at = found["mechanism_at"]
+    title = f"ε = {at['epsilon']:.4g}, δ = {at['delta']:.4g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
+    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "worth")
+    table = _table(title, "mechanism", *headings)
+    for one in found["mechanisms"]:
+        counts = (_count(one["margin_needed"]), _count(one["teachers_needed"]))
+        cutoff, *rest = _expected(one)
+        table.add_row(one["name"], cutoff, *counts, *rest, style=None if one["feasible"] else "dim")
+    out.print(table)
+    for line in _shared_out(found):
+        out.print(line)
+    out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
+    best, own = found["recommended"], found["planned"]
+    if own is not None:
+        named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
+        out.print(f"As planned, {named}: {own['reason']}.", markup=False)
+    out.print(found["reason"] if best is None else f"Take [bold]{best['name']}[/bold]: {best['reason']}.")
+    _show_what_if(found["what_if"], relabelled=found["relabel"] is not None)
+
+
+def _shared_out(found: dict[str, Any]) -> list[str]:
+    """How the plan's ε is shared out before the mechanism has the rest of it."""
+    lines = []
+    if found["choice"]:
+        lines.append(f"Of ε = {found['epsilon']:g}, {found['choice']['epsilon']:g} is for the choice of the student.")
+    if found["relabel"]:
+        whole = f"ε = {found['epsilon'] - (found['choice'] or {'epsilon': 0})['epsilon']:g}, δ = {found['delta']:g}"
+        lines.append(
+            f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
+            f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
+        )
+    return lines
+
+
+def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
+    headings = ["cutoff", "rows answered", "labels changed", "worth"]
+    headings += ["of the private rows"] if relabelled else []
+    table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings)
+    for one in rows:
+        share = [f"{one['share']:.1%}"] if relabelled else []
+        table.add_row(f"{one['epsilon']:g}", *_expected(one), *share, style=None if one["feasible"] else "dim")
+    out.print(table)
+
+
+def _show_choice(choice: dict[str, Any]) -> None:
+    kind = choice["hypotheses"]
+    out.print(
+        f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0, pure: one of {choice['candidates']:,} {kind}, "
+        f"which label the {choice['public_rows']:,} public rows in all the ways there are. With odds of "
+        f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more than "
+        f"the best of all {kind}, for want of public rows, and the student about so many more than that:"
+    )
+    table = _table(None, "rows more", "private units it takes")
+    for excess, units in choice["private_units"].items():
+        table.add_row(f"{excess:.1%}", _count(units))
+    out.print(table)
+
+
+def _table(title: str | None, first: str, *headings: str) -> Table:
+    table = Table(title=title)
+    table.add_column(first, no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _expected(one: dict[str, Any]) -> tuple[str, str, str, str]:
+    """The cells of an option: cutoff, rows answered, labels changed, worth."""
+    rows, worth = _count(one["expected_answered"]), _count(one["worth"])
+    return _count(one["cutoff"]), rows, f"{one['label_error']:.1%}", worth
 
 
 def _count(value: float | None) -> str:

@@ -31,6 +31,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     """Run the flow `learn` over a plan. Raises a ConcordError for everything that is not a fault of this program."""
     if start_from is not None and start_from not in STAGES:
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
+    plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
     with one_server(plan.teachers):
         return ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)

@@ -23,6 +23,7 @@ from tasks.encode import PublicBatch
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.planning import choose
 from tasks.mechanisms.relabelled import calibrate_relabelled
+from tasks.mechanisms.search import Stream
 from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.relabel import candidates, relabelling
@@ -117,7 +118,7 @@ def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: floa
         "order": order,
     }
     if labeling.mechanism == "auto":
-        name, cutoff = choose(**stream, cutoff=labeling.cutoff, agreement=expected_agreement(plan))
+        name, cutoff = choose(Stream.expected(**stream, agreement=expected_agreement(plan)), labeling.cutoff)
         return calibrate(name, cutoff=cutoff, **stream)
     return calibrate(labeling.mechanism, cutoff=labeling.cutoff, **stream)
 

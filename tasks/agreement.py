@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
-from tasks.mechanisms.planning import TYPICAL_AGREEMENT
+from tasks.mechanisms.search import TYPICAL_AGREEMENT
 from tasks.tables import open_public
 
 Guess = float | NDArray[np.float64]

@@ -46,8 +46,9 @@ class Choice(Once[Universal]):
     @classmethod
     def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> "Choice":
         """The choice that a plan asks for. Raises WrongInput where its class cannot be listed on the public rows."""
-        space = hypothesis_space(plan.student.space, encoding, batches, vault, "student")
-        candidates = space.dichotomies(public_matrix(batches, encoding, vault).astype(np.float64))
+        X = public_matrix(batches, encoding, vault)
+        space = hypothesis_space(plan.student.space, encoding, X, "student")
+        candidates = space.dichotomies(X.astype(np.float64))
         about = {
             "hypotheses": plan.student.space.hypotheses,
             "features": [encoding.outputs[column] for column in space.columns],

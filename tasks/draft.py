@@ -23,6 +23,7 @@ from artifacts.sessions import Domain
 from tasks.cells import kind_of, text
 from tasks.files import PRIVATE, find_files
 from tasks.mechanisms.planning import Option, plan_mechanisms, recommend
+from tasks.mechanisms.search import Stream
 from tasks.rows import private_frames
 from tasks.tables import PublicTable, open_public
 
@@ -98,7 +99,7 @@ def suggest(wishes: Wishes) -> Ensemble:
     order = Domain.frozen(wishes.domain, unit="", neighbours="", **cap).filter.order
     for size in ROWS_A_TEACHER:
         teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
-        options = plan_mechanisms(
+        stream = Stream.expected(
             epsilon=wishes.epsilon,
             delta=wishes.delta,
             teachers=teachers,
@@ -106,6 +107,7 @@ def suggest(wishes: Wishes) -> Ensemble:
             classes=len(wishes.classes),
             order=order,
         )
+        options = plan_mechanisms(stream)
         if options[0].worth >= ENOUGH * len(wishes.classes):
             break
     try:

@@ -97,6 +97,12 @@ def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
     return matrix
 
 
+def encode_public(path: str, encoding: Encoding) -> Matrix:
+    """All rows of a public table, encoded where they lie: (rows, encoding.width). Raises WrongInput."""
+    frames = _cast_frames(open_public(path), encoding)
+    return np.concatenate([encode(frame, encoding) for frame in frames])
+
+
 class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """`encode` as a scikit-learn transformer of raw public rows, so that a published model takes them as they are.
 

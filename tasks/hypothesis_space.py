@@ -1,6 +1,6 @@
 """The class of hypotheses that a plan names, over columns of the encoded matrix, with public cut points.
 
-Assumes      encoding and batches are of public rows
+Assumes      encoding and matrix are of public rows
 Guarantees   nothing here depends on a private row: class, columns and cut points follow from the plan and public rows
 Not covered  whether the class suits the data. Checked by tests/test_hypothesis_space.py
 """
@@ -21,16 +21,11 @@ from tasks.mechanisms.hypotheses import hypothesis_class
 
 
 def hypothesis_space(
-    plan: HypothesesPlan,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    vault: Vault,
-    field: str,
-    *,
-    bounded: bool = False,
+    plan: HypothesesPlan, encoding: Encoding, X: Matrix, field: str, *, bounded: bool = False
 ) -> HypothesisClass:
     """The class that section `field` of a plan names; with cut points where its dichotomies would outgrow the rows.
 
+    X         encoded public rows (rows, encoding.width), which the cut points are of
     bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
     Raises WrongInput where there is no such class or column, or too many hypotheses.
     """
@@ -38,7 +33,7 @@ def hypothesis_space(
     plain = hypothesis_class(plan.hypotheses, columns=columns)
     if plain.bound is not None or (plain.linear and not bounded):
         return plain
-    grid = cut_points(public_matrix(batches, encoding, vault)[:, columns], plan.grid)
+    grid = cut_points(X[:, columns], plan.grid)
     return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)
 
 
@@ -53,7 +48,7 @@ def columns_of(features: Sequence[str], encoding: Encoding, field: str) -> list[
 
 
 def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> Matrix:
-    """All public rows, encoded: (rows, encoding.width)."""
+    """Staged public rows, encoded: (rows, encoding.width)."""
     return np.concatenate([encode(read_frame(batch.ref, vault), encoding) for batch in batches])
 
 

@@ -1,34 +1,39 @@
-"""The figure of a plan: what each mechanism is expected to do, and what more or fewer teachers would change.
+"""The figure of a plan: what each mechanism is expected to do, and what more or fewer teachers, or ε, would change.
 
 Checked by tests/test_plan_command.py.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from artifacts.errors import EnvironmentFailed, WrongInput
+from tasks.expect import RATIOS, AtEpsilon, Premises
 from tasks.figures import BLUE, GREY, ORANGE, STYLE
 from tasks.mechanisms.planning import Option, plan_mechanisms
-
-RATIOS = (0.25, 0.5, 1, 2, 4)
-"""Ensembles that are compared, as multiples of the one that is planned."""
+from tasks.mechanisms.search import Stream
 
 
-def write_plan_figure(path: Path, options: Sequence[Option], asked: dict[str, Any]) -> None:
-    """Draw the options and write them to `path`, in the format of its suffix; `asked` is what they were planned for.
+def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], asked: Premises) -> None:
+    """Draw the options that were planned for what was asked, and one mechanism at `other` ε, and write them to `path`.
 
+    The format is that of its suffix.
     Raises WrongInput where no such format is known, EnvironmentFailed where the file cannot be written.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        _draw_rows(left, options, asked["queries"])
-        _draw_teachers(right, options, asked)
+        figure = Figure(figsize=(15, 4), layout="constrained")
+        left, middle, right = figure.subplots(1, 3)
+        stream = asked.stream
+        _draw_rows(left, options, asked.queries)
+        _draw_teachers(middle, options, stream)
+        _draw_epsilon(right, other, asked)
+        if asked.subset is not None:
+            share = f"rows relabelled, teachers learn from {asked.subset['share']:.1%} of the private rows"
+            figure.suptitle(f"{share}; mechanisms at ε = {stream.epsilon:.4g}, δ = {stream.delta:.4g}", fontsize=10)
         known = figure.canvas.get_supported_filetypes()
         if path.suffix.removeprefix(".") not in known:
             raise WrongInput(f"figure must end in one of .{', .'.join(sorted(known))}, got {path.name!r}")
@@ -55,19 +60,37 @@ def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, fontsize=8)
 
 
-def _draw_teachers(axes: Axes, options: Sequence[Option], asked: dict[str, Any]) -> None:
+def _draw_teachers(axes: Axes, options: Sequence[Option], stream: Stream) -> None:
     """Labels without noise that would teach as much, by the number of teachers."""
-    teachers = sorted({max(1, round(asked["teachers"] * ratio)) for ratio in RATIOS})
-    plans = [plan_mechanisms(**{**asked, "teachers": count}) for count in teachers]
+    teachers = sorted({max(1, round(stream.teachers * ratio)) for ratio in RATIOS})
+    plans = [plan_mechanisms(replace(stream, teachers=count)) for count in teachers]
     worth = [{option.name: option.worth for option in plan} for plan in plans]
     for option in options:
         axes.plot(teachers, [one[option.name] for one in worth], marker="o", markersize=3, label=option.name)
-    axes.axvline(asked["teachers"], color=GREY, linestyle="--", linewidth=1)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(1, asked["queries"] * 1.3)
+    axes.axvline(stream.teachers, color=GREY, linestyle="--", linewidth=1)
+    _scale(axes, stream.queries)
     axes.set_xticks(teachers, [f"{count:,}" for count in teachers])
-    axes.minorticks_off()
     axes.set_xlabel("teachers")
     axes.set_ylabel("worth, in labels without noise")
+
+
+def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> None:
+    """Rows that one mechanism answers, and what they are worth, by the ε of the plan."""
+    epsilons = [one.epsilon for one in other]
+    answered, worth = ([getattr(one.option, of) for one in other] for of in ("expected_answered", "worth"))
+    axes.plot(epsilons, answered, color=BLUE, marker="o", markersize=3, label="rows answered")
+    axes.plot(epsilons, worth, "--", color=ORANGE, marker="o", markersize=3, label="worth, in labels without noise")
+    axes.axvline(asked.epsilon, color=GREY, linestyle="--", linewidth=1)
+    _scale(axes, asked.queries)
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_xlabel(f"ε of the plan, by {other[0].option.name}")
+    axes.set_ylabel("public rows")
+
+
+def _scale(axes: Axes, queries: int) -> None:
+    """Both ways logarithmic, up to all rows, with a legend."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(1, queries * 1.3)
+    axes.minorticks_off()
     axes.legend(fontsize=8)

@@ -16,6 +16,7 @@ Not covered  ĥ, the subset and its size are not private: they stay in the vault
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import TypedDict
 
 import numpy as np
 import polars as pl
@@ -24,11 +25,11 @@ from pydantic import BaseModel, ConfigDict
 from artifacts.encoding import Encoding
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
-from artifacts.sections import TeachersPlan
+from artifacts.sections import RelabelPlan, TeachersPlan
 from artifacts.vault import Vault
 from tasks.cells import LABEL
 from tasks.encode import PublicBatch, encode, read_frame, write_frame
-from tasks.hypothesis_space import hypothesis_space
+from tasks.hypothesis_space import hypothesis_space, public_matrix
 from tasks.mechanisms.dichotomies import HypothesisClass
 from tasks.mechanisms.hypotheses import from_description
 from tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
@@ -51,7 +52,8 @@ def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], v
     """The class that a plan relabels by, its cut points from the first of its own public batches; None without one."""
     if plan.relabel is None:
         return None
-    return hypothesis_space(plan.relabel, encoding, batches[:1], vault, "relabel", bounded=True)
+    X = public_matrix(batches[:1], encoding, vault)
+    return hypothesis_space(plan.relabel, encoding, X, "relabel", bounded=True)
 
 
 def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relabelling:
@@ -59,16 +61,30 @@ def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relab
     asked = plan.relabel
     if asked is None:
         raise ValueError("the plan does not relabel")
-    share = share_for(plan.epsilon_of_labels, asked.epsilon) if asked.share is None else asked.share
     return Relabelling(
         hypotheses=space.name,
         features=tuple(encoding.outputs[column] for column in space.columns),
         grid=space.digest,
-        share=share,
-        choice_epsilon=asked.epsilon,
         form=asked.form,
-        copies=most_copies(plan.privacy.delta) if asked.form == "published" else 1,
+        **subset_of(asked, plan.epsilon_of_labels, plan.privacy.delta),
     )
+
+
+class Subset(TypedDict):
+    """The numbers of a relabelling, on which alone its cost depends: see Relabelling."""
+
+    share: float
+    choice_epsilon: float
+    copies: int
+
+
+def subset_of(asked: RelabelPlan, epsilon: float, delta: float) -> Subset:
+    """How the secret subset is drawn and chosen on, where labels may spend (epsilon, delta)."""
+    return {
+        "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
+        "choice_epsilon": asked.epsilon,
+        "copies": most_copies(delta) if asked.form == "published" else 1,
+    }
 
 
 @private_stage

@@ -77,13 +77,13 @@ def changed(tables: dict[str, Any], **changes: Any) -> Plan:
 
 
 def write_plan(folder: Path, **changes: Any) -> Path:
-    """plan.toml in `folder`, with changes such as teachers__count=50; None takes a key away."""
+    """plan.toml in `folder`, with changes such as teachers__count=50; None takes a key, or a whole section, away."""
     tables = tables_of_plan(folder)
     del tables["folder"]
     for place, value in changes.items():
         section, _, key = place.partition("__")
         if value is None:
-            del tables[section][key]
+            del (tables[section] if key else tables)[key or section]
         else:
             tables.setdefault(section, {})[key] = value
     lines = [

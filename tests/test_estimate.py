@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
+from artifacts.certificate import Certificate
 from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, parse_plan
 from artifacts.sections import TeachersPlan
 from artifacts.vault import Vault
 from flows.start import start, start_estimate, start_extension
+from flows.summary import budget_of
 from tasks.encode import learn_encoding, read_frame
 from tasks.estimate import measure
 from tasks.mechanisms.error_estimate import ErrorEstimate
@@ -92,7 +94,15 @@ def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home
     first = ask(plan, home)
     run = start(plan, home)
     assert run.spent_now["epsilon"] > 0
+    assert (first["conversion"] > 0, run.conversion) == (True, 0.0)  # the first session of a domain pays it for all
     assert ask(plan, home)["session"] == first["session"]
+    charges = Certificate.model_validate_json(Path(run.certificate).read_bytes()).domain.charges
+    assert (charges[0].session, charges[0].mechanism) == (first["session"], "error_estimate")
+    assert charges[0].share > 0
+    assert first["session"] in Path(run.report).read_text()
+    (domain,) = budget_of(home)["domains"]
+    assert [session["id"] for session in domain["sessions"]] == [first["session"], run.session]
+    assert domain["sessions"][0]["settled"]["epsilon"] > 0
     with pytest.raises(BudgetRefused, match="further session"):
         start(changed(plan.model_dump(), labeling__cutoff=5), home)
 
@@ -150,10 +160,18 @@ def test_a_plan_without_teachers_is_refused(plan: Plan, home: Path) -> None:
         ask(parse_plan({**tables, "student": {"learner": "universal", "hypotheses": "stumps"}}), home)
 
 
+def test_a_plan_that_relabels_is_told_what_to_do_instead(plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match=r"a copy of the plan without \[relabel\]"):
+        ask(parse_plan({**plan.model_dump(), "relabel": {}}), home)
+    assert Ledger.of(home).domains() == ()
+
+
 def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path, tmp_path: Path) -> None:
-    path = write_plan(write_tables(tmp_path / "data"), teachers__count=60, teachers__block=30)
+    changes = {"teachers__count": 60, "teachers__block": 30, "labeling__cutoff": None}  # which is what it is asked for
+    path = write_plan(write_tables(tmp_path / "data"), **changes)
     status, out, _ = concord("estimate", str(path), "--epsilon", "0.5", "--home", str(home))
     assert status == 0
+    assert "for its one-off conversion, " in out
     assert re.search(r"set cutoff = \d+ in \[labeling\]: .* but for a chance of 0.05", out) or "pays by row" in out
 
 

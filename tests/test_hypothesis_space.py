@@ -27,7 +27,8 @@ World = tuple[Encoding, tuple[PublicBatch, ...], Vault]
 
 def space(world: World, name: str, *features: str, grid: int = 16) -> HypothesisClass:
     plan = HypothesesPlan(hypotheses=name, features=features or None, grid=grid)
-    return hypothesis_space(plan, *world, "student")
+    encoding, batches, vault = world
+    return hypothesis_space(plan, encoding, public_matrix(batches, encoding, vault), "student")
 
 
 def test_stumps_look_at_every_column_and_need_no_cut_points(world: World) -> None:

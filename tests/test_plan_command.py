@@ -58,6 +58,53 @@ def test_a_plan_says_its_figures_and_options_go_before_it(tmp_path: Path) -> Non
     assert planned(plan, "--queries", "7")["queries"] == 7
 
 
+def test_a_plan_that_relabels_is_planned_with_what_relabelling_leaves(tmp_path: Path) -> None:
+    plan = str(write_plan(write_tables(tmp_path), relabel__share=0.3))
+    found, printed = planned(plan), concord(plan)[1]
+    inner, whole = found["mechanism_at"], tables_of_plan(tmp_path)["privacy"]
+    assert (found["epsilon"], found["delta"]) == (whole["epsilon"], whole["delta"])
+    assert inner["epsilon"] != whole["epsilon"]
+    assert found["relabel"]["share"] == 0.3
+    assert f"ε = {inner['epsilon']:.4g}, δ = {inner['delta']:.4g}, 150 teachers" in printed
+    assert "teachers learn from it alone, 30.0%" in " ".join(printed.split())
+    less = planned(plan, "--epsilon", "3")
+    assert less["mechanism_at"]["epsilon"] < inner["epsilon"]
+
+
+def test_what_if_follows_the_mechanism_that_is_planned(tmp_path: Path) -> None:
+    own = planned(str(write_plan(write_tables(tmp_path))))
+    assert (own["planned"]["name"], own["planned"]["cutoff"]) == ("stable", 12)
+    assert [one["name"] for one in own["what_if"]] == ["stable"] * 5
+    assert own["what_if"][2] == {"epsilon": own["epsilon"], "share": 1.0, **own["planned"]}
+    best = planned(*ASKED)
+    assert best["planned"] is None
+    assert {one["name"] for one in best["what_if"]} == {best["mechanisms"][0]["name"]}
+
+
+UNIVERSAL = {"student__learner": "universal", "student__hypotheses": "stumps"}
+
+
+def test_a_student_that_is_chosen_is_told_of_instead_of_mechanisms(tmp_path: Path) -> None:
+    plan = str(write_plan(write_tables(tmp_path), teachers=None, labeling=None, **UNIVERSAL))
+    found, printed = planned(plan), " ".join(concord(plan)[1].split())
+    assert (found["mechanisms"], found["delta"], found["choice"]["epsilon"]) == ([], 0.0, 4.0)
+    assert f"one of {found['choice']['candidates']:,} stumps" in printed
+    assert "margin needed" not in printed
+    assert f"{found['choice']['private_units']['0.1']:,}" in printed
+    dearer = planned(plan, "--epsilon", "0.5")["choice"]["private_units"]["0.1"]
+    assert dearer > found["choice"]["private_units"]["0.1"]
+    assert concord(plan, "--teachers", "7")[::2] == (
+        2,
+        "concord: --teachers has no meaning for a plan whose student is chosen without a vote",
+    )
+
+
+def test_a_student_that_is_chosen_beside_labels_is_told_of_as_well(tmp_path: Path) -> None:
+    found = planned(str(write_plan(write_tables(tmp_path), **UNIVERSAL, student__epsilon=1.5)))
+    assert (found["choice"]["epsilon"], found["mechanism_at"]["epsilon"]) == (1.5, 2.5)
+    assert found["mechanisms"]
+
+
 def test_nothing_private_is_opened(tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path)))
     before = planned(plan)

@@ -31,28 +31,14 @@ def planned(
     agreement: float = 0.92,
     cutoff: int | None = None,
 ) -> dict[str, Option]:
-    options = plan_mechanisms(
-        epsilon=epsilon,
-        delta=delta,
-        teachers=teachers,
-        queries=queries,
-        classes=classes,
-        agreement=agreement,
-        cutoff=cutoff,
-    )
-    return {option.name: option for option in options}
+    figures = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
+    stream = Stream.expected(**figures, teachers=teachers, queries=queries, classes=classes)
+    return {option.name: option for option in plan_mechanisms(stream, cutoff)}
 
 
 def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
-    return Stream(
-        epsilon=1.0,
-        delta=1e-5,
-        teachers=teachers,
-        queries=1000,
-        classes=classes,
-        shares=profile(agreement, classes),
-        order=1.5,
-    )
+    figures = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
+    return Stream.expected(**figures, teachers=teachers, queries=1000, classes=classes)
 
 
 # Laws -----------------------------------------------------------------------------------------------------------------
@@ -183,10 +169,14 @@ def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
 
 def test_the_mechanism_depends_on_rows_and_agreement_as_the_design_says() -> None:
     """STABLE_VOTING, "Where it pays": agreement makes `stable` best, many contested rows a noisy release."""
-    near_agreement = choose(epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, classes=2, agreement=0.997)
+    near_agreement = choose(
+        Stream.expected(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
+    )
     assert near_agreement[0] == "stable"
     assert near_agreement[1] is not None
-    contested = choose(epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, classes=2, agreement=0.913)
+    contested = choose(
+        Stream.expected(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
+    )
     assert contested == ("noisy_votes", None)
 
 
@@ -203,7 +193,7 @@ def test_a_cutoff_that_is_fixed_is_kept() -> None:
 
 def test_too_few_teachers_are_told_how_many_would_do() -> None:
     with pytest.raises(WrongInput, match=r"within the budget; from about [\d,]+ teachers on, one can"):
-        choose(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2, agreement=0.9)
+        choose(Stream.expected(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2))
 
 
 def test_a_budget_that_cannot_be_calibrated_is_an_option_that_is_not_feasible() -> None:

@@ -17,13 +17,8 @@ Checked by tests/test_planning.py.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from numpy.typing import ArrayLike
-
 from artifacts.errors import WrongInput
-from tasks.mechanisms.accounting import check_budget
-from tasks.mechanisms.fitting import LEAST_ORDER
 from tasks.mechanisms.outcome import Outcome
-from tasks.mechanisms.profile import profile
 from tasks.mechanisms.published import Published
 from tasks.mechanisms.search import Stream, margin_needed, teachers_needed
 from tasks.mechanisms.voting import Mechanism
@@ -35,8 +30,6 @@ NEAR = 0.9
 BY_REFUSAL = ("stable", "sparse_vector", "published")
 CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 30_000)
 """Cutoffs that are tried. Public and fixed: a cutoff must not follow from private votes."""
-TYPICAL_AGREEMENT = 0.9
-"""The mean share of the winning class where no guess is given: near that of linear teachers on tables and digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,37 +59,9 @@ class Option:
     reason: str
 
 
-def plan_mechanisms(
-    *,
-    epsilon: float,
-    delta: float,
-    teachers: int,
-    queries: int,
-    classes: int,
-    agreement: ArrayLike = TYPICAL_AGREEMENT,
-    cutoff: int | None = None,
-    order: float = LEAST_ORDER,
-) -> list[Option]:
-    """Every mechanism with what is expected of it, best first. Raises WrongInput where the figures make no sense.
-
-    agreement   a public guess, as profile.profile takes it
-    cutoff      only this one, where it is fixed already
-    order       the Rényi order of the domain it will be charged in, where that is known
-    """
-    check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-    if teachers < 1:
-        raise WrongInput(f"planning needs teachers >= 1, got {teachers}")
-    stream = Stream(
-        epsilon=epsilon,
-        delta=delta,
-        teachers=teachers,
-        queries=queries,
-        classes=classes,
-        shares=profile(agreement, classes),
-        order=order,
-    )
-    cutoffs = CUTOFFS if cutoff is None else (cutoff,)
-    options = [_option(name, stream, cutoffs) for name in NAMES]
+def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
+    """Every mechanism with what is expected of it, best first; at that cutoff alone, where it is fixed already."""
+    options = [plan_mechanism(name, stream, cutoff) for name in NAMES]
     near = NEAR * max(option.worth for option in options)
     return sorted(options, key=lambda one: (not one.feasible, -min(one.worth, near)))
 
@@ -112,35 +77,16 @@ def recommend(options: Sequence[Option]) -> Option:
     return replace(best, reason=f"{best.reason}{rival}")
 
 
-def choose(
-    *,
-    epsilon: float,
-    delta: float,
-    teachers: int,
-    queries: int,
-    classes: int,
-    agreement: ArrayLike = TYPICAL_AGREEMENT,
-    cutoff: int | None = None,
-    order: float = LEAST_ORDER,
-) -> tuple[str, int | None]:
+def choose(stream: Stream, cutoff: int | None = None) -> tuple[str, int | None]:
     """What mechanism = "auto" stands for: a name of the catalogue and its cutoff."""
-    best = recommend(
-        plan_mechanisms(
-            epsilon=epsilon,
-            delta=delta,
-            teachers=teachers,
-            queries=queries,
-            classes=classes,
-            agreement=agreement,
-            cutoff=cutoff,
-            order=order,
-        )
-    )
+    best = recommend(plan_mechanisms(stream, cutoff))
     return best.name, best.cutoff
 
 
-def _option(name: str, stream: Stream, cutoffs: Sequence[int]) -> Option:
+def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Option:
+    """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible where it has no place."""
     try:
+        cutoffs = CUTOFFS if cutoff is None else (cutoff,)
         mechanism = stream.best(name, cutoffs) if name in BY_REFUSAL else stream.calibrated(name, None)
     except WrongInput as wrong:
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))

@@ -97,6 +97,15 @@ def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
     return high
 
 
+def cover_error(*, dimension: int, rows: int, beta: float) -> float:
+    """α of `cover_rows` for that many public rows: the least for which the same bound holds; at most 1."""
+    check(fractions={"beta": beta}, positive={"dimension": dimension, "rows": rows})
+    if 2 * rows < dimension:
+        return 1.0  # Sauer's lemma begins there
+    spread = 2 * dimension * math.log(2 * math.e * rows / dimension) - math.log(beta)
+    return min(1.0, max(8 / rows, 2 / rows * (1 + spread / math.log(2))))
+
+
 def selection_rows(*, candidates: int, alpha: float, beta: float, epsilon: float) -> int:
     """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
 

@@ -10,18 +10,24 @@ Checked by tests/test_planning.py.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from artifacts.errors import WrongInput
+from tasks.mechanisms.accounting import check_budget
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.confident import Confident
+from tasks.mechanisms.fitting import LEAST_ORDER
 from tasks.mechanisms.outcome import Outcome, odds, outcome
-from tasks.mechanisms.profile import Floats, Shares
+from tasks.mechanisms.profile import Floats, Shares, profile
 from tasks.mechanisms.voting import Mechanism
 
 FAILURES = 0.01
 """A margin or a number of teachers is enough when a row is refused, or its label changed, with at most these odds."""
+TYPICAL_AGREEMENT = 0.9
+"""The mean share of the winning class where no guess is given: near that of linear teachers on tables and digits."""
 LARGEST = 10**7
 """No larger margin or ensemble is searched."""
 
@@ -37,6 +43,36 @@ class Stream:
     classes: int
     shares: Shares
     order: float
+
+    @classmethod
+    def expected(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        teachers: int,
+        queries: int,
+        classes: int,
+        agreement: ArrayLike = TYPICAL_AGREEMENT,
+        order: float = LEAST_ORDER,
+    ) -> Self:
+        """What a public guess of agreement says will be met. Raises WrongInput where the figures make no sense.
+
+        agreement   as profile.profile takes it
+        order       the Rényi order of the domain it will be charged in, where that is known
+        """
+        check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
+        if teachers < 1:
+            raise WrongInput(f"planning needs teachers >= 1, got {teachers}")
+        return cls(
+            epsilon=epsilon,
+            delta=delta,
+            teachers=teachers,
+            queries=queries,
+            classes=classes,
+            shares=profile(agreement, classes),
+            order=order,
+        )
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
         """The mechanism as the door would calibrate it."""
