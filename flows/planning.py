@@ -141,8 +141,8 @@ def _show_choice(choice: dict[str, Any]) -> None:
     out.print(
         f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0, pure: one of {choice['candidates']:,} {kind}, "
         f"which label the {choice['public_rows']:,} public rows in all the ways there are. With odds of "
-        f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more than "
-        f"the best of all {kind}, for want of public rows, and the student about so many more than that:"
+        f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more "
+        f"than the best of all {kind}, for want of public rows, and the student about so many more than that:"
     )
     table = _table(None, "rows more", "private units it takes")
     for excess, units in choice["private_units"].items():

@@ -6,7 +6,7 @@ teachers and door depend. Opening a further session is never implicit.
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -138,10 +138,10 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
         settings["relabel"] = mechanism.settings()["relabel"]
     if plan.data.public_share is not None:
         settings["public_share"] = plan.data.public_share
-    return known_by(vault, plan, encoding, **settings)
+    return known_by(vault, plan, encoding, settings)
 
 
-def known_by(vault: Vault, plan: Plan, encoding: Encoding, **depends: Any) -> str:
+def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
     """Keyed digest of the plan's data, its encoding, and whatever else a session depends on, as JSON."""
     data = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
     return vault.digest("identity", canonical({"data": data, "encoding": encoding.digest, **depends}))

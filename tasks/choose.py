@@ -65,7 +65,7 @@ def choice_asked(plan: Plan, choice: Choice, encoding: Encoding, batches: Sequen
         "choice": choice.settings(),
         "public": [batch.ref.digest for batch in batches],
     }
-    return choice.asked(plan, encoding, vault, teachers=0, **depends)
+    return choice.asked(plan, encoding, vault, depends, teachers=0)
 
 
 @private_stage

@@ -71,7 +71,7 @@ def estimate_asked(plan: Plan, held_out: HeldOut, encoding: Encoding, vault: Vau
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "estimate": held_out.settings(),
     }
-    return held_out.asked(plan, encoding, vault, teachers=plan.teachers.count, **depends)
+    return held_out.asked(plan, encoding, vault, depends, teachers=plan.teachers.count)
 
 
 @private_stage

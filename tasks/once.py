@@ -7,6 +7,7 @@ Not covered  what the answer is drawn from: tasks.choose and tasks.estimate, and
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -59,9 +60,11 @@ class Once(Generic[Answering]):
         """As JSON."""
         return {**self.mechanism.settings(), **self.about}
 
-    def asked(self, plan: Plan, encoding: Encoding, vault: Vault, *, teachers: int, **depends: Any) -> Asked:
+    def asked(
+        self, plan: Plan, encoding: Encoding, vault: Vault, depends: Mapping[str, Any], *, teachers: int
+    ) -> Asked:
         """The session it is asked for in; `depends` is what its answer depends on beside data and encoding, as JSON."""
-        who = known_by(vault, plan, encoding, **depends)
+        who = known_by(vault, plan, encoding, depends)
         epsilon = self.mechanism.epsilon
         return Asked(plan=plan, mechanism=self, identity=who, epsilon=epsilon, delta=0.0, teachers=teachers)
 
