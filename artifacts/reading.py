@@ -64,5 +64,10 @@ class Reading:
         """Whether the record says that a witness was gone once, and how far it had seen is not known."""
         return self._read(lambda book: book.lost_its_witness)
 
+    @property
+    def restored(self) -> bool:
+        """Whether it went on once without all that its witness had seen."""
+        return self._read(lambda book: bool(book.restored) or book.lost_its_witness)
+
     def _read(self, ask: Callable[[Book], Answer]) -> Answer:
         return ask(self._book)

@@ -87,11 +87,16 @@ class Released:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, schema) as file:
             file.write_table(pa.table(columns, schema=schema))
-        return self.write(f"{session}/labels/batch-{index:05d}.arrow", sink.getvalue().to_pybytes())
+        return self.write(labels_path(session, index), sink.getvalue().to_pybytes())
 
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
         return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
+
+
+def labels_path(session: str, index: int) -> str:
+    """Where the labels of a session's batch are released."""
+    return f"{session}/labels/batch-{index:05d}.arrow"
 
 
 def sha256(data: bytes) -> str:

@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,8 @@ from artifacts.schemas import Ref
 KEY_BYTES = 32
 SEAL_BYTES = 32
 CHUNK = 1 << 20
+TEMPORARY = 16 * "[0-9a-f]"
+"""The end of a file's name before it is whole."""
 
 
 def derive(key: bytes, purpose: str) -> bytes:
@@ -139,6 +142,8 @@ class Vault:
                     sink.write(content)
             except FileExistsError:
                 pass  # another process was first: what it wrote is what is kept
+        with self._told("written"):
+            sync_folder((self.root / path).parent)  # whoever named it may have died before its name was durable
         ref = self.find(path)
         if ref is None:
             raise NotVerified(f"the vault file {path} vanished while it was being used")
@@ -155,12 +160,16 @@ class Vault:
         return content
 
     def destroy(self, path: str) -> None:
-        """Remove a file or a folder, durable, where there is one. What a disk keeps of it is beyond our reach."""
+        """Remove a file or a folder, durable, where there is one, and what writers of it that were killed left there.
+
+        What a disk keeps of it is beyond our reach.
+        """
         target = self.root / path
         with self._told("cleared"):
             if target.is_dir():
                 shutil.rmtree(target)
-            target.unlink(missing_ok=True)
+            for file in (target, *target.parent.glob(f".{escape(target.name)}.{TEMPORARY}")):
+                file.unlink(missing_ok=True)
             if target.parent.is_dir():
                 sync_folder(target.parent)
 

@@ -224,8 +224,21 @@ def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> No
 
 
 def planned_domain(door: Door, plan: Plan) -> Domain:
-    """The plan's domain, named in the ledger or not yet. Raises WrongInput where the two differ."""
+    """The plan's domain, named in the ledger or not yet. Raises WrongInput where the two differ, NotVerified where the
+    ledger is not the one that this vault went on with.
+    """
+    _check_history(door)
     return door.ledger.plan_domain(plan.privacy.domain, **_terms(plan))
+
+
+def _check_history(door: Door) -> None:
+    kept = {path.parent.name for path in (door.vault.root / "sessions").glob("*/recipe.json")}
+    known = {session.id for domain in door.ledger.domains() for session in door.ledger.sessions(domain.name)}
+    if kept - known and not door.ledger.restored:
+        raise NotVerified(
+            f"the vault holds session {min(kept - known)}, which the ledger does not: an older copy of the ledger was "
+            "put back, or CONCORD_LEDGER names another; put its own in its place, or begin a new home and a new domain"
+        )
 
 
 def _terms(plan: Plan) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifacts.errors import NotVerified
+from artifacts.sessions import Session
 from artifacts.vault import Vault, derive, keyed_digest
 from tasks.mechanisms import noise
 from tasks.mechanisms.voting import Draws, Ints
@@ -23,8 +24,16 @@ def session_key(vault: Vault, session: str) -> bytes:
 
 
 def commitment(vault: Vault, session: str) -> str:
-    """What the ledger keeps of the session key: enough to know it again, nothing to draw with."""
-    return keyed_digest(derive(session_key(vault, session), "commitment"), session)
+    """What the ledger keeps of the session key: enough to know it again, under any session's name; nothing to draw
+    with."""
+    return keyed_digest(derive(session_key(vault, session), "commitment"))
+
+
+def check_key(vault: Vault, session: Session) -> None:
+    """Raise NotVerified where the session's key is not the one it was opened with."""
+    earlier = keyed_digest(derive(session_key(vault, session.id), "commitment"), session.id)  # an older version's
+    if session.commitment not in (commitment(vault, session.id), earlier):
+        raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,16 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from artifacts.errors import NotVerified, WrongInput
+from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.released import Released
+from artifacts.released import Released, labels_path
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Outcome, Session
 from artifacts.vault import Vault, derive, keyed_digest, make_folder
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 from tasks.private import private_stage
-from tasks.randomness import Randomness, commitment, session_key
+from tasks.randomness import Randomness, check_key, session_key
 
 RUN = "run.lock"
 """The lock of a whole command on a session; the door has its own."""
@@ -126,8 +126,7 @@ def replay(
 def _opened(door: Door, session: Session) -> Iterator[None]:
     """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
     with alone(door.vault, session.id):
-        if commitment(door.vault, session.id) != session.commitment:
-            raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+        check_key(door.vault, session)
         yield
 
 
@@ -152,6 +151,8 @@ class Passage:
             self.released.append(self._leave_unasked(state, len(votes)))
             return
         old = self._known.get(rows_digest)
+        if old is None:
+            self._check_unreleased(state)
         batch = Batch(
             index=state.batches if old is None else old.index,
             first=state.next_row if old is None else old.first,
@@ -171,6 +172,15 @@ class Passage:
             self.released.append(self._leave_unasked(state, count))
         else:
             raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+
+    def _check_unreleased(self, state: Session) -> None:
+        """Raise NotVerified where the session's next batch was released already: its draws have served other rows."""
+        path = labels_path(state.id, state.batches)
+        if self.door.released.find(path) is not None:
+            raise NotVerified(
+                f"{path} was released, and the ledger does not know of it: an older copy of the ledger was put back; "
+                f"put the newer one in its place, or end the session by `concord close {state.id} --whole`"
+            )
 
     @property
     def _key(self) -> bytes:
@@ -266,8 +276,11 @@ def no_run_in(vault: Vault, domain: str) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path, kind: int) -> Iterator[None]:
-    make_folder(path.parent)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
     try:
         fcntl.flock(descriptor, kind)
         yield

@@ -37,7 +37,7 @@ def upgrade(home: Path) -> None:
 
 def _back_up(door: Door, home: Path, found: int) -> None:
     folder = home / "backups"
-    if any(folder.glob(f"format-{found}-*")):
+    if any(folder.glob(f"format-{found}-*/ledger.db")):
         return  # made before what was interrupted: the ledger as it was
     unfinished = folder / "unfinished"
     unfinished.unlink(missing_ok=True)

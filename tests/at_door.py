@@ -1,6 +1,6 @@
 """A home folder with a session of three batches of staged public rows and their votes, ready to pass the door."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +75,16 @@ def opened(door: Door, mechanism: Mechanism) -> Session:
     if door.ledger.sessions("d"):
         return door.ledger.session("d-1")
     door.vault.secret("sessions/d-1")
-    opening = Opening(
+    return door.ledger.open_session(replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1")))
+
+
+def opening_of(mechanism: Mechanism) -> Opening:
+    """What that session is opened for, but for its key."""
+    return Opening(
         id="d-1",
         domain="d",
         identity="identity",
-        commitment=commitment(door.vault, "d-1"),
+        commitment="",
         ensemble="ensemble",
         data_version="1",
         mechanism=mechanism.settings(),
@@ -91,4 +96,3 @@ def opened(door: Door, mechanism: Mechanism) -> Session:
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )
-    return door.ledger.open_session(opening)

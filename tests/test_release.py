@@ -14,12 +14,13 @@ import pytest
 from artifacts.errors import NotVerified
 from artifacts.released import Released
 from artifacts.schemas import Ref, votes_schema
+from artifacts.vault import derive, keyed_digest
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import Ints
-from tasks.randomness import Randomness
+from tasks.randomness import Randomness, check_key, commitment
 from tasks.release import Door
-from tests.at_door import CLASSES, MECHANISMS, NOISY, ROWS, STABLE, Case, counts_of, make_case, write
+from tests.at_door import CLASSES, MECHANISMS, NOISY, ROWS, STABLE, Case, counts_of, make_case, opening_of, write
 
 
 @pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
@@ -146,6 +147,22 @@ def test_another_key_stops(case: Case) -> None:
     case.door.vault.secret("sessions/d-1")
     with pytest.raises(NotVerified, match="key"):
         case.run()
+
+
+def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
+    keys = case.door.vault.root / "secrets" / "sessions"
+    (keys / "d-2").write_bytes((keys / "d-1").read_bytes())
+    again = replace(opening_of(case.mechanism), id="d-2", commitment=commitment(case.door.vault, "d-2"))
+    with pytest.raises(NotVerified, match="keys are never reused"):
+        case.door.ledger.open_session(again, further=True)
+
+
+def test_a_session_that_an_older_version_opened_goes_on(case: Case) -> None:
+    key = case.door.vault.secret("sessions/d-1")
+    bound = replace(case.session, commitment=keyed_digest(derive(key, "commitment"), "d-1"))
+    check_key(case.door.vault, bound)
+    with pytest.raises(NotVerified, match="is not the one"):
+        check_key(case.door.vault, replace(bound, commitment=keyed_digest(key, "d-1")))
 
 
 def test_a_released_file_that_changed_stops(case: Case) -> None:

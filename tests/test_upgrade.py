@@ -121,6 +121,21 @@ def test_nothing_is_written_before_the_copy_is_there(home: Path, monkeypatch: py
     assert lines(backups(home)[0].parent) == before
 
 
+def test_a_death_before_the_copy_has_its_name_leaves_it_to_be_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lines(home)
+
+    def dying(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dying)
+        with pytest.raises(KeyboardInterrupt):
+            upgrade(home)
+    assert list((home / "backups").glob("format-1-*")) != []
+    upgrade(home)
+    assert [lines(copy.parent) for copy in backups(home)] == [before]
+
+
 def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
     assert check_format(tmp_path) == FORMAT
     assert os.listdir(tmp_path) == ["format"]

@@ -189,6 +189,27 @@ def test_a_file_and_the_folders_above_it_are_synced_before_create_returns(
     assert synced == [path.stat().st_ino for path in order]
 
 
+def test_what_another_process_kept_is_durable_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    write(vault, "sessions/one/answers", b"drawn by a process that died before it synced the folder")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    vault.keep("sessions/one/answers", bytes)
+    assert (vault.root / "sessions/one").stat().st_ino in synced
+
+
+def test_what_killed_writers_left_goes_with_the_file(vault: Vault) -> None:
+    vault.secret("sessions/a-1")
+    vault.secret("sessions/a-12")
+    keys = vault.root / "secrets/sessions"
+    os.link(keys / "a-1", keys / f".a-1.{16 * 'f'}")  # named, and not yet let go of
+    (keys / f".a-12.{16 * '0'}").write_bytes(b"half of another's")
+    vault.destroy("secrets/sessions/a-1")
+    assert {path.name for path in keys.iterdir()} == {"a-12", f".a-12.{16 * '0'}"}
+
+
 def test_a_vault_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(EnvironmentFailed, match="cannot be opened"):
