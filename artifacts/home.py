@@ -17,6 +17,11 @@ FIRST_KEPT = ("vault", "ledger.db")
 """What a home holds as soon as anything happened in it."""
 
 
+def is_home(home: Path) -> bool:
+    """Whether concord was at work in that folder before."""
+    return any((home / name).exists() for name in ("format", *FIRST_KEPT))
+
+
 def check_format(home: Path) -> int:
     """The format of a home, where it is this version's or older; one that holds nothing yet is made this version's.
 
@@ -24,7 +29,7 @@ def check_format(home: Path) -> int:
     """
     file = home / "format"
     try:
-        if not file.exists() and not any((home / name).exists() for name in FIRST_KEPT):
+        if not is_home(home):
             set_format(home)
         said = file.read_text() if file.exists() else "1"
     except OSError as failed:

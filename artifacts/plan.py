@@ -106,11 +106,32 @@ def load_plan(path: Path) -> Plan:
 
 
 def parse_plan(tables: dict[str, Any]) -> Plan:
-    """The plan of nested tables. Raises WrongInput naming the first field, its value and the rule."""
+    """The plan of nested tables. Raises WrongInput naming the first field, its value and the rule.
+
+    A key that is none comes first: where it is a slip of the pen, the one that was meant is missing.
+    """
     try:
         return Plan.model_validate(tables)
     except ValidationError as wrong:
-        raise WrongInput(_sentence(wrong.errors()[0])) from None
+        first = min(wrong.errors(), key=lambda error: error["type"] != "extra_forbidden")
+        raise WrongInput(_sentence(first)) from None
+
+
+RULES = {
+    "dict_type": "must be a table of keys",
+    "model_type": "must be a section with keys of its own",
+    "tuple_type": "must be a list, in square brackets",
+    "too_short": "must hold at least {min_length} of them",
+    "too_long": "must hold at most {max_length} of them",
+    "string_type": "must be text, in quotes",
+    "string_pattern_mismatch": "must be 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+}
+"""Rules in the words of TOML, where pydantic has words of Python."""
 
 
 def _sentence(error: Any) -> str:
@@ -121,8 +142,8 @@ def _sentence(error: Any) -> str:
         return f"{field} must be given in the plan"
     if error["type"] == "value_error":
         return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
-    rule = error["msg"][0].lower() + error["msg"][1:]
-    return f"{field}: {rule}, got {error['input']!r}"
+    rule = RULES.get(error["type"], error["msg"].replace("Input should", "must"))
+    return f"{field} {rule.format_map(error.get('ctx', {}))}, got {error['input']!r}"
 
 
 def _known(place: tuple[Any, ...]) -> list[str]:

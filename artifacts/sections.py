@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from artifacts.errors import WrongInput
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -104,7 +105,8 @@ class Learner(Part):
         try:
             made = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError):
-            raise WrongInput(f"estimator must be an importable class, got {self.estimator!r}") from None
+            rule = "estimator must be a class by its whole name, such as sklearn.linear_model.LogisticRegression"
+            raise WrongInput(f"{rule}, got {self.estimator!r}, which cannot be imported") from None
         if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
             raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
         known = list(inspect.signature(made).parameters)
@@ -138,7 +140,7 @@ class LabelingPlan(Part):
     A plan may be without a cutoff until it is run: `concord plan` and `concord estimate` are there to find one.
     """
 
-    mechanism: MechanismName | Literal["none"] = "stable"
+    mechanism: Literal[MechanismName, "none"] = "stable"
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
     batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536

@@ -2,7 +2,7 @@
 
 import sys
 
-from artifacts.errors import ConcordError
+from artifacts.errors import ConcordError, EnvironmentFailed
 from flows import commands_learn, commands_record, commands_verify
 from flows.console import app
 
@@ -11,9 +11,12 @@ __all__ = ["app", "commands_learn", "commands_record", "commands_verify", "main"
 
 
 def main() -> None:
-    """The console script: a ConcordError becomes one sentence on stderr and its exit status."""
+    """The console script: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
     try:
         app()
     except ConcordError as error:
         sys.stderr.write(f"concord: {error}\n")
         sys.exit(error.exit_status)
+    except OSError as failed:
+        sys.stderr.write(f"concord: the machine refused: {failed}\n")
+        sys.exit(EnvironmentFailed.exit_status)

@@ -46,9 +46,9 @@ def extend(
 
     Files it was given before are passed over: name one folder again and again, and only what is new is answered.
     """
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    home = prepare(home)
+    home = reopen(home)
     from flows.progress import hushed
     from flows.start import start_extension
     from flows.summary import show
@@ -69,9 +69,9 @@ def serve(
     home: HomeOption = HOME,
 ) -> None:
     """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM."""
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    home = prepare(home)
+    home = reopen(home)
     from flows.serve import serve as keep_extending
 
     keep_extending(session, public, home, cron=cron, timezone=timezone)

@@ -11,10 +11,10 @@ from flows.console import HOME, HomeOption, JsonOption, app, out, print_json
 @app.command()
 def budget(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """What every domain may spend, has spent and has left; and its sessions."""
-    from flows.environment import prepare
+    from flows.environment import reopen
     from flows.summary import budget_of, show_budget
 
-    figures = budget_of(prepare(home))
+    figures = budget_of(reopen(home))
     print_json(figures) if as_json else show_budget(figures)
 
 
@@ -28,11 +28,11 @@ def domain(
 ) -> None:
     """Change a domain's lifetime cap, on the record."""
     from artifacts.ledger import Ledger
-    from flows.environment import prepare
+    from flows.environment import reopen
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
-    changed = Ledger.of(prepare(home)).recap(name, epsilon, delta, reason)
+    changed = Ledger.of(reopen(home)).recap(name, epsilon, delta, reason)
     out.print(f"domain {name}: cap is now ε = {changed.filter.epsilon:g}, δ = {changed.filter.delta:g}")
 
 
@@ -45,9 +45,9 @@ def link(
 ) -> None:
     """Say on the record that people may be in both domains: where both protect the same, the sum of both caps holds."""
     from artifacts.ledger import Ledger
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    Ledger.of(prepare(home)).remark(name, "linked", other, reason)
+    Ledger.of(reopen(home)).remark(name, "linked", other, reason)
     promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
     out.print(f"domains {name} and {other} are linked: {promised}", soft_wrap=True)
 
@@ -63,10 +63,10 @@ def restore(
     CONCORD_WITNESS names the witness. Each session that was open is charged whole; nothing ever returns of it.
     """
     from artifacts.ledger import Ledger
-    from flows.environment import prepare
+    from flows.environment import reopen
     from flows.summary import budget_of, show_budget
 
-    home = prepare(home)
+    home = reopen(home)
     Ledger.of(home).restore(reason)
     figures = budget_of(home)
     print_json(figures) if as_json else show_budget(figures)
@@ -83,12 +83,12 @@ def close(
 
     Only a reason that is public, or was released, may return anything: with any other, give --whole.
     """
-    from flows.environment import prepare
+    from flows.environment import reopen
     from flows.summary import session_of
     from tasks.ending import close as end
     from tasks.release import Door
 
-    door = Door.of(prepare(home))
+    door = Door.of(reopen(home))
     end(door, session, give_back=not whole)
     ended = session_of(door.ledger, session)
     if as_json:
@@ -107,11 +107,11 @@ def forget(
 
     What verification needs is kept; the plan cannot be run again without a further session.
     """
-    from flows.environment import prepare
+    from flows.environment import reopen
     from tasks.ending import forget as destroy
     from tasks.release import Door
 
-    forgotten = destroy(Door.of(prepare(home)), session)
+    forgotten = destroy(Door.of(reopen(home)), session)
     said = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"
     print_json({"session": session, "forgotten_now": forgotten}) if as_json else out.print(f"session {session}: {said}")
 
@@ -127,9 +127,9 @@ def erase(
 
     What was spent stays spent, and what was published stays published. The table itself is its owner's to change.
     """
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    home = prepare(home)
+    home = reopen(home)
     from flows.erasure import erased, show_erasure
 
     told = erased(home, domain, unit)

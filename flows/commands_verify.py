@@ -15,9 +15,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself."""
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    home = prepare(home)
+    home = reopen(home)
     from tasks.verify import verify as checks_of
 
     checks = checks_of(home, subject)
@@ -70,9 +70,9 @@ def ui(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopb
     import os
     import subprocess
 
-    from flows.environment import prepare
+    from flows.environment import reopen
 
-    prepare(home)
+    reopen(home)
     tracked = os.environ["MLFLOW_TRACKING_URI"]
     if tracked.startswith("http"):
         out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")

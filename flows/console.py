@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ from flows.examples import WithExamples
 
 app = typer.Typer(
     cls=WithExamples,
-    help="Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check.",
     epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
     no_args_is_help=True,
     add_completion=False,
@@ -23,6 +23,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 HOME = Path(".concord")
 out = Console(highlight=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"concord {version('concord')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from artifacts.errors import EnvironmentFailed
-from artifacts.home import FORMAT, check_format
+from artifacts.home import FORMAT, check_format, is_home
 
 
 def prepare(home: Path) -> Path:
@@ -40,6 +40,18 @@ def prepare(home: Path) -> Path:
 
         upgrade(home)
     return home
+
+
+def reopen(home: Path) -> Path:
+    """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
+
+    Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
+    """
+    if not is_home(home) and "CONCORD_LEDGER" not in os.environ:
+        raise EnvironmentFailed(
+            f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
+        )
+    return prepare(home)
 
 
 def keep_to(home: Path) -> None:

@@ -1,6 +1,8 @@
 """The command `init`: ask what a plan must say, and write one that can be run as it stands."""
 
+import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +12,10 @@ import typer
 from rich.console import Console
 
 from artifacts.errors import EnvironmentFailed, WrongInput
-from tasks.draft import Wishes, check_tables, classes_of, draft, suggest, usual_delta
+from artifacts.plan import RULES
+from artifacts.sections import NAME
+from tasks.draft import Wishes, check_column, check_public, classes_of, draft, suggest, usual_delta
+from tasks.files import PRIVATE, find_files
 
 NEEDED = ("private", "public", "label", "classes", "domain", "rows")
 """What nobody can guess. Where all are given, nothing is asked, and the rest is what is usual."""
@@ -29,6 +34,7 @@ QUESTIONS = {
     "lifetime_delta": "δ of all of them",
 }
 out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
 
 
 def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -36,7 +42,6 @@ def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
     wishes = wishes_of(given)
-    check_tables(wishes)
     ensemble = suggest(wishes)
     _write(path, draft(wishes, ensemble, path.absolute().parent))
     return {
@@ -49,16 +54,17 @@ def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def wishes_of(given: Mapping[str, Any]) -> Wishes:
-    """What was given, and for the rest what is answered at the terminal, or is usual."""
+    """What was given, and for the rest what is answered at the terminal, or is usual. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, ())}
     missing = [name for name in NEEDED if name not in stated and not (name == "classes" and "test" in stated)]
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
-    answer = _asked if missing else _usual
     for name in QUESTIONS:
-        if name not in stated:
-            stated[name] = answer(name, _default(name, stated))
-        stated[name] = PARSERS.get(name, _same)(stated[name])
+        if name in stated:
+            stated[name] = _meant(name, stated[name], stated)
+        else:
+            usual = _default(name, stated)
+            stated[name] = _asked(name, usual, stated) if missing else _meant(name, usual, stated)
     return Wishes(**stated)
 
 
@@ -82,17 +88,37 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
     return usual[name]() if name in usual else None
 
 
-def _usual(_: str, default: Any) -> Any:
-    return default
-
-
-def _asked(name: str, default: Any) -> Any:
+def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
+    """The answer at the terminal. One that cannot be is told at once, and asked for again."""
     shown = ",".join(default) if isinstance(default, tuple) else default
-    answer = typer.prompt(QUESTIONS[name], default=shown, err=True, show_default=bool(shown))
-    return default if answer == shown else answer
+    while True:
+        answer = typer.prompt(QUESTIONS[name], default=shown, err=True, show_default=bool(shown))
+        try:
+            return _meant(name, default if answer == shown else answer, stated)
+        except WrongInput as wrong:
+            err.print(str(wrong), soft_wrap=True, markup=False)
 
 
-def _same(value: Any) -> Any:
+def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
+    """A value as it is meant, beside those stated before it. Raises WrongInput where it cannot be."""
+    option = f"--{name.replace('_', '-')}"
+    match name:
+        case "classes":
+            return _classes(value)
+        case "rows":
+            return _count(value)
+        case "domain" if not re.fullmatch(NAME, value):
+            raise WrongInput(f"{option} {RULES['string_pattern_mismatch']}, got {value!r}")
+        case "private":
+            find_files(value, PRIVATE)
+        case "public" | "test" if value:
+            check_public(option, value, stated["private"])
+        case "label" | "unit" if value:
+            check_column(option, value, stated["private"])
+        case "epsilon" | "delta":
+            return _amount(option, value)
+        case "lifetime_epsilon" | "lifetime_delta":
+            return _amount(option, value, least=stated[name.removeprefix("lifetime_")])
     return value or None
 
 
@@ -100,7 +126,10 @@ def _classes(value: Any) -> tuple[str, ...]:
     """Several as they are; one, or an answer, cut at its commas."""
     several = (value,) if isinstance(value, str) else tuple(value)
     words = several[0].split(",") if len(several) == 1 else several
-    return tuple(word.strip() for word in words if word.strip())
+    classes = tuple(word.strip() for word in words if word.strip())
+    if len(set(classes)) < max(2, len(classes)):
+        raise WrongInput(f"--classes must name two or more, each once, got {', '.join(classes)!r}")
+    return classes
 
 
 def _count(value: Any) -> int:
@@ -110,15 +139,15 @@ def _count(value: Any) -> int:
     return int(digits)
 
 
-def _number(value: Any) -> float:
+def _amount(option: str, value: Any, least: float = 0.0) -> float:
     try:
-        return float(value)
+        amount = float(value)
     except ValueError:
-        raise WrongInput(f"ε and δ must be numbers, got {value!r}") from None
-
-
-AMOUNTS = ("epsilon", "delta", "lifetime_epsilon", "lifetime_delta")
-PARSERS: dict[str, Callable[[Any], Any]] = {"classes": _classes, "rows": _count, **dict.fromkeys(AMOUNTS, _number)}
+        amount = math.nan
+    if not (0 < amount < math.inf and amount >= least):
+        rule = f"a number of at least {least:g}, what this session may spend" if least else "a number above 0"
+        raise WrongInput(f"{option} must be {rule}, got {value!r}")
+    return amount
 
 
 def _write(path: Path, text: str) -> None:

@@ -81,14 +81,16 @@ def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, 
     return table.kinds(names)
 
 
-def check_tables(wishes: Wishes) -> None:
-    """Raise WrongInput where a table is missing, is named twice, or the private one lacks a column that was named."""
-    named = {wishes.label: "--label"} | ({wishes.unit: "--unit"} if wishes.unit else {})
-    private_frames(wishes.private, named)
-    private = {file.path.resolve() for file in find_files(wishes.private, PRIVATE)}
-    for option, path in (("--public", wishes.public), ("--test", wishes.test)):
-        if path and not private.isdisjoint(file.path.resolve() for file in find_files(path, option)):
-            raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
+def check_public(option: str, path: str, private: str) -> None:
+    """Raise WrongInput where there is no such table, or a file of it is one of the private table."""
+    hidden = {file.path.resolve() for file in find_files(private, PRIVATE)}
+    if not hidden.isdisjoint(file.path.resolve() for file in find_files(path, option)):
+        raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
+
+
+def check_column(option: str, name: str, private: str) -> None:
+    """Raise WrongInput where the private table has no such column."""
+    private_frames(private, {name: option})
 
 
 def suggest(wishes: Wishes) -> Ensemble:

@@ -33,7 +33,7 @@ WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "no teachers": ({"teachers__count": 0}, "teachers.count"),
     "cutoff without a meaning": ({"labeling__mechanism": "noisy_votes"}, "cutoff has no meaning"),
     "cutoff missing": ({"labeling__cutoff": None}, "cutoff must be given"),
-    "estimator that is none": ({"teachers__estimator": "sklearn.nowhere.Learner"}, "importable"),
+    "estimator that is none": ({"teachers__estimator": "sklearn.nowhere.Learner"}, "cannot be imported"),
     "estimator that cannot predict": (
         {"student__estimator": "sklearn.preprocessing.StandardScaler"},
         "fit and predict",

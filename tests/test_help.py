@@ -3,8 +3,11 @@
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +56,26 @@ def test_no_colours_where_the_user_wants_none(monkeypatch: pytest.MonkeyPatch) -
         console = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
         console.print(table)
         assert ("32m" in console.file.getvalue()) == coloured  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert without_home("--version")[:2] == (0, f"concord {version('concord')}\n")
+
+
+@pytest.mark.parametrize("name", ["budget", "verify", "ui", "close x", "forget x", "extend x --public y"])
+def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> None:
+    home = tmp_path / "misspelt"
+    status, printed, error = without_home(*name.split(), "--home", str(home))
+    assert (status, printed) == (1, "")
+    assert f"no home folder of concord at {home}" in error
+    assert not home.exists()
+
+
+def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "--version"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "concord: the machine refused: [Errno 28] No space left on device\n")
 
 
 def test_quietly_only_the_certificate_s_path_is_printed(concord: Callable[..., Any], tmp_path: Path) -> None:

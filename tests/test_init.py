@@ -97,11 +97,14 @@ def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> Non
         assert f'"{name}", # {kind}' in text
 
 
-def test_it_asks_for_what_was_not_given(folder: Path) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    """Answers as somebody types them."""
 
+    def isatty(self) -> bool:
+        return True
+
+
+def test_it_asks_for_what_was_not_given(folder: Path) -> None:
     answers = Terminal(
         "private.csv\npublic.csv\n\nverdict\nsearch, look at,wave through\nship\nharbour\n9 000\n2\n\n\n\n"
     )
@@ -114,11 +117,25 @@ def test_it_asks_for_what_was_not_given(folder: Path) -> None:
     assert plan.privacy.lifetime.epsilon == 8.0
 
 
-def test_classes_with_commas_are_given_one_by_one() -> None:
-    from flows.starting import PARSERS
+def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
+    answers = Terminal(
+        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\n"
+        "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n"
+    )
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    plan = load_plan(folder / "plan.toml")
+    assert (plan.data.private, plan.data.public, plan.data.label) == ("private.csv", "public.csv", "verdict")
+    assert (plan.data.classes, plan.data.unit, plan.privacy.domain) == (("search", "look at"), None, "harbour")
+    assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
 
-    assert PARSERS["classes"](("a, b", "c")) == ("a, b", "c")
-    assert PARSERS["classes"](("a, b",)) == ("a", "b")
+
+@pytest.mark.usefixtures("folder")
+def test_classes_with_commas_are_given_one_by_one() -> None:
+    both = ("--classes", "a, b", "--classes", "c")
+    assert tomllib.loads(described(*tables("csv"), *STATED, *both))["data"]["classes"] == ["a, b", "c"]
+    one = ("--classes", "a, b")
+    assert tomllib.loads(described(*tables("csv"), *STATED, *one))["data"]["classes"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])
@@ -143,13 +160,16 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("--private", "private.csv", "--public", "private.csv", "--label", "verdict", "--classes", "a,b", *STATED),
         "--public must not hold a file of --private",
     ),
-    "one class": ((*tables("csv"), "--classes", "a", *STATED), "classes"),
+    "one class": ((*tables("csv"), "--classes", "a", *STATED), "--classes must name two or more"),
     "rows that are none": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
-    "a name that is none": ((*tables("csv"), "--classes", "a,b", "--rows", "9000", "--domain", "a b"), "domain"),
-    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, "--epsilon", "0"), "epsilon"),
+    "a name that is none": (
+        (*tables("csv"), "--classes", "a,b", "--rows", "9000", "--domain", "a b"),
+        "--domain must be",
+    ),
+    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, "--epsilon", "0"), "--epsilon must be"),
     "a session above the lifetime": (
         (*tables("csv"), "--classes", "a,b", *STATED, "--lifetime-epsilon", "0.5"),
-        "at most lifetime.epsilon",
+        "--lifetime-epsilon must be a number of at least 1,",
     ),
     "too few rows": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "300"), "no mechanism"),
 }
