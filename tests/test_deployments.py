@@ -69,6 +69,15 @@ def test_a_service_is_pinned_and_watched(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
+def test_the_image_is_built_by_one_service_and_pulled_by_none() -> None:
+    """Compose builds services side by side: two that write one image fail where it is not there yet."""
+    ours = [service for service in SERVICES.values() if service["image"].startswith("concord:")]
+    (built,) = [service["build"] for service in SERVICES.values() if "build" in service]
+    assert (FOLDER / built["context"] / built["dockerfile"]).is_file()
+    assert {service["pull_policy"] for service in ours} == {"never"}
+    assert len({service["image"] for service in ours}) == 1
+
+
 @pytest.mark.parametrize("name", [name for name in SERVICES if "command" in SERVICES[name]])
 def test_a_service_s_command_is_one_that_the_image_has(name: str) -> None:
     path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
