@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from artifacts.schemas import Ref, votes_schema
 from artifacts.sessions import Opening, Session
+from tasks.admit import Charged
 from tasks.encode import PublicBatch
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.sparse_vector import SparseVector
@@ -69,7 +70,7 @@ def make_case(home: Path, mechanism: Mechanism) -> Case:
     return case
 
 
-def opened(door: Door, mechanism: Mechanism) -> Session:
+def opened(door: Door, mechanism: Charged) -> Session:
     """The session d-1 of the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if door.ledger.sessions("d"):

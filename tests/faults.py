@@ -21,6 +21,8 @@ from sqlalchemy.engine import Engine
 How = Literal["kill", "exception", "disk full", "power cut"]
 CHANGES = ("BEGIN", "CREATE", "DELETE", "INSERT", "UPDATE")
 NAMED = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate")
+WITHIN = ("os.remove", "os.rmdir")
+"""What `shutil.rmtree` does to names within a folder that it holds open."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Faults:
     def _audited(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name == "open" and not _writes(*arguments[1:]):
             return
-        if (name == "open" or name in NAMED) and str(arguments[0]).startswith(str(self.home)):
+        if (name == "open" or name in NAMED) and _place(name, arguments).startswith(str(self.home)):
             self._point(f"{name} {Path(arguments[0]).name}")
 
     def _synced(self, fsync: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -72,6 +74,13 @@ class Faults:
         if self.how == "power cut" and descriptor is not None and _is_file(descriptor):
             os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _place(name: str, arguments: tuple[Any, ...]) -> str:
+    path = str(arguments[0])
+    if name in WITHIN and arguments[1] >= 0:
+        return f"{os.readlink(f'/proc/self/fd/{arguments[1]}')}/{path}"
+    return path
 
 
 def _writes(mode: str | None, flags: int) -> bool:

@@ -3,8 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
+from artifacts.released import Released
+from flows.start import start_extension
 from tasks.recipe import read_recipe
 from tasks.release import Door
 
@@ -23,3 +27,18 @@ def state_of(home: Path, session: str) -> tuple[Any, ...]:
     """All that a refused command must leave alone."""
     door = Door.of(home)
     return charged(home), door.ledger.batches(session), read_recipe(door.vault, session), labels_of(home, session)
+
+
+def die_extending(session: str, public: Path, home: Path) -> None:
+    """Extend a session of three batches, and die before the labels of the second new one are written."""
+    true = Released.write_labels
+
+    def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
+        if index == 4:
+            raise KeyboardInterrupt
+        return true(released, name, index, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Released, "write_labels", dying)
+        with pytest.raises(KeyboardInterrupt):
+            start_extension(session, public, home)

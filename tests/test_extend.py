@@ -20,7 +20,7 @@ from tasks.ending import close, forget
 from tasks.recipe import read_recipe, write_recipe
 from tasks.release import RUN, Door
 from tasks.verify import verify
-from tests.homes import charged, labels_of, state_of
+from tests.homes import charged, die_extending, labels_of, state_of
 from tests.people import arrive, changed, people
 
 
@@ -159,22 +159,10 @@ def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan,
 
 
 @pytest.mark.parametrize("by", ["extend", "run"])
-def test_a_killed_extension_is_finished(
-    session: str, plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, arriving: Path, by: str) -> None:
     twin = home.parent / "twin"
     shutil.copytree(home, twin)
-    true = Released.write_labels
-
-    def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
-        if index == 4:
-            raise KeyboardInterrupt
-        return true(released, name, index, *args, **kwargs)
-
-    monkeypatch.setattr(Released, "write_labels", dying)
-    with pytest.raises(KeyboardInterrupt):
-        start_extension(session, arriving, home)
-    monkeypatch.setattr(Released, "write_labels", true)
+    die_extending(session, arriving, home)
     assert Ledger.of(home).session(session).pending is not None
     summary = start(plan, home) if by == "run" else start_extension(session, arriving, home)
     assert summary.asked == 450

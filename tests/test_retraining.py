@@ -10,14 +10,13 @@ from artifacts.certificate import Certificate
 from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
-from artifacts.released import Released
 from artifacts.sections import StudentPlan
 from flows.start import start, start_extension, start_study
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe
 from tasks.release import Door
 from tasks.verify import verify
-from tests.homes import charged, labels_of, state_of
+from tests.homes import charged, die_extending, labels_of, state_of
 from tests.people import arrive, changed
 
 DROPPING = StudentPlan(refused="drop")
@@ -83,20 +82,9 @@ def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> N
         assert read_recipe(Door.of(home).vault, session) == recipe
 
 
-def test_rows_without_a_label_stop_it(
-    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) -> None:
     """An extension died at its second batch: it is to be finished first."""
-    true = Released.write_labels
-
-    def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
-        if index == 4:
-            raise KeyboardInterrupt
-        return true(released, name, index, *args, **kwargs)
-
-    monkeypatch.setattr(Released, "write_labels", dying)
-    with pytest.raises(KeyboardInterrupt):
-        start_extension(session, arriving, home)
+    die_extending(session, arriving, home)
     state = state_of(home, session)
     with pytest.raises(WrongInput, match="no label yet"):
         start_study(session, DROPPING, home)

@@ -2,7 +2,6 @@
 there is.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from artifacts.entries import Entries
 from artifacts.ledger import Ledger
 from artifacts.witness import Witness
 from tests.faults import How
-from tests.test_crash import EVERY, Matrix, attempt
+from tests.test_crash import EVERY, Matrix, walk
 
 HOWS: tuple[How, ...] = ("kill", "disk full")  # a power cut here halves a whole file, and this one only grows
 
@@ -21,18 +20,26 @@ def place(home: Path) -> Path:
     return Path(f"{home}.witness")
 
 
-def watched(home: Path, mechanism: str, at: int | None, how: How, told: Path, planted: bool) -> None:
-    os.environ["CONCORD_WITNESS"] = str(place(home))  # in this process alone
-    attempt(home, mechanism, at, how, told, planted)
+def watched(home: Path, mechanism: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONCORD_WITNESS", str(place(home)))
+        walk(home, mechanism)
 
 
 class Watched(Matrix):
     """Walks whose ledger has a witness; after each the two are compared."""
 
-    attempt = staticmethod(watched)
-
     def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
         points = super().go(home, at, how)
+        self.compare(home, whole=at is None)
+        return points
+
+    def take_up(self, home: Path) -> None:
+        super().take_up(home)
+        self.compare(home, whole=True)
+
+    def compare(self, home: Path, *, whole: bool) -> None:
+        """Nothing is out that the witness has not seen begin; and after a whole walk it has seen all."""
         url, witness = f"sqlite:///{home / 'ledger.db'}", Witness(place(home))
         Ledger(url, witness).check_witness()
         last = witness.last()
@@ -40,13 +47,12 @@ class Watched(Matrix):
             lines = rows.since(1)
         seen = [line.kind for line in lines[: 0 if last is None else last.seq]]
         assert len(list((home / "released").rglob("batch-*.arrow"))) <= seen.count("begin")
-        assert at is not None or len(seen) == len(lines)
-        return points
+        assert not whole or len(seen) == len(lines)
 
 
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched(tmp_path_factory.mktemp("watched"), "stable")
+    return Watched(tmp_path_factory.mktemp("watched"), "stable", watched)
 
 
 def test_the_witness_is_among_the_points(matrix: Watched) -> None:
@@ -55,12 +61,10 @@ def test_the_witness_is_among_the_points(matrix: Watched) -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 def test_a_watched_walk_comes_to_the_same_end(matrix: Watched, how: How) -> None:
-    assert [
-        wrong for at in range(HOWS.index(how), len(matrix.points), EVERY) for wrong in matrix.fails_at(at, how)
-    ] == []
+    assert matrix.fails(how, EVERY) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 def test_every_point_of_a_watched_walk(matrix: Watched, how: How) -> None:
-    assert [wrong for at in range(len(matrix.points)) for wrong in matrix.fails_at(at, how)] == []
+    assert matrix.fails(how) == []
