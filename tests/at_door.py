@@ -79,7 +79,7 @@ def opened(door: Door, mechanism: Charged) -> Session:
     return door.ledger.open_session(replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1")))
 
 
-def opening_of(mechanism: Mechanism) -> Opening:
+def opening_of(mechanism: Charged) -> Opening:
     """What that session is opened for, but for its key."""
     return Opening(
         id="d-1",
