@@ -12,6 +12,7 @@ import pytest
 
 from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
+from flows.outcome import spent_in_words
 from tests.people import people, write_plan, write_tables
 
 
@@ -142,6 +143,15 @@ def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any]
     assert domain["spent"]["epsilon"] + domain["remaining"]["epsilon"] == pytest.approx(9.0)
     (listed,) = domain["sessions"]
     assert (listed["id"], listed["refused"]) == (session["session"], session["refused"])
+    assert domain["spent"]["epsilon"] > session["guarantee"]["epsilon"]
+    assert 0 < domain["conversion"] == session["conversion"] < domain["spent"]["epsilon"]
+    assert f"of it ε = {domain['conversion']:.3g} once" in concord("budget")[1]
+
+
+def test_a_first_session_says_why_it_is_charged_more_than_it_claims() -> None:
+    whole = "ε = 1.93 of the domain's budget"
+    assert spent_in_words({"epsilon": 1.93}, 1.69) == f"{whole}: 1.69 for its one-off conversion, 0.24 for this run"
+    assert spent_in_words({"epsilon": 1.93}, 0.0) == whole
 
 
 def test_a_further_session_not_asked_for_ends_in_three(concord: Callable[..., Any], folder: Path, home: Path) -> None:
