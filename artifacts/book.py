@@ -91,6 +91,7 @@ class Book:
         if self.witnessed:  # by another, which is gone
             self._end_all()
             self.lost_its_witness = True
+            self._lost = dict.fromkeys(self.domains, Charge()) | self._lost  # what else they spent, nobody knows
         self.witnessed = watch.witnessed
 
     def _restore(self, restoration: Restoration) -> None:

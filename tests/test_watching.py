@@ -10,7 +10,7 @@ from artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, Wron
 from artifacts.ledger import Ledger
 from tests.openings import CAP, DOMAIN, batch, commit, named, opening, outcome, refusals
 from tests.test_chain import lines
-from tests.test_witness import CHANGES, answer, put_back, seen
+from tests.test_witness import CHANGES, RELABELLED, answer, put_back, seen
 
 
 @pytest.fixture
@@ -89,6 +89,16 @@ def test_it_goes_on_without_its_witness_for_a_reason_on_the_record(
     with pytest.raises(WrongInput, match="nothing is to be restored"):
         ledger.restore("again")
     assert Ledger.of(home).session("next").status == "open"
+
+
+def test_a_domain_whose_witness_is_gone_may_have_answered_from_its_secret_subset(home: Path, place: Path) -> None:
+    place.unlink()
+    ledger = Ledger.of(home)
+    ledger.restore("the machine that had it burnt")
+    with pytest.raises(BudgetRefused, match="may have answered, in a session that is lost, from its secret subset"):
+        ledger.open_session(opening("next", **RELABELLED), further=True)
+    ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.open_session(opening("next", domain="survey", **RELABELLED))
 
 
 def test_a_new_witness_has_seen_all_of_it(home: Path, place: Path) -> None:

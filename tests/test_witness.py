@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,9 @@ def test_every_entry_is_seen_with_what_is_charged(home: Path, place: Path) -> No
     assert place.stat().st_mode & 0o777 == 0o600
 
 
+RELABELLED: dict[str, Any] = {"mechanism": {"name": "stable", "relabel": {"share": 0.05}}, "per_refusal": None}
+"""Terms of a session that answers from its domain's secret subset."""
+
 CHANGES: dict[str, Callable[[Ledger], object]] = {
     "open": lambda ledger: ledger.open_session(opening("other"), further=True),
     "check": lambda ledger: ledger.check_opening(opening("other"), DOMAIN, further=True),
@@ -114,12 +118,11 @@ def test_a_restored_ledger_charges_what_was_lost(home: Path) -> None:
 
 def test_a_restored_domain_may_have_answered_from_its_secret_subset(home: Path) -> None:
     """What is charged for a lost session leaves open whether it was relabelled; one subset serves one such session."""
-    terms = {"mechanism": {"name": "stable", "relabel": {"share": 0.05}}, "per_refusal": None}
-    Ledger.of(home).open_session(opening("lost", **terms), further=True)
+    Ledger.of(home).open_session(opening("lost", **RELABELLED), further=True)
     older = put_back(home)
     older.restore("the disk died")
     with pytest.raises(BudgetRefused, match="may have answered, in a session that is lost, from its secret subset"):
-        older.open_session(opening("again", **terms), further=True)
+        older.open_session(opening("again", **RELABELLED), further=True)
     older.open_session(opening("again"), further=True)  # over all rows
 
 
