@@ -29,7 +29,7 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
         return _of_choice(plan, figure, **given)
     asked = _asked(plan, agreement, **given)
     stream = asked.stream
-    options = plan_mechanisms(stream)
+    options = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
     planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
     other = what_if(asked, (planned or options[0]).name)
     if figure is not None:

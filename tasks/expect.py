@@ -39,7 +39,8 @@ class Premises:
     epsilon, delta   what labels may spend, and beside them the choice of a student
     agreement        a guess, as profile.profile takes it
     order            the Rényi order of the domain, where it is known
-    mechanism        the one that is planned, and its cutoff; None where none is
+    mechanism        the one that is planned; None where the best is to be taken
+    cutoff           the one that is planned for it; None where the best is to be taken
     choice           the part of ε that the choice of a student takes
     relabel          how rows are relabelled before teachers learn from them, where they are
     """
@@ -116,7 +117,7 @@ def what_if(premises: Premises, name: str) -> list[AtEpsilon]:
 
 
 def _at(premises: Premises, name: str) -> AtEpsilon:
-    cutoff = premises.cutoff if name == premises.mechanism else None
+    cutoff = premises.cutoff if premises.mechanism in (None, name) else None
     try:
         option = plan_mechanism(name, premises.stream, cutoff)
     except WrongInput as none_left:
@@ -152,6 +153,9 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
 
     Alon, Bassily & Moran (2019): half of the odds for the cover, half for the choice among its candidates.
     """
+    if plan.data.public is None:
+        rule = "planning reads no private row, not even the features that data.public_share makes public"
+        raise WrongInput(f"data.public must be given to say how many hypotheses the student is chosen from: {rule}")
     encoding = learn_encoding(plan)
     X = encode_public(plan.path("public"), encoding)
     space = hypothesis_space(plan.student.space, encoding, X, "student")

@@ -79,6 +79,13 @@ def test_what_if_follows_the_mechanism_that_is_planned(tmp_path: Path) -> None:
     assert {one["name"] for one in best["what_if"]} == {best["mechanisms"][0]["name"]}
 
 
+def test_the_best_is_taken_at_the_cutoff_that_is_planned(tmp_path: Path) -> None:
+    changes = {"labeling__mechanism": "auto", "labeling__cutoff": 9}
+    found = planned(str(write_plan(write_tables(tmp_path), **changes)))
+    assert {one["cutoff"] for one in (*found["mechanisms"], *found["what_if"])} <= {9, None}
+    assert found["planned"] is None
+
+
 UNIVERSAL = {"student__learner": "universal", "student__hypotheses": "stumps"}
 
 
