@@ -10,10 +10,10 @@ from rich.table import Table
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan, load_plan
 from tasks.agreement import read_agreement
-from tasks.expect import AtEpsilon, Premises, expect_choice, premises_of, what_if
+from tasks.expect import EXCESSES, AtEpsilon, Premises, expect_choice, premises_of, what_if
 from tasks.mechanisms.planning import Option, plan_mechanism, plan_mechanisms, recommend
 from tasks.mechanisms.profile import profile
-from tasks.plan_figure import write_plan_figure
+from tasks.plan_figure import write_choice_figure, write_plan_figure
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 out = Console(highlight=False)
@@ -69,10 +69,12 @@ def _asked(plan: Plan | None, agreement: str | None, **given: float | None) -> P
 
 def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
     """What to expect of a plan in which nobody votes."""
-    for name, value in {**given, "figure": figure}.items():
+    for name, value in given.items():
         if value is not None and name != "epsilon":
             raise WrongInput(f"--{name} has no meaning for a plan whose student is chosen without a vote")
     choice = expect_choice(plan, given["epsilon"] or plan.privacy.epsilon)
+    if figure is not None:
+        write_choice_figure(figure, choice)
     return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
 
 
@@ -142,15 +144,16 @@ def _show_choice(choice: dict[str, Any]) -> None:
         f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0, pure: one of {choice['candidates']:,} {kind}, "
         f"which label the {choice['public_rows']:,} public rows in all the ways there are. With odds of "
         f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more "
-        f"than the best of all {kind}, for want of public rows, and the student about so many more than that:"
+        f"than the best of all {kind}, for want of public rows; and the student about so many more than it:"
     )
-    table = _table(None, "rows more", "private units it takes")
-    for excess, units in choice["private_units"].items():
-        table.add_row(f"{excess:.1%}", _count(units))
+    by_excess = choice["private_units"]
+    table = _table("private units it takes", "rows more", *(f"ε = {epsilon:g}" for epsilon in by_excess[EXCESSES[0]]))
+    for excess, units in by_excess.items():
+        table.add_row(f"{excess:.1%}", *map(_count, units.values()))
     out.print(table)
 
 
-def _table(title: str | None, first: str, *headings: str) -> Table:
+def _table(title: str, first: str, *headings: str) -> Table:
     table = Table(title=title)
     table.add_column(first, no_wrap=True)
     for heading in headings:

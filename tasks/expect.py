@@ -134,7 +134,7 @@ class ChosenStudent:
     dimension      VC dimension of the class
     candidates     hypotheses to choose from, one for each way in which the class can label the public rows
     cover_error    what the best candidate errs more than the best hypothesis of the class, at most
-    private_units  how many are enough for the student to err by so much more than the best candidate, at most
+    private_units  by what the student errs more than the best candidate, at most, and by ε: units that are enough
     beta           how likely it may err more than the best of the class by more than both together
     """
 
@@ -144,7 +144,7 @@ class ChosenStudent:
     public_rows: int
     candidates: int
     cover_error: float
-    private_units: dict[float, int]
+    private_units: dict[float, dict[float, int]]
     beta: float = BETA
 
 
@@ -160,7 +160,7 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
     X = encode_public(plan.path("public"), encoding)
     space = hypothesis_space(plan.student.space, encoding, X, "student")
     candidates = len(space.dichotomies(X.astype(float)))
-    bound = partial(selection_rows, candidates=candidates, beta=BETA / 2, epsilon=epsilon)
+    units = partial(selection_rows, candidates=candidates, beta=BETA / 2)
     return ChosenStudent(
         epsilon=epsilon,
         hypotheses=space.name,
@@ -168,5 +168,8 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
         public_rows=len(X),
         candidates=candidates,
         cover_error=cover_error(dimension=space.dimension, rows=len(X), beta=BETA / 2),
-        private_units={excess: bound(alpha=excess) for excess in EXCESSES},
+        private_units={
+            excess: {epsilon * ratio: units(alpha=excess, epsilon=epsilon * ratio) for ratio in RATIOS}
+            for excess in EXCESSES
+        },
     )

@@ -1,9 +1,11 @@
-"""The figure of a plan: what each mechanism is expected to do, and what more or fewer teachers, or ε, would change.
+"""The figure of a plan: what each mechanism is expected to do, and what other teachers or another ε would change; or how
+many private units a chosen student takes.
 
 Checked by tests/test_plan_command.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from artifacts.errors import EnvironmentFailed, WrongInput
-from tasks.expect import RATIOS, AtEpsilon, Premises
+from tasks.expect import RATIOS, AtEpsilon, ChosenStudent, Premises
 from tasks.figures import BLUE, GREY, ORANGE, STYLE
 from tasks.mechanisms.planning import Option, plan_mechanisms
 from tasks.mechanisms.search import Stream
@@ -24,8 +26,7 @@ def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtE
     The format is that of its suffix.
     Raises WrongInput where no such format is known, EnvironmentFailed where the file cannot be written.
     """
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(15, 4), layout="constrained")
+    with _drawn(path, width=15) as figure:
         left, middle, right = figure.subplots(1, 3)
         stream = asked.stream
         _draw_rows(left, options, asked.queries)
@@ -34,6 +35,30 @@ def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtE
         if asked.subset is not None:
             share = f"rows relabelled, teachers learn from {asked.subset['share']:.1%} of the private rows"
             figure.suptitle(f"{share}; mechanisms at ε = {stream.epsilon:.4g}, δ = {stream.delta:.4g}", fontsize=10)
+
+
+def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
+    """Draw the private units that a chosen student takes, and write them to `path`. Raises likewise."""
+    with _drawn(path, width=7.5) as figure:
+        axes = figure.add_subplot()
+        for excess, units in sorted(choice.private_units.items()):
+            axes.plot([*units], [*units.values()], marker="o", markersize=3, label=f"{excess:.1%} of rows more")
+        axes.axvline(choice.epsilon, color=GREY, linestyle="--", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks([*units], [f"{epsilon:g}" for epsilon in units])
+        axes.minorticks_off()
+        axes.set_xlabel(f"ε of the choice among {choice.candidates:,} {choice.hypotheses}")
+        axes.set_ylabel("private units it takes")
+        axes.legend(title="wrong about at most", fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+@contextmanager
+def _drawn(path: Path, width: float) -> Iterator[Figure]:
+    """A figure to draw on, which is written to `path` then."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, 4), layout="constrained")
+        yield figure
         known = figure.canvas.get_supported_filetypes()
         if path.suffix.removeprefix(".") not in known:
             raise WrongInput(f"figure must end in one of .{', .'.join(sorted(known))}, got {path.name!r}")

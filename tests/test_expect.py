@@ -99,9 +99,10 @@ def test_its_error_is_the_theorem_s(tables: dict[str, Any]) -> None:
     odds = found.beta / 2
     assert cover_rows(dimension=found.dimension, alpha=found.cover_error, beta=odds) <= found.public_rows
     assert cover_rows(dimension=found.dimension, alpha=0.95 * found.cover_error, beta=odds) > found.public_rows
-    for excess, units in found.private_units.items():
+    for excess, by_epsilon in found.private_units.items():
+        assert list(by_epsilon) == [2 * ratio for ratio in RATIOS]
         given: dict[str, Any] = {"candidates": found.candidates, "beta": odds, "epsilon": 2.0}
-        assert selection_rows(alpha=excess, **given) == units < selection_rows(alpha=0.99 * excess, **given)
+        assert selection_rows(alpha=excess, **given) == by_epsilon[2.0] < by_epsilon[1.0]
 
 
 def test_a_student_whose_public_rows_are_private_ones_is_not_planned(tables: dict[str, Any]) -> None:
