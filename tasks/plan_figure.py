@@ -1,5 +1,5 @@
-"""The figure of a plan: what each mechanism is expected to do, and what other teachers or another ε would change; or how
-many private units a chosen student takes.
+"""The figure of a plan: what each mechanism is expected to do, and what other teachers or another ε would change; or
+how many private units a chosen student takes.
 
 Checked by tests/test_plan_command.py.
 """
