@@ -1,85 +1,26 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
 
 import tasks.relabel
-import tasks.study
-import tasks.teach
-from artifacts.encoding import Encoding
-from artifacts.errors import WrongInput
 from artifacts.guarantee import Guarantee
-from artifacts.plan import Plan
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref
-from artifacts.sessions import Domain, Session
+from artifacts.sessions import Session
 from flows import work
-from flows.outcome import STAGES, StageName, Summary, briefly
-from flows.progress import console
-from flows.stages import Stages
+from flows.line import Line
+from flows.outcome import Summary, briefly
 from flows.work import Public, Record
-from tasks.admit import (
-    Asked,
-    admit,
-    calibrated,
-    canonical,
-    check_ensemble,
-    check_going_on,
-    claim,
-    identity,
-    open_session,
-    planned_domain,
-    spent,
-    training,
-)
-from tasks.certify import caveats, domain_of
-from tasks.encode import labelled_rows
-from tasks.erasing import erased_units
-from tasks.files import TableFile, find_files
-from tasks.mechanisms.relabelled import Relabelled, Relabelling
-from tasks.recipe import Recipe, Source, check_staged, online_votes, read_recipe, stream, write_recipe
-from tasks.release import RUN, Door, a_run_in, alone
+from tasks.admit import Asked, admit, check_ensemble, claim, identity, open_session, planned_domain, spent, training
+from tasks.certify import caveats
+from tasks.recipe import online_votes
 from tasks.study import Student
-from tasks.track import column_types
 from tasks.unlabelled import with_public
 
-VERSIONS: dict[StageName, int] = dict.fromkeys(STAGES, 1)
-"""Raised when what a stage computes changes, so that no older cached result answers for it."""
 
-
-class Pipeline:
-    """One run over one plan. Every stage's key digests all that its result depends on, and nothing else.
-
-    Use as a context: while it lasts, no other command goes on with its session, and none erases in its domain.
-    """
-
-    session: Session | None
-    private: tuple[str, ...]
-    relabelled: tuple[Ref, ...] = ()
-    erased: tuple[str, ...]
-
-    def __init__(
-        self, plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
-    ) -> None:
-        self.plan, self.home, self.new_session = plan, home, new_session
-        self.door = Door.of(home)
-        self.stages = Stages(home, start_from)
-        self._held = ExitStack()
-
-    def __enter__(self) -> Self:
-        self._held.enter_context(a_run_in(self.door.vault, self.plan.privacy.domain))
-        self.erased = erased_units(self.door, self.plan.privacy.domain)  # while this lasts, no more are
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.close()
+class Pipeline(Line):
+    """One run over one plan, stage by stage."""
 
     def encode(self) -> Public:
         """Encoding and batches of the public rows."""
@@ -102,53 +43,6 @@ class Pipeline:
         self.session = admit(self.door, self.asked, new_session=self.new_session)
         recipe = None if self.session is None else self.hold(self.session.id)
         return self.walk(public.encoding, (self.own(public), *(recipe.sources[1:] if recipe else ())))
-
-    def own(self, public: Public) -> Source:
-        """The plan's own public rows."""
-        files = tuple(self._digests("public"))
-        return Source(path=self.plan.path("public"), digests=files, batches=tuple(public.batches))
-
-    def rehearse(self, encoding: Encoding) -> None:
-        """Raise WrongInput where teachers, student or test table would fail later: now, while nothing is spent."""
-        tasks.teach.rehearse(self.plan.teachers, encoding)
-        tasks.study.rehearse(self.plan.student, encoding)
-        self.rehearse_test(encoding)
-
-    def rehearse_test(self, encoding: Encoding) -> None:
-        """Raise WrongInput where the test table would fail later."""
-        if self.plan.data.test is not None:
-            labelled_rows(self.plan.path("test"), encoding)
-
-    def calibrate(self, domain: Domain, own: Public) -> None:
-        """The plan's mechanism for its domain and its own public rows; and what was spent before."""
-        self.domain, self.spent_before = domain, spent(self.door, domain)
-        self.mechanism = calibrated(self.plan, own.encoding, own.batches, domain.filter.order, self.door.vault)
-
-    @property
-    def relabelling(self) -> Relabelling | None:
-        """How private rows are relabelled, where the plan asks for it."""
-        return self.mechanism.relabelling if isinstance(self.mechanism, Relabelled) else None
-
-    def hold(self, session: str) -> Recipe | None:
-        """Wait until no other command goes on with the session, and take its recipe as that left it."""
-        self._held.enter_context(alone(self.door.vault, session, RUN))
-        self.session = self.door.ledger.session(session)
-        return read_recipe(self.door.vault, session)
-
-    def go_on(self, session: Session, recipe: Recipe) -> None:
-        """Make sure that the session goes on by its recipe as it began: the same mechanism, tables that still fit."""
-        own = Public(encoding=recipe.encoding, batches=list(recipe.sources[0].batches))
-        self.calibrate(domain_of(session, self.door.ledger), own)
-        check_going_on(self.door.vault, session, self.mechanism)
-        self.rehearse(recipe.encoding)
-        column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
-
-    def walk(self, encoding: Encoding, sources: tuple[Source, ...]) -> Public:
-        """Those sources as one stream. Raises NotVerified where rows that a session was given are gone."""
-        if self.session is not None:
-            check_staged(self.door.vault, self.session.id, sources)
-        self.sources = sources
-        return Public(encoding=encoding, batches=stream(sources))
 
     def split(self, public: Public) -> list[Ref]:
         """Private rows, or those of the secret subset, by shard; one file a block."""
@@ -178,15 +72,6 @@ class Pipeline:
         if self.session is not None:
             check_ensemble(self.door.vault, self.session, training(self.plan, shards))
         return shards
-
-    def name_private(self) -> None:
-        """Note which files are private. Raises WrongInput where one has been named public, or is of another domain."""
-        if self.erased:
-            console.print(f"{'erased':>8} units of domain {self.plan.privacy.domain} are left out")
-        self.private = tuple(self._digests("private"))
-        self.door.ledger.check_holding(self.plan.privacy.domain, self.private)
-        self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
-        self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
 
     def teach(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
         """One model a shard, mapped over blocks."""
@@ -222,18 +107,6 @@ class Pipeline:
             self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
         self.keep(self._session, public, teachers, self.relabelled)
 
-    def keep(self, session: Session, public: Public, teachers: Sequence[Ref], relabelled: tuple[Ref, ...] = ()) -> None:
-        """Keep what a session needs to go on; where nobody votes, `teachers` are the numbers it answers from."""
-        recipe = Recipe(
-            plan=self.plan,
-            encoding=public.encoding,
-            teachers=tuple(teachers),
-            sources=self.sources,
-            private=self.private,
-            relabelled=relabelled,
-        )
-        write_recipe(self.door.vault, session.id, recipe)
-
     def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
         """The door: draw once and publish; or replay what was published before."""
         session, classes = self._session, self.plan.data.classes
@@ -242,17 +115,6 @@ class Pipeline:
             "release", session, lambda: work.release(self.home, session, self.mechanism, classes, public.batches, votes)
         )
         return list(labels)
-
-    def at_the_door(self, stage: StageName, session: Session, work: Callable[[], Any]) -> tuple[Any, Session]:
-        """What passed the door in a session, drawn now or replayed; and the session after."""
-
-        def passed() -> tuple[tuple[Any, Session], bool]:
-            released, after = work(), self.door.ledger.session(session.id)
-            self.at_door = datetime.now(UTC)  # when it is passed: no published moment tells of private work
-            return (released, after), after == session
-
-        released, after = self.stages.uncached(stage, passed)
-        return released, after
 
     def study(self, public: Public, labels: Sequence[Ref]) -> Student:
         """The student, learned from released labels and public rows alone."""
@@ -306,35 +168,3 @@ class Pipeline:
             stages=self.stages.reports,
             **self.charged_now(),
         )
-
-    def charged_now(self) -> dict[str, Any]:
-        """What the domain was charged while this ran, and of it what it is charged once, as a summary has them."""
-        before, after = self.spent_before, spent(self.door, self.domain)
-        once = self.domain.filter.conversion if any(after) and not any(before) else 0.0
-        return {"spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]}, "conversion": once}
-
-    @property
-    def _session(self) -> Session:
-        if self.session is None:
-            raise RuntimeError("the session is opened at the door, before anything is published")
-        return self.session
-
-    def _call(self, name: StageName, depends: Sequence[Any], **arguments: Any) -> dict[str, Any]:
-        """A task's arguments: `arguments`, the home folder, and the key its result is cached by."""
-        key = f"{name}-{self.door.vault.digest(name, str(VERSIONS[name]), canonical(depends))}"
-        return {"key": key, "home": self.home, **arguments}
-
-    def _digests(self, field: Literal["private", "public", "test"]) -> list[str]:
-        """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-        return [self._digest(file) for file in find_files(self.plan.path(field), f"data.{field}")]
-
-    def keep_apart(self, field: str, digests: Iterable[str]) -> None:
-        """Raise WrongInput where a private file has been named public: its rows would be published as they are."""
-        if not set(self.private).isdisjoint(digests):
-            raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
-
-    def _digest(self, file: TableFile) -> str:
-        try:
-            return self.door.vault.digest_file(file.path)
-        except OSError as failed:
-            raise WrongInput(f"{file.field} cannot be read: {failed.strerror}") from None

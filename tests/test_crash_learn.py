@@ -52,7 +52,7 @@ class Named:
 
 SESSION = "people-1"
 STAND_INS = {
-    "flows.pipeline.Stages": Direct,
+    "flows.line.Stages": Direct,
     "flows.work.release": work.release.fn,
     "flows.learn.shown": lambda summary: summary,  # else each process would start a Prefect server, and leave it
     "tasks.admit.secrets": Named,
