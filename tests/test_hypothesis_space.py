@@ -7,11 +7,13 @@ import pytest
 
 from artifacts.encoding import Encoding
 from artifacts.errors import WrongInput
+from artifacts.plan import parse_plan
 from artifacts.sections import HypothesesPlan
 from artifacts.vault import Vault
 from tasks.encode import PublicBatch, learn_encoding, stage_public
 from tasks.hypothesis_space import columns_of, cut_points, hypothesis_space, public_matrix
 from tasks.mechanisms.dichotomies import HypothesisClass
+from tasks.relabel import candidates
 from tests.people import changed, tables_of_plan, write_tables
 
 
@@ -35,6 +37,16 @@ def test_stumps_look_at_every_column_and_need_no_cut_points(world: World) -> Non
     stumps = space(world, "stumps")
     assert stumps.columns == tuple(range(world[0].width))
     assert stumps.grid is None
+
+
+def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(world: World) -> None:
+    """Without cut points the number of stumps is that of the rows: it would tell, by time or by a refusal."""
+    tables = tables_of_plan(Path("data"))
+    for name, features in (("thresholds", ["size"]), ("stumps", None), ("conjunctions", ["shade=dark"])):
+        asked = parse_plan({**tables, "relabel": {"hypotheses": name, "features": features}})
+        relabels = candidates(asked, *world)
+        assert relabels is not None
+        assert relabels.bound is not None
 
 
 def test_columns_are_found_by_their_encoded_names(world: World) -> None:
