@@ -54,20 +54,22 @@ def link(
 
 @app.command()
 def restore(
-    reason: Annotated[str, typer.Option(help="Why an older copy was put back; kept on the record.")],
+    reason: Annotated[str, typer.Option(help="What happened to the home, or to its witness; kept on the record.")],
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on from an older copy of the home: charge what its witness saw since, and end every open session.
+    """Go on from an older copy of the home, charging what its witness saw since; or without a witness that is lost.
 
-    CONCORD_WITNESS names the witness. Each session that was open is charged whole; nothing ever returns of it.
+    CONCORD_WITNESS names the witness; where that is lost, a new one, or none. Each session that was open ends and is
+    charged whole; nothing ever returns of it.
     """
     from artifacts.ledger import Ledger
     from flows.environment import reopen
     from flows.summary import budget_of, show_budget
 
-    home = reopen(home)
+    home = reopen(home, as_it_is=True)  # an upgrade writes, which a ledger that is behind refuses
     Ledger.of(home).restore(reason)
+    home = reopen(home)
     figures = budget_of(home)
     print_json(figures) if as_json else show_budget(figures)
 

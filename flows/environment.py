@@ -7,10 +7,10 @@ from artifacts.errors import EnvironmentFailed
 from artifacts.home import FORMAT, check_format, is_home
 
 
-def prepare(home: Path) -> Path:
+def prepare(home: Path, *, as_it_is: bool = False) -> Path:
     """Make the home folder and point Prefect and MLflow at it; returns it absolute.
 
-    One that an earlier version wrote is upgraded first. Raises EnvironmentFailed, or NotVerified where a later one did.
+    One that an earlier version wrote is upgraded first, unless it is to be left as it is. Raises EnvironmentFailed, or NotVerified where a later one did.
     """
     home = home.absolute()
     try:
@@ -35,14 +35,14 @@ def prepare(home: Path) -> Path:
     }
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
-    if check_format(home) < FORMAT:
+    if check_format(home) < FORMAT and not as_it_is:
         from tasks.upgrade import upgrade
 
         upgrade(home)
     return home
 
 
-def reopen(home: Path) -> Path:
+def reopen(home: Path, *, as_it_is: bool = False) -> Path:
     """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
 
     Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
@@ -51,7 +51,7 @@ def reopen(home: Path) -> Path:
         raise EnvironmentFailed(
             f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
         )
-    return prepare(home)
+    return prepare(home, as_it_is=as_it_is)
 
 
 def keep_to(home: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.caveats import UNWITNESSED, WITNESSED
+from artifacts.caveats import LOST_WITNESS, UNWITNESSED, WITNESSED
 from artifacts.ledger import Ledger
 from tests.console import concord
 from tests.people import write_plan, write_tables
@@ -16,6 +16,13 @@ from tests.people import write_plan, write_tables
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
     return tmp_path / "witness"
+
+
+def failed(home: Path) -> list[dict[str, str]]:
+    """What `concord verify` finds wrong."""
+    return [
+        check for check in json.loads(concord("verify", "--home", str(home), "--json")[1])["checks"] if not check["ok"]
+    ]
 
 
 @pytest.mark.slow
@@ -54,3 +61,16 @@ def test_a_home_put_back_stops_until_it_is_restored(home: Path, place: Path, tmp
     assert json.loads(said)["asked_now"] == 0
     assert Ledger.of(home).total("people") == reserved
     assert place.stat().st_mode & 0o777 == 0o600
+
+    place.unlink()
+    status, _, wrong = concord("run", str(plan), "--home", str(home))
+    assert status == 4
+    assert f"{place} has seen nothing" in wrong
+    assert [check["name"] for check in failed(home)] == ["witness"]
+    assert concord("restore", "--reason", "its machine burnt", "--home", str(home))[0] == 0
+    assert failed(home) == []
+    status, said, wrong = concord("run", str(plan), "--home", str(home), "--json")
+    assert status == 0, wrong
+    caveats = json.loads(Path(json.loads(said)["certificate"]).read_text())["caveats"]
+    assert caveats[-2:] == [LOST_WITNESS, WITNESSED]
+    assert failed(home) == []

@@ -1,6 +1,7 @@
 """A home written by an earlier version: backed up, upgraded once, and gone on with; a later one's is left alone."""
 
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from artifacts.ledger import Ledger
 from tasks.recipe import Recipe, Source, write_recipe
 from tasks.release import Door
 from tasks.upgrade import upgrade
+from tests.console import concord
 from tests.openings import CAP, opening
 from tests.published import world
 from tests.test_chain import lines
@@ -134,6 +136,21 @@ def test_a_death_before_the_copy_has_its_name_leaves_it_to_be_made(home: Path, m
     assert list((home / "backups").glob("format-1-*")) != []
     upgrade(home)
     assert [lines(copy.parent) for copy in backups(home)] == [before]
+
+
+def test_a_copy_of_before_the_upgrade_is_restored_first(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(home, tmp_path / "old")
+    monkeypatch.setattr(os, "environ", {**os.environ, "CONCORD_WITNESS": str(tmp_path / "witness")})
+    upgrade(home)
+    shutil.rmtree(home)
+    (tmp_path / "old").rename(home)
+    with pytest.raises(NotVerified, match="older copy"):
+        upgrade(home)
+    assert concord("restore", "--reason", "the disk died", "--home", str(home))[0] == 0
+    assert check_format(home) == FORMAT
+    assert [Ledger.of(home).session(name).status for name in ("one-1", "two-1")] == ["closed", "closed"]
 
 
 def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
