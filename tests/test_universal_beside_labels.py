@@ -65,7 +65,7 @@ def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home
     told = json.loads(Path(first.certificate).read_bytes())
     told["together"]["epsilon"] = 3.5
     Path(first.certificate).write_text(json.dumps(told))
-    assert [check.name for check in verify(home) if "sum" in check.detail] == [f"{first.session}: certificate"]
+    assert [check.name for check in verify(home) if "together" in check.detail] == [f"{first.session}: certificate"]
 
 
 def test_a_kill_between_the_two_openings_needs_no_new_session(
