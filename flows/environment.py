@@ -10,7 +10,8 @@ from artifacts.home import FORMAT, check_format, is_home
 def prepare(home: Path, *, as_it_is: bool = False) -> Path:
     """Make the home folder and point Prefect and MLflow at it; returns it absolute.
 
-    One that an earlier version wrote is upgraded first, unless it is to be left as it is. Raises EnvironmentFailed, or NotVerified where a later one did.
+    One that an earlier version wrote is upgraded first, unless it is to be left as it is. Raises EnvironmentFailed, or
+    NotVerified where a later one did.
     """
     home = home.absolute()
     try:
