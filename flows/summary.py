@@ -91,8 +91,10 @@ def show_budget(figures: dict[str, Any]) -> None:
         cap, spent = domain["cap"], domain["spent"]
         title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
         once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
-        headings = ("session", "mechanism", "claim ε", "asked", "answered", "refused", "status")
-        table = Table(*headings, title=title, caption=once if domain["conversion"] else None)
+        table = Table(title=title, caption=once if domain["conversion"] else None)
+        table.add_column("session", no_wrap=True)  # it is copied into other commands
+        for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status"):
+            table.add_column(heading, overflow="fold")
         for one in domain["sessions"]:
             figures_of = (one["claim"]["epsilon"], one["asked"], one["answered"], one["refused"])
             table.add_row(one["id"], one["mechanism"], *(f"{figure:g}" for figure in figures_of), one["status"])
