@@ -21,6 +21,11 @@ def folder(tmp_path: Path) -> Path:
     return write_tables(tmp_path / "data")
 
 
+def plan_of(folder: Path, **changes: Any) -> str:
+    """The plan of the fixture `session`, as a file: a run of it answers from what was copied."""
+    return str(write_plan(folder, **{"privacy__epsilon": 8.0, "labeling__cutoff": 60, **changes}))
+
+
 def charged(home: Path) -> Charge:
     return Ledger.of(home).total("people") if (home / "ledger.db").exists() else Charge()
 
@@ -154,20 +159,20 @@ def test_a_first_session_says_why_it_is_charged_more_than_it_claims() -> None:
     assert spent_in_words({"epsilon": 1.93}, 0.0) == whole
 
 
+@pytest.mark.usefixtures("session")
 def test_a_further_session_not_asked_for_ends_in_three(concord: Callable[..., Any], folder: Path, home: Path) -> None:
-    concord("run", str(write_plan(folder)))
     charge = charged(home)
-    status, _, error = concord("run", str(write_plan(folder, teachers__count=151)))
+    status, _, error = concord("run", plan_of(folder, privacy__epsilon=1.0, teachers__count=151))
     assert status == 3
     assert "--new-session" in error
     assert charged(home) == charge
 
 
+@pytest.mark.usefixtures("session")
 def test_what_does_not_verify_ends_in_four(concord: Callable[..., Any], folder: Path, home: Path) -> None:
-    concord("run", str(write_plan(folder)))
     labels = min((home / "released").rglob("batch-*.arrow"))
     labels.write_bytes(labels.read_bytes()[:-1] + b"?")
-    assert concord("run", str(folder / "plan.toml"))[0] == 4
+    assert concord("run", plan_of(folder))[0] == 4
     status, out, _ = concord("verify", "--json")
     checks = json.loads(out)
     assert status == 4
@@ -175,8 +180,8 @@ def test_what_does_not_verify_ends_in_four(concord: Callable[..., Any], folder: 
     assert any(not check["ok"] and labels.name in check["name"] + check["detail"] for check in checks["checks"])
 
 
-def test_an_honest_home_verifies(concord: Callable[..., Any], folder: Path) -> None:
-    concord("run", str(write_plan(folder)))
+@pytest.mark.usefixtures("session")
+def test_an_honest_home_verifies(concord: Callable[..., Any]) -> None:
     status, out, _ = concord("verify", "--json")
     assert status == 0, out
     assert all(check["ok"] for check in json.loads(out)["checks"])
@@ -199,8 +204,8 @@ def test_a_vault_others_can_read_ends_in_one(concord: Callable[..., Any], folder
     assert "0700" in error
 
 
-def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], folder: Path, home: Path) -> None:
-    concord("run", str(write_plan(folder)))
+@pytest.mark.usefixtures("session")
+def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], home: Path) -> None:
     status, _, error = concord("domain", "people", "--epsilon", "0.1", "--delta", "1e-9", "--reason", "less")
     assert status == 3
     assert "people" in error
@@ -210,9 +215,10 @@ def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], folder:
     assert domain.filter.epsilon == 20
 
 
+@pytest.mark.usefixtures("session")
 def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any], folder: Path) -> None:
-    plan = write_plan(folder, privacy__epsilon=8.0, labeling__cutoff=60)
-    run = json.loads(concord("run", str(plan), "--json")[1])
+    plan = plan_of(folder)
+    run = json.loads(concord("run", plan, "--json")[1])
     people(90, 5).drop("outcome", "person").write_parquet(folder / "more.parquet")
     more = (run["session"], "--public", str(folder / "more.parquet"))
     status, out, _ = concord("extend", *more, "--json")
@@ -229,7 +235,7 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
         "session": run["session"],
         "forgotten_now": True,
     }
-    assert concord("run", str(plan))[0] == 3
+    assert concord("run", plan)[0] == 3
     assert concord("verify")[0] == 0
 
 

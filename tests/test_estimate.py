@@ -43,12 +43,12 @@ def cached(told: dict[str, Any]) -> list[str]:
 
 
 def test_it_says_how_much_teachers_err_and_what_that_asks_for(plan: Plan, home: Path) -> None:
-    told = ask(plan, home, epsilon=2.0)
+    told = ask(plan, home, epsilon=5.0)
     assert 0.0 < told["rate"] < told["upper_rate"] < 0.4
     assert (told["queries"], told["teachers"]) == (300, 60)
     assert 1 <= told["cutoff"] <= 300
     session = Ledger.of(home).session(told["session"])
-    assert (session.status, session.epsilon, session.delta) == ("spent", 2.0, 0.0)
+    assert (session.status, session.epsilon, session.delta) == ("spent", 5.0, 0.0)
     assert session.settled == session.reserved
     assert session.reserved.renyi > 0
     assert session.reserved.delta == 0

@@ -21,7 +21,11 @@ from tests.openings import batch, commit, named, opening, outcome
 from tests.people import changed, tables_of_plan, write_plan, write_tables
 
 PUBLIC, PRIVATE, PLANS, TEXTS, CELLS = 600, 500, 600, 300, 300
-"""Cases in process: 2,300."""
+"""Cases in process: 2,300; of those that read tables, the default tests take every fifth."""
+
+
+def some_and_all(cases: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("cases", [cases // 5, pytest.param(cases, marks=pytest.mark.slow)])
 
 
 def one_sentence(error: ConcordError) -> bool:
@@ -53,19 +57,23 @@ def encoding(folder: Path) -> Encoding:
     return learn_encoding(parse_plan(tables_of_plan(folder)))
 
 
-def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path) -> None:
+@some_and_all(PUBLIC)
+def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, cases: int) -> None:
     vault = Vault(folder / "public-vault")
 
     def attempt(seed: int) -> None:
         plan = changed(tables_of_plan(folder), data__public=str(table_file(seed, folder)))
         stage_public(plan.path("public"), learn_encoding(plan), vault, "staged", 16)
 
-    taken, refused = outcomes(PUBLIC, attempt)
-    assert min(taken, len(refused)) > PUBLIC / 10
+    taken, refused = outcomes(cases, attempt)
+    assert min(taken, len(refused)) > cases / 10
     assert all(map(one_sentence, refused))
 
 
-def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(folder: Path, encoding: Encoding) -> None:
+@some_and_all(PRIVATE)
+def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
+    folder: Path, encoding: Encoding, cases: int
+) -> None:
     vault = Vault(folder / "private-vault")
 
     def attempt(seed: int) -> None:
@@ -74,8 +82,8 @@ def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(fo
         )
         assert len(split(plan, encoding, vault, "shards", b"key")) == 2
 
-    taken, refused = outcomes(PRIVATE, attempt)
-    assert min(taken, len(refused)) > PRIVATE / 10
+    taken, refused = outcomes(cases, attempt)
+    assert min(taken, len(refused)) > cases / 10
     assert all(one_sentence(wrong) and SECRET not in str(wrong) for wrong in refused)
 
 

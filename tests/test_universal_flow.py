@@ -14,6 +14,7 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan, parse_plan
 from artifacts.released import Released
+from artifacts.tracking import Tracking
 from flows.api import Run
 from flows.outcome import Summary
 from flows.start import start, start_extension
@@ -44,8 +45,8 @@ def cached(summary: Summary) -> list[str]:
     return [report.name for report in summary.stages if report.cached]
 
 
-def hypothesis(home: Path, summary: Summary) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((home / "released" / summary.session / "hypothesis.json").read_bytes())
+def hypothesis(home: Path, session: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((home / "released" / session / "hypothesis.json").read_bytes())
     return told
 
 
@@ -72,17 +73,17 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
         _ = published.labels
 
 
-def test_again_it_answers_from_cache_and_spends_nothing(plan: Plan, home: Path) -> None:
-    first, charged = start(plan, home), Ledger.of(home).total("people")
+def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
+    charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
     again = start(plan, home)
     assert cached(again) == ["encode", "count", "choose", "study", "certify"]
     assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert (again.session, again.run_id, again.asked_now) == (first.session, first.run_id, 0)
+    assert (again.session, [again.run_id], again.asked_now) == (session, Tracking.of(home).runs(session), 0)
     for folder in ("results", "vault/public", "vault/counts"):
         shutil.rmtree(home / folder)
     bare = start(plan, home)
     assert cached(bare) == ["choose"]
-    assert hypothesis(home, bare) == hypothesis(home, first)
+    assert hypothesis(home, bare.session) == chosen
     assert Ledger.of(home).total("people") == charged
 
 
@@ -143,8 +144,8 @@ def test_other_settings_need_a_new_session(tables: dict[str, Any], home: Path) -
     assert start(other, home, new_session=True).spent_now["epsilon"] > 0
 
 
+@pytest.mark.usefixtures("session")
 def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
-    start(plan, home)
     people(6000, 7).write_csv(plan.path("private"))
     with pytest.raises(NotVerified, match="version"):
         start(plan, home)
@@ -161,15 +162,13 @@ def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: di
     assert Ledger.of(home).domains() == ()
 
 
-def test_it_is_forgotten_like_any_session(plan: Plan, home: Path) -> None:
-    session = start(plan, home).session
+def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
     assert forget(Door.of(home), session)
     private = [path for folder in ("counts", "sessions") for path in (home / "vault" / folder).rglob("*")]
     assert [path for path in private if path.is_file()] == []
     assert all_verifies(home)
 
 
-def test_it_answers_no_further_rows(plan: Plan, home: Path) -> None:
-    session = start(plan, home).session
+def test_it_answers_no_further_rows(session: str, plan: Plan, home: Path) -> None:
     with pytest.raises(WrongInput, match="labels any row by itself"):
         start_extension(session, Path(plan.path("public")), home)
