@@ -9,12 +9,12 @@ import tasks.teach
 from artifacts.encoding import Encoding
 from artifacts.privacy import compose
 from artifacts.schemas import Ref
-from artifacts.sessions import Opening, Session
+from artifacts.sessions import Session
 from flows import work
 from flows.outcome import Summary
 from flows.pipeline import Pipeline
 from flows.work import Public
-from tasks.admit import check_ensemble, claim, going_on, open_session, planned_domain, spent
+from tasks.admit import Asked, check_ensemble, claim, going_on, open_session, planned_domain, spent
 from tasks.choose import Choice, choice_asked
 from tasks.mechanisms.universal import Universal
 from tasks.release import RUN, alone
@@ -48,11 +48,13 @@ class Choosing(Pipeline):
         self.chooser = Choice.of(self.plan, stream.encoding, stream.batches, self.door.vault)
         self.choice_asked = choice_asked(self.plan, self.chooser, stream.encoding, stream.batches, self.door.vault)
         self.choice = going_on(self.door, self.choice_asked, new_session=self.new_session)
-        if self.choice is None:
-            self.door.ledger.check_opening(self._openings(), self.domain, further=self._further)
-        else:
+        self._check_openings()
+        if self.choice is not None:
             self._hold_choice(self.choice.id)
         return stream
+
+    def check_opening(self) -> None:
+        """The labels are not admitted by themselves, but with the choice."""
 
     def count(self, public: Public) -> Ref:
         """Errors of every candidate on the private rows; refused where those are not what the session opened with."""
@@ -117,14 +119,19 @@ class Choosing(Pipeline):
         since = dropwhile(lambda one: one.id != labels.id, self.door.ledger.sessions(labels.domain))
         return any(one.mechanism["name"] == Universal.name for one in since)
 
-    def _openings(self) -> Opening:
-        """What the ledger is asked about: the choice, and the labels with it but where they are open and lack it."""
-        choice = self.choice_asked.opening()
-        if not self.plan.votes or (self.session is not None and self._further):
-            return choice
-        labels = self.asked.opening()
-        whole = compose([labels.whole, choice.whole])
-        return replace(choice, whole=whole, epsilon=labels.epsilon + choice.epsilon, delta=labels.delta + choice.delta)
+    def _check_openings(self) -> None:
+        """Raise BudgetRefused where what the plan lacks may not be opened, all of it at one price; spends nothing."""
+        lacking: list[Asked] = []  # and what --new-session would buy anew, where that is what is missing
+        if self.plan.votes and (self.session is None or (self.choice is None and not self._further)):
+            lacking.append(self.asked)
+        if self.choice is None:
+            lacking.append(self.choice_asked)
+        if lacking:
+            openings = [one.opening() for one in lacking]
+            claimed = sum(one.epsilon for one in openings), sum(one.delta for one in openings)
+            cost = compose([one.whole for one in openings])
+            whole = replace(openings[0], whole=cost, epsilon=claimed[0], delta=claimed[1])
+            self.door.ledger.check_opening(whole, self.domain, further=self._further)
 
     def _hold_choice(self, session: str) -> None:
         self._held.enter_context(alone(self.door.vault, session, RUN))

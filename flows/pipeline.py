@@ -12,7 +12,7 @@ from flows import work
 from flows.line import Line
 from flows.outcome import Summary, briefly
 from flows.work import Public, Record
-from tasks.admit import Asked, admit, check_ensemble, claim, identity, open_session, planned_domain, spent, training
+from tasks.admit import Asked, check_ensemble, claim, going_on, identity, open_session, planned_domain, spent, training
 from tasks.certify import caveats
 from tasks.recipe import online_votes
 from tasks.study import Student
@@ -40,9 +40,15 @@ class Pipeline(Line):
         self.calibrate(planned_domain(self.door, self.plan), public)
         who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.asked = Asked.labels(self.plan, self.mechanism, who)
-        self.session = admit(self.door, self.asked, new_session=self.new_session)
+        self.session = going_on(self.door, self.asked, new_session=self.new_session)
+        self.check_opening()
         recipe = None if self.session is None else self.hold(self.session.id)
         return self.walk(public.encoding, (self.own(public), *(recipe.sources[1:] if recipe else ())))
+
+    def check_opening(self) -> None:
+        """Raise BudgetRefused where there is no session to go on with and none may be opened; spends nothing."""
+        if self.session is None:
+            self.door.ledger.check_opening(self.asked.opening(), self.domain, further=self.new_session)
 
     def split(self, public: Public) -> list[Ref]:
         """Private rows, or those of the secret subset, by shard; one file a block."""
