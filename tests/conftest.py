@@ -6,12 +6,16 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from artifacts.plan import Plan
 from tests.people import arrive, changed, tables_of_plan, write_tables
+
+if TYPE_CHECKING:
+    from tests.scene import Scene
 
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
@@ -87,6 +91,15 @@ def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
 
     monkeypatch.setenv("CONCORD_HOME", str(home))
     return console.concord
+
+
+@pytest.fixture
+def scene(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> "Scene":
+    """A home folder and a plan over marked tables, nothing of which may get out."""
+    from tests.canary import canary_tables
+    from tests.scene import Scene
+
+    return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
 
 
 @pytest.fixture(scope="session")

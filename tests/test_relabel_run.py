@@ -1,7 +1,6 @@
-"""Relabelled sessions end to end: ĥ is drawn once and stays secret, a domain has one of them, the whole is charged."""
+"""Relabelled sessions end to end: ĥ is drawn once, a domain has one of them, the whole is charged; what stays secret:
+tests/test_canary_relabel.py."""
 
-import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,12 @@ from artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.tracking import Tracking
-from artifacts.vault import Vault
 from flows.outcome import Summary
 from flows.start import start, start_extension
-from tasks.encode import read_frame
 from tasks.ending import close, forget
 from tasks.mechanisms.relabelled import Relabelling
 from tasks.release import Door
 from tasks.verify import verify
-from tests.canary import Marks, leaks
 from tests.homes import charged, labels_of
 from tests.people import changed, people
 from tests.relabelling import tables
@@ -130,21 +126,6 @@ def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: st
     assert further.session != session
     assert "relabel" not in cached(further)
     assert [check for check in verify(home) if not check.ok] == []
-
-
-def test_nothing_of_the_choice_or_the_subset_gets_out(home: Path, session: str) -> None:
-    vault = Vault(home / "vault")
-    (choice,) = drawn(home)
-    chosen = json.loads(vault.read(vault.find(f"choices/people/{choice}") or pytest.fail("it is gone")))
-    subset = [vault.find(str(path.relative_to(vault.root))) for path in files(home / "vault" / "shards")]
-    size = sum(read_frame(block, vault).height for block in subset if block)
-    assert 600 < size < 950  # of some 2,590 people a share of 0.3, within seven standard deviations
-    (cut,) = chosen["low"]
-    secrets = (str(size), json.dumps(chosen), repr(cut), f"{cut:.6g}")
-    words = {secret: re.compile(rb"(?<![\w.])" + re.escape(secret.encode()) + rb"(?![\w.])") for secret in secrets}
-    published = [home / place for place in ("released", "results", "mlartifacts", "mlflow.db")]
-    assert leaks(published, Marks({}, words)) == []
-    assert len(leaks(published, Marks({"session": session.encode()}, {}))) > 10  # they can be read
 
 
 def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, session: str) -> None:

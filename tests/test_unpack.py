@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.canary import NUMBER, ROWS, VALUE, Marks
+from tests.canary import NUMBER, ROWS, VALUE
+from tests.marks import Marks
 
 
 def zipped(word: str) -> bytes:

@@ -1,0 +1,78 @@
+"""What a vault keeps that nobody may be told: numbers in their order, totals, drawn hypotheses, and the files whole."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from artifacts.cipher import encrypted
+from artifacts.vault import SEAL_BYTES, Vault
+from tasks.cells import LABEL
+from tasks.release import read_votes
+from tasks.split import ASIDE, SHARD
+
+KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured")
+"""Folders of the vault that hold what was made of private rows."""
+
+
+def kept(home: Path, kind: str) -> dict[str, bytes]:
+    """What the vault keeps of a kind, by path, in the order it was written; be it as it was written or not."""
+    vault = Vault(home / "vault")
+    paths = sorted(files(home, kind), key=lambda path: path.stat().st_mtime_ns)
+    return {str(path.relative_to(vault.root)): _content(path, vault) for path in paths}
+
+
+def files(home: Path, kind: str) -> list[Path]:
+    """Every file of a kind in the home's vault."""
+    return sorted(path for path in (home / "vault" / kind).rglob("*") if path.is_file())
+
+
+def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Private numbers whose order tells: votes for the first class, errors, labels, and rows by shard."""
+    votes = {path: read_votes(data)[:, 0] for path, data in kept(home, "votes").items()}
+    yield from ((f"votes of {path}", column) for path, column in votes.items() if len(column) > 1)
+    if online := [column for column in votes.values() if len(column) == 1]:
+        yield "votes on rows asked online", np.concatenate(online)
+    for path, data in kept(home, "counts").items():
+        yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
+    for path, data in kept(home, "measured").items():
+        yield f"errors of {path}", np.frombuffer(data, np.int64)[: len(data) // 16]
+    for path, rows in _frames(home):
+        yield f"rows by shard of {path}", np.unique(rows[SHARD].to_numpy(), return_counts=True)[1]
+        yield f"labels of {path}", rows[LABEL].to_numpy().astype(np.int64)
+
+
+def totals(home: Path) -> Iterator[tuple[str, int]]:
+    """How many rows were learned from by folder, of the second class, and set aside; such as a secret subset's size."""
+    folders: dict[str, list[pl.DataFrame]] = {}
+    for path, rows in _frames(home):
+        folders.setdefault(str(Path(path).parent), []).append(rows)
+    for folder, parts in folders.items():
+        yield f"rows of {folder}", sum(rows.height for rows in parts)
+        yield f"labels of {folder}", sum(int(rows[LABEL].sum()) for rows in parts)
+        if ASIDE in parts[0].columns:
+            yield f"rows set aside of {folder}", sum(int(rows[ASIDE].sum()) for rows in parts)
+
+
+def drawn(home: Path) -> dict[str, dict[str, Any]]:
+    """Hypotheses that were drawn to relabel by, as JSON, by path."""
+    return {path: json.loads(data) for path, data in kept(home, "choices").items()}
+
+
+def _frames(home: Path) -> Iterator[tuple[str, pl.DataFrame]]:
+    for kind in ("shards", "relabelled"):
+        for path, data in kept(home, kind).items():
+            yield path, pl.read_ipc(io.BytesIO(data))
+
+
+def _content(path: Path, vault: Vault) -> bytes:
+    if not encrypted(path):
+        return path.read_bytes()[:-SEAL_BYTES]
+    ref = vault.find(str(path.relative_to(vault.root)))
+    assert ref is not None
+    return vault.read(ref)
