@@ -45,11 +45,14 @@ def check_format(home: Path) -> int:
 
 
 def set_format(home: Path) -> None:
-    """Say, durably, that the home is of this version's format."""
+    """Say, durably, that the home is of this version's format. Raises EnvironmentFailed."""
     temporary = home / f".format-{os.getpid()}"
-    with temporary.open("w") as file:
-        file.write(f"{FORMAT}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, home / "format")
-    sync_folder(home)
+    try:
+        with temporary.open("w") as file:
+            file.write(f"{FORMAT}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, home / "format")
+        sync_folder(home)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None

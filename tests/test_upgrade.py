@@ -1,5 +1,6 @@
 """A home written by an earlier version: backed up, upgraded once, and gone on with; a later one's is left alone."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.entries import Entries
-from artifacts.errors import NotVerified, WrongInput
+from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from artifacts.home import FORMAT, check_format
 from artifacts.ledger import Ledger
 from tasks.recipe import Recipe, Source, write_recipe
@@ -151,6 +152,22 @@ def test_a_copy_of_before_the_upgrade_is_restored_first(
     assert concord("restore", "--reason", "the disk died", "--home", str(home))[0] == 0
     assert check_format(home) == FORMAT
     assert [Ledger.of(home).session(name).status for name in ("one-1", "two-1")] == ["closed", "closed"]
+
+
+def test_a_disk_that_is_full_at_the_end_is_one_sentence(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).name == "format":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        true(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(EnvironmentFailed, match=r"cannot be written: No space left"):
+            upgrade(home)
+    upgrade(home)
+    assert check_format(home) == FORMAT
 
 
 def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
