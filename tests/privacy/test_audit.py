@@ -25,8 +25,8 @@ from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 
 EPSILON, DELTA = 2.0, 1e-6
-SURE = 1 - 1e-6
-"""Confidence of bounds that a test relies on: it may fail once in a million runs."""
+SURE = 1 - 1e-8
+"""Confidence of bounds that a test relies on: it may fail once in a hundred million runs."""
 CATALOGUE = ("stable", "sparse_vector", "published", "noisy_votes", "laplace_votes", "confident")
 
 
