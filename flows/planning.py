@@ -133,7 +133,7 @@ def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
     headings += ["of the private rows"] if relabelled else []
     table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings)
     for one in rows:
-        share = [f"{one['share']:.1%}"] if relabelled else []
+        share = ["–" if one["share"] is None else f"{one['share']:.1%}"] if relabelled else []
         table.add_row(f"{one['epsilon']:g}", *_expected(one), *share, style=None if one["feasible"] else "dim")
     out.print(table)
 

@@ -17,6 +17,7 @@ from artifacts.sections import RelabelPlan
 from tasks.agreement import Guess, expected_agreement, public_rows
 from tasks.encode import encode_public, learn_encoding
 from tasks.hypothesis_space import hypothesis_space
+from tasks.mechanisms.accounting import check_budget
 from tasks.mechanisms.fitting import LEAST_ORDER
 from tasks.mechanisms.planning import Option, plan_mechanism
 from tasks.mechanisms.relabelled import inner_budget
@@ -34,7 +35,7 @@ BETA = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Premises:
-    """What planning goes by, all of it public.
+    """What planning goes by, all of it public. Raises WrongInput where that makes no sense.
 
     epsilon, delta   what labels may spend, and beside them the choice of a student
     agreement        a guess, as profile.profile takes it
@@ -56,6 +57,12 @@ class Premises:
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
+
+    def __post_init__(self) -> None:
+        check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
+        if self.epsilon <= self.choice:
+            rule = f"which the choice of the student takes, got {self.epsilon:g}"
+            raise WrongInput(f"epsilon must be above student.epsilon = {self.choice:g}, {rule}")
 
     @property
     def subset(self) -> Subset | None:
@@ -104,26 +111,30 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AtEpsilon:
-    """What a mechanism is expected to do were the plan's ε this; teachers learn from `share` of the private rows."""
+    """What a mechanism is expected to do were the plan's ε this; teachers learn from `share` of the private rows.
+
+    share   None where nothing of ε is left for the mechanism
+    """
 
     epsilon: float
-    share: float
+    share: float | None
     option: Option
 
 
 def what_if(premises: Premises, name: str) -> list[AtEpsilon]:
     """The mechanism of that name at RATIOS of the planned ε, as the plan would run it then."""
-    return [_at(replace(premises, epsilon=premises.epsilon * ratio), name) for ratio in RATIOS]
+    return [_at(premises, premises.epsilon * ratio, name) for ratio in RATIOS]
 
 
-def _at(premises: Premises, name: str) -> AtEpsilon:
+def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
     cutoff = premises.cutoff if premises.mechanism in (None, name) else None
     try:
-        option = plan_mechanism(name, premises.stream, cutoff)
+        other = replace(premises, epsilon=epsilon)
+        stream, share = other.stream, 1.0 if other.subset is None else other.subset["share"]
     except WrongInput as none_left:
-        option = Option(name=name, feasible=False, needs="another budget", reason=str(none_left))
-    share = 1.0 if premises.subset is None else premises.subset["share"]
-    return AtEpsilon(epsilon=premises.epsilon, share=share, option=option)
+        nothing = Option(name=name, feasible=False, needs="another budget", reason=str(none_left))
+        return AtEpsilon(epsilon=epsilon, share=None, option=nothing)
+    return AtEpsilon(epsilon=epsilon, share=share, option=plan_mechanism(name, stream, cutoff))
 
 
 @dataclass(frozen=True, kw_only=True)

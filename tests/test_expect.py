@@ -10,6 +10,7 @@ import pytest
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan, parse_plan
 from artifacts.privacy import Filter
+from artifacts.sections import RelabelPlan
 from artifacts.vault import Vault
 from tasks.admit import calibrated
 from tasks.choose import Choice
@@ -60,6 +61,10 @@ def test_labels_bought_beside_a_chosen_student_have_the_rest_of_the_budget(
 ) -> None:
     plan = parse_plan({**tables, "student": {**STUDENT, "epsilon": 1.5}})
     assert premises(plan).stream.epsilon == ran(plan, tmp_path).epsilon == plan.privacy.epsilon - 1.5
+    for relabel in (None, RelabelPlan()):
+        nothing, *_, most = what_if(replace(premises(plan), relabel=relabel), "noisy_votes")  # the first at ε = 1
+        assert (nothing.share, nothing.option.feasible, most.option.feasible) == (None, False, True)
+        assert "epsilon must be above student.epsilon = 1.5" in nothing.option.reason
 
 
 def test_what_if_is_the_plan_at_another_epsilon() -> None:
