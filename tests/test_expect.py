@@ -84,8 +84,8 @@ def test_what_if_says_where_relabelling_leaves_nothing(tables: dict[str, Any]) -
     assert not least.option.feasible
     assert "spent by the choice of labels alone" in least.option.reason
     assert most.option.expected_answered > 0
-    halved = [one.share for one in what_if(premises(parse_plan({**tables, "relabel": {}})), "stable")]
-    assert halved[0] < halved[1] <= halved[-1] == 1
+    shares = [one.share or 0.0 for one in what_if(premises(parse_plan({**tables, "relabel": {}})), "stable")]
+    assert 0 < shares[0] < shares[1] <= shares[-1] == 1
 
 
 def test_a_chosen_student_has_the_candidates_that_are_weighed(tables: dict[str, Any], tmp_path: Path) -> None:
