@@ -25,6 +25,7 @@ from artifacts.errors import EnvironmentFailed
 from artifacts.publication import Stage
 from artifacts.released import sha256
 from artifacts.relocation import follow
+from artifacts.servers import check_answers
 
 for chatter in ("mlflow", "alembic"):  # migrations are told to nobody: the console is the command line's
     logging.getLogger(chatter).setLevel(logging.WARNING)
@@ -70,6 +71,7 @@ class Records:
     @classmethod
     def of(cls, home: Path) -> Self:
         """The store of a home folder; what it says of its own files holds wherever the home lies now."""
+        check_answers("MLFLOW_TRACKING_URI")
         database, folder = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
         uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
         if uri == f"sqlite:///{database}":

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.console import HOME, HomeOption, JsonOption, QuietOption, app, out, print_json
+from flows.console import HOME, HomeOption, JsonOption, QuietOption, app, out, print_json, starting
 
 
 @app.command()
@@ -21,14 +21,16 @@ def run(
 
     Run it twice and the second time answers from cache and spends nothing.
     """
-    from artifacts.plan import load_plan
-    from flows.environment import prepare
+    with starting(quiet):
+        from artifacts.plan import load_plan
+        from flows.environment import prepare
 
-    loaded, home = load_plan(plan), prepare(home)
-    from flows.progress import hushed
-    from flows.start import start
-    from flows.summary import show
+        loaded, home = load_plan(plan), prepare(home)
+        from flows.progress import hushed
+        from flows.start import awake, start
+        from flows.summary import show
 
+        awake()
     with hushed(quiet):
         summary = start(loaded, home, new_session=new_session, start_from=start_from)
     print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
@@ -46,13 +48,15 @@ def extend(
 
     Files it was given before are passed over: name one folder again and again, and only what is new is answered.
     """
-    from flows.environment import reopen
+    with starting(quiet):
+        from flows.environment import reopen
 
-    home = reopen(home)
-    from flows.progress import hushed
-    from flows.start import start_extension
-    from flows.summary import show
+        home = reopen(home)
+        from flows.progress import hushed
+        from flows.start import awake, start_extension
+        from flows.summary import show
 
+        awake()
     with hushed(quiet):
         summary = start_extension(session, public, home)
     print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +40,14 @@ def options(
     ] = False,
 ) -> None:
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
+
+
+@contextmanager
+def starting(quiet: bool = False) -> Iterator[None]:
+    """Say, at a terminal, that the command has begun: to load packages and start a server takes seconds."""
+    err = Console(stderr=True, highlight=False, quiet=quiet)
+    with err.status("starting") if err.is_terminal else nullcontext():
+        yield
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prefect.client.orchestration import get_client
 from prefect.flows import Flow
 from prefect.logging.handlers import APILogHandler
 from prefect.server.api.server import SubprocessASGIServer
@@ -15,6 +16,7 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from artifacts.errors import EnvironmentFailed, WrongInput
 from artifacts.plan import Plan
 from artifacts.sections import StudentPlan, TeachersPlan
+from artifacts.servers import check_answers
 from artifacts.sessions import Session
 from flows.estimating import estimate
 from flows.extend import extend
@@ -66,8 +68,18 @@ def latest(door: Door, name: str) -> Session:
     return answering[-1] if answering else door.ledger.session(name)
 
 
+def awake() -> None:
+    """Servers that the environment names must answer before anything begins, and Prefect's own is started where it
+    names none. Raises EnvironmentFailed."""
+    for variable in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
+        check_answers(variable)
+    with get_client(sync_client=True):
+        pass  # a client of no named server has one start
+
+
 def ready(flow: Flow[..., Outcome], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Outcome]:
-    """The flow with what it runs on: the teachers' task runner, and its cache in the home folder."""
+    """The flow with what it runs on: servers that answer, the teachers' task runner, its cache in the home folder."""
+    awake()
     runner = task_runner(teachers) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=home / "results", persist_result=False)
 

@@ -11,6 +11,8 @@ from artifacts.sessions import Domain, Session
 from flows.outcome import Summary, spent_in_words
 from tasks.certify import domain_of
 
+NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+OUTCOMES = ("asked", "answered", "refused")
 out = Console(highlight=False)
 
 
@@ -91,13 +93,13 @@ def show_budget(figures: dict[str, Any]) -> None:
         cap, spent = domain["cap"], domain["spent"]
         title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
         once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
-        table = Table(title=title, caption=once if domain["conversion"] else None)
+        table = Table(title=title, caption=once if domain["conversion"] else None, **NARROW)
         table.add_column("session", no_wrap=True)  # it is copied into other commands
         for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status"):
             table.add_column(heading, overflow="fold")
         for one in domain["sessions"]:
-            figures_of = (one["claim"]["epsilon"], one["asked"], one["answered"], one["refused"])
-            table.add_row(one["id"], one["mechanism"], *(f"{figure:g}" for figure in figures_of), one["status"])
+            rows = (f"{one[outcome]:,}" for outcome in OUTCOMES)
+            table.add_row(one["id"], one["mechanism"], f"{one['claim']['epsilon']:g}", *rows, one["status"])
         out.print(table)
 
 

@@ -71,6 +71,19 @@ def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> 
     assert not home.exists()
 
 
+def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows.summary import show_budget
+
+    monkeypatch.setenv("COLUMNS", "80")
+    counts = {"asked": 345678, "answered": 345673, "refused": 5}
+    session = {"id": "demo-hospital-0450b3dd", "mechanism": "stable", "claim": {"epsilon": 1.0}, "status": "open"}
+    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
+    show_budget({"domains": [{"name": "demo-hospital", **budget, "sessions": [session | counts]}]})
+    assert {"demo-hospital-0450b3dd", "345,678", "345,673"} <= set(capsys.readouterr().out.split())
+
+
 def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
     command = [sys.executable, "-c", "from flows.cli import main; main()", "--version"]
     with Path("/dev/full").open("w") as full:
