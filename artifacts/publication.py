@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from artifacts.certificate import Certificate
-from artifacts.released import sha256
+from artifacts.released import sha256, sha256_of_all
 
 LONGEST = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
@@ -19,6 +19,15 @@ LONGEST = 250
 SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
 """Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
 for its first sessions, that many of them."""
+
+ALIAS = "champion"
+"""The latest of a domain's students."""
+
+PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
+"""Datasets of a publication."""
+
+DIGEST_SHOWN = 36
+"""Characters of a digest that MLflow shows of a dataset."""
 
 ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
@@ -53,10 +62,13 @@ class Publication:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage after the door published: its settings, as parameters, and its numbers, as metrics."""
+    """What one stage after the door published: its settings, as parameters, and its numbers, as metrics; its note, in
+    Markdown, and the datasets it read."""
 
     params: dict[str, str]
     metrics: dict[str, float]
+    note: str = ""
+    read: tuple[str, ...] = ()
 
 
 def stages(certificate: Certificate) -> dict[str, Stage]:
@@ -75,18 +87,29 @@ def stages(certificate: Certificate) -> dict[str, Stage]:
             | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
             {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked}
             | ({} if whole is None else {"epsilon_together": whole.epsilon, "delta_together": whole.delta}),
+            "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
+            (PUBLIC_ROWS,),
         ),
         "study": Stage(
             _settings(student.params, "student.")
             | _settings({"student": student.estimator})
             | ({} if student.refused is None else _settings({"refused": student.refused})),
             {} if student.accuracy is None else {"accuracy": student.accuracy},
+            "The student, learned from released labels and public rows alone.",
+            (PUBLIC_ROWS, RELEASED_LABELS),
         ),
         "certify": Stage(
             _settings({"certificate": certificate.format}),
             {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
+            "The certificate and the report, written from the ledger and released files.",
         ),
     }
+
+
+def whole(certificate: Certificate) -> Stage:
+    """What all stages published, as the run shows it that they are nested in."""
+    params = {name: value for stage in stages(certificate).values() for name, value in stage.params.items()}
+    return Stage(params, figures(certificate), words(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
 
 
 def figures(certificate: Certificate) -> dict[str, float]:
@@ -94,14 +117,20 @@ def figures(certificate: Certificate) -> dict[str, float]:
     return {name: value for stage in stages(certificate).values() for name, value in stage.metrics.items()}
 
 
-def params(certificate: Certificate) -> dict[str, str]:
-    """Settings of the mechanism and of the student."""
-    return {name: value for stage in stages(certificate).values() for name, value in stage.params.items()}
-
-
 def _settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     told = {f"{prefix}{name}": str(value) for name, value in settings.items()}
     return {name: value for name, value in told.items() if len(value) <= LONGEST}
+
+
+def digest_of_labels(certificate: Certificate) -> str:
+    """One digest of the released labels of a certificate."""
+    return sha256_of_all(ref.digest.encode() for ref in certificate.labels)
+
+
+def dataset(digest: str) -> dict[str, str]:
+    """All that MLflow keeps of a dataset with that SHA-256."""
+    source = {"source_type": "sha256", "source": json.dumps({"sha256": digest})}
+    return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": "training", "sha256": digest}
 
 
 def listing(digests: Mapping[str, str]) -> str:
@@ -166,8 +195,14 @@ def about_domain(certificate: Certificate) -> str:
     )
 
 
-def about_students(certificate: Certificate, model: str) -> str:
-    """The students of a domain as the registry introduces them, in Markdown; `model` is the URI of the latest."""
+def registered(domain: str) -> str:
+    """The name that a domain's students are registered by."""
+    return f"{domain}-student"
+
+
+def about_students(certificate: Certificate) -> str:
+    """The students of a domain as the registry introduces them, in Markdown."""
+    model = f"models:/{registered(certificate.domain.name)}@{ALIAS}"
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget(certificate)}\n\n"

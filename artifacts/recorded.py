@@ -17,12 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 import mlflow.artifacts
-from mlflow.entities import Run
+from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from artifacts.errors import EnvironmentFailed
-from artifacts.publication import Stage
 from artifacts.released import sha256
 from artifacts.relocation import follow
 from artifacts.servers import check_answers
@@ -37,25 +36,53 @@ NOT_OURS = {"registered_model_meta", "__pycache__"}
 PARENT = "mlflow.parentRunId"
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+NAME = "mlflow.runName"
+MODEL = "student"
+"""What a logged model is called."""
 
-    history      every point of each metric: (step, value)
-    stages       the runs nested in it, by their stage
-    certificate  the bytes of its copy, empty where there is none
+
+@dataclass(frozen=True)
+class Told:
+    """What MLflow tells of one run now.
+
+    history   every point of each metric: (step, value)
+    datasets  all that is kept of each dataset it read, by name
+    models    ids of the logged models it made
     """
 
-    run_id: str
+    experiment: str
+    status: str
     tags: dict[str, str]
     params: dict[str, str]
     metrics: dict[str, float]
     history: dict[str, list[tuple[int, float]]]
-    stages: dict[str, Stage]
+    datasets: dict[str, dict[str, str]]
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recorded(Told):
+    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
+
+    stages         the runs nested in it, by their stage
+    certificate    the bytes of its copy, empty where there is none
+    model          the version of a registered model that was made of it: its name, description, and where its files are
+                   said to be; of the logged model, its name, its run, and where its files are
+    model_files    digests of the registered version's files, as who loads it gets them
+    introductions  what the experiment and the registered model say of themselves
+    """
+
+    run_id: str
+    stages: dict[str, Told]
     certificate: bytes
     files: dict[str, str]
+    model: dict[str, str]
     model_files: dict[str, str]
     model_tags: dict[str, str]
+    logged_tags: dict[str, str]
+    introductions: dict[str, str]
 
 
 class Records:
@@ -100,26 +127,59 @@ class Records:
         except MlflowException:
             return None
         with told_in_one_sentence():
-            files = self._files(run.info.artifact_uri)
-            models = [one.model_id for one in run.outputs.model_outputs] if run.outputs else []
-            made = self._client.search_model_versions(f"run_id = '{run_id}'")
+            told, files = self._told(run), self._files(run.info.artifact_uri)
+            logged = self._client.get_logged_model(told.models[0]) if told.models else None
+            version = next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
+            introductions = {"experiment": self._client.get_experiment(run.info.experiment_id).tags.get(NOTE, "")}
+            model: dict[str, str] = {}
+            model_files: dict[str, str] = {}
+            if logged is not None:
+                model |= {"logged as": logged.name, "logged by": str(logged.source_run_id)}
+                model |= {"logged files": logged.artifact_location}
+            if version is not None:
+                place = self._client.get_model_version_download_uri(version.name, version.version)
+                model |= {"name": version.name, "description": str(version.description)}
+                model |= {"source": str(version.source), "files": place}
+                model_files = {name: sha256(data) for name, data in self._files(place).items()}
+                introductions["registered model"] = self._client.get_registered_model(version.name).description
             return Recorded(
+                **vars(told),
                 run_id=run_id,
-                tags=run.data.tags,
-                params=run.data.params,
-                metrics=run.data.metrics,
-                history={name: self._points(run_id, name) for name in run.data.metrics},
                 stages=self._stages(run),
                 certificate=files.get("certificate.json", b""),
                 files={name: sha256(data) for name, data in files.items()},
-                model_files=self._model_digests(models[0]) if models else {},
-                model_tags=made[0].tags if made else {},
+                model=model,
+                model_files=model_files,
+                model_tags=version.tags if version is not None else {},
+                logged_tags=logged.tags if logged is not None else {},
+                introductions=introductions,
             )
 
-    def _stages(self, parent: Run) -> dict[str, Stage]:
+    def certificates(self, experiment: str) -> Iterator[bytes]:
+        """MLflow's copies of the certificates of an experiment's finished runs, the latest first."""
+        with told_in_one_sentence():
+            found = self._client.get_experiment_by_name(experiment)
+            finished = "tags.session != '' and attributes.status = 'FINISHED'"
+            within = [] if found is None else [found.experiment_id]
+            for run in self._client.search_runs(within, finished, order_by=["attributes.end_time DESC"]):
+                yield self._files(run.info.artifact_uri).get("certificate.json", b"")
+
+    def _told(self, run: Run) -> Told:
+        return Told(
+            experiment=self._client.get_experiment(run.info.experiment_id).name,
+            status=run.info.status,
+            tags=run.data.tags,
+            params=run.data.params,
+            metrics=run.data.metrics,
+            history={name: self._points(run.info.run_id, name) for name in run.data.metrics},
+            datasets={one.dataset.name: _fields(one) for one in (run.inputs.dataset_inputs if run.inputs else [])},
+            models=tuple(one.model_id for one in (run.outputs.model_outputs if run.outputs else [])),
+        )
+
+    def _stages(self, parent: Run) -> dict[str, Told]:
         mine = f"tags.`{PARENT}` = '{parent.info.run_id}'"
         found = self._client.search_runs([parent.info.experiment_id], mine)
-        return {run.data.tags["stage"]: Stage(run.data.params, run.data.metrics) for run in found}
+        return {run.data.tags.get("stage", ""): self._told(run) for run in found}
 
     def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
@@ -136,6 +196,11 @@ class Records:
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def _fields(read: DatasetInput) -> dict[str, str]:
+    shown = {"digest": read.dataset.digest, "source_type": read.dataset.source_type, "source": read.dataset.source}
+    return shown | {tag.key: tag.value for tag in read.tags}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ Paths are relative to the folder and begin with the session's id.
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,11 @@ def labels_path(session: str, index: int) -> str:
 def sha256(data: bytes) -> str:
     """SHA-256 in hex: for published bytes only, since a plain digest of private ones would be a fingerprint."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_all(parts: Iterable[bytes]) -> str:
+    """SHA-256 in hex of parts in order, each by its own digest: as plain as that of one."""
+    return sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
 
 
 def _publish(final: Path, data: bytes) -> None:

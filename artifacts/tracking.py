@@ -6,7 +6,6 @@ Guarantees   a run begins at the door and spans no private work; nothing is logg
 Not covered  who may open the tracking store. Checked by tests/test_tracking.py
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,38 +31,25 @@ from artifacts import model_folder
 from artifacts.audited import AuditReport
 from artifacts.certificate import Certificate
 from artifacts.publication import (
+    ALIAS,
     Publication,
     Stage,
     about_domain,
     about_students,
-    figures,
+    dataset,
     listing,
-    params,
+    registered,
     series,
     stages,
     tags,
+    whole,
     words,
 )
-from artifacts.recorded import PARENT, Records, told_in_one_sentence
+from artifacts.recorded import MODEL, NOTE, PARENT, Records, told_in_one_sentence
 from artifacts.released import sha256
 
-ALIAS = "champion"
-MODEL = "student"
-DIGEST_SHOWN = 36
-"""Characters of a digest that MLflow keeps of a dataset."""
-
-
-NOTE = "mlflow.note.content"
-"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
 """An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts."""
-NOTES = {
-    "release": "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
-    "study": "The student, learned from released labels and public rows alone.",
-    "certify": "The certificate and the report, written from the ledger and released files.",
-}
-READ = {"release": ["public rows"], "study": ["public rows", "released labels"], "certify": []}
-"""Datasets of a publication that each stage read."""
 MOST_AT_ONCE = 1000
 """Metrics that MLflow takes in one request."""
 AUDITS = "concord audits"
@@ -144,8 +130,8 @@ class Tracking(Records):
         return max([_milliseconds(moment), *(end + 1 for end in ends)])
 
     def _log(self, run_id: str, publication: Publication) -> None:
-        certificate, now = publication.certificate, _now()
-        self._log_settings(run_id, Stage(params(certificate), figures(certificate)))
+        now = _now()
+        self._log_settings(run_id, whole(publication.certificate))
         points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
         digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
         digests += [RunTag(f"series.{name}", series(line)) for name, line in publication.series.items()]
@@ -168,10 +154,10 @@ class Tracking(Records):
         lasted = {"release": (door, door), "study": (door, studied), "certify": (studied, max(studied, _now()))}
         for name, stage in stages(publication.certificate).items():
             begun, ended = lasted[name]
-            tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: NOTES[name]}
+            tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: stage.note}
             run_id = self._client.create_run(parent.info.experiment_id, begun, tagged, name).info.run_id
             self._log_settings(run_id, stage)
-            self._client.log_inputs(run_id, [_dataset(data, publication.datasets[data]) for data in READ[name]])
+            self._client.log_inputs(run_id, [_dataset(data, publication.datasets[data]) for data in stage.read])
             if name == "study":
                 self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
             self._client.set_terminated(run_id, end_time=ended)
@@ -190,7 +176,7 @@ class Tracking(Records):
 
     def _register(self, run: Run, model_id: str, certificate: Certificate) -> str:
         """The logged model as the new champion among its domain's students; its URI."""
-        name = f"{certificate.domain.name}-student"
+        name = registered(certificate.domain.name)
         if not self._client.search_registered_models(f"name = '{name}'"):
             self._client.create_registered_model(name)
         made = self._client.create_model_version(
@@ -201,15 +187,15 @@ class Tracking(Records):
             description=words(certificate),
             model_id=model_id,
         )
-        self._client.update_registered_model(name, about_students(certificate, f"models:/{name}@{ALIAS}"))
+        self._client.update_registered_model(name, about_students(certificate))
         self._client.set_registered_model_alias(name, ALIAS, made.version)
         return f"models:/{name}/{made.version}"
 
 
 def _dataset(name: str, digest: str) -> DatasetInput:
-    source = json.dumps({"sha256": digest})
-    dataset = Dataset(name, digest[:DIGEST_SHOWN], source_type="sha256", source=source)
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training"), InputTag("sha256", digest)])
+    told = dataset(digest)
+    shown = Dataset(name, told.pop("digest"), source_type=told.pop("source_type"), source=told.pop("source"))
+    return DatasetInput(shown, [InputTag(key, value) for key, value in told.items()])
 
 
 def _settings_and_numbers(fields: Mapping[str, Any]) -> Stage:

@@ -5,9 +5,8 @@ Guarantees   what is recorded holds nothing that the certificate, the released f
 Not covered  see artifacts.tracking. Checked by tests/test_tracking.py
 """
 
-import hashlib
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
@@ -23,8 +22,8 @@ from artifacts.encoding import Encoding
 from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.privacy import Cost
-from artifacts.publication import ColumnType, Publication
-from artifacts.released import Released
+from artifacts.publication import PUBLIC_ROWS, RELEASED_LABELS, ColumnType, Publication, digest_of_labels
+from artifacts.released import Released, sha256_of_all
 from artifacts.sessions import Session
 from artifacts.tracking import Tracked, Tracking
 from artifacts.vault import Vault
@@ -71,8 +70,8 @@ def track(
             ],
             series=_series(session, per_refusal, labels, ledger),
             datasets={
-                "public rows": _digest(vault.read(batch.ref) for batch in batches),
-                "released labels": _digest(ref.digest.encode() for ref in certificate.labels),
+                PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
+                RELEASED_LABELS: digest_of_labels(certificate),
             },
             student=load(file, plan.student.estimator),
             student_file=file,
@@ -137,8 +136,3 @@ def _example(batch: PublicBatch, encoding: Encoding, vault: Vault) -> object:
         if column.kind == "list":
             frame[column.name] = [None if cell is None else cell.tolist() for cell in frame[column.name]]
     return frame
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    """SHA-256 of parts, each by its own digest: plain, for they are public."""
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()

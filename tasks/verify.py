@@ -12,55 +12,24 @@ Not covered  a home folder put back whole to an older copy, where no witness is 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from artifacts.certificate import Certificate
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
 from artifacts.privacy import DELTA_QUANTUM, RENYI_QUANTUM
-from artifacts.publication import SERIES, figures, listing, params, series, stages, tags
 from artifacts.reading import Reading
-from artifacts.recorded import MODEL_FILE, Recorded, Records
+from artifacts.recorded import Records
 from artifacts.released import Released
 from artifacts.sessions import Session
-from tasks import recompute
+from tasks import recompute, verify_mlflow
 from tasks.certify import counted, describe, domain_of, outcomes
+from tasks.checks import Check, Subject, equal, parsed
 
 SLACK = 1 + 1e-9
 """For what doubles lose on the way; claims are rounded up by more."""
-
-
-class Check(BaseModel):
-    """One thing that was checked, whether it holds, and what was found."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    ok: bool
-    detail: str
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One session and what there is to check about it.
-
-    run     what MLflow has of it: its latest run, or the one asked for; None where it has none
-    latest  whether that is the session's latest run, whose files are those now released
-    """
-
-    session: Session
-    ledger: Ledger
-    released: Released
-    run: Recorded | None
-    latest: bool
-
-    @property
-    def published(self) -> bool:
-        """Whether anything was certified or tracked; a session that was stopped at the door has labels alone."""
-        return self.run is not None or self.released.find(f"{self.session.id}/certificate.json") is not None
 
 
 def verify(home: Path, subject: str | None = None) -> list[Check]:
@@ -95,13 +64,14 @@ def _subjects(ledger: Ledger, released: Released, records: Records, asked: str |
     if asked is None or asked in sessions:
         for session in sessions.values() if asked is None else [sessions[asked]]:
             latest = next(iter(records.runs(session.id)), None)
-            yield Subject(session, ledger, released, records.recorded(latest) if latest else None, latest=True)
+            run = records.recorded(latest) if latest else None
+            yield Subject(session, ledger, released, records, run, latest=True)
         return
     run = records.recorded(asked)
     if run is None or run.tags.get("session") not in sessions:
         raise WrongInput(f"there is no session and no run {asked!r}")
     session = sessions[run.tags["session"]]
-    yield Subject(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
+    yield Subject(session, ledger, released, records, run, latest=records.runs(session.id)[:1] == [asked])
 
 
 def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
@@ -125,7 +95,7 @@ def _certificate(subject: Subject) -> str:
     ref = subject.released.find(path)
     if ref is None:
         raise NotVerified(f"the released file {path} is missing")
-    certificate = _parsed(subject.released.read(ref), path)
+    certificate = parsed(subject.released.read(ref), path)
     for file in certificate.files:
         subject.released.read(file)
     _as_recorded(certificate, subject)
@@ -151,7 +121,7 @@ def _as_recorded(certificate: Certificate, subject: Subject) -> None:
         said, latest = getattr(certificate, name), getattr(alike[-1], name)
         alike = [one for one in alike if getattr(one, name) == said]
         if not alike:
-            _equal(f"the certificate's {name}", _apart(said, latest), _apart(latest, said))
+            equal(f"the certificate's {name}", _apart(said, latest), _apart(latest, said))
 
 
 def _has_answered(session: Session, moment: Reading) -> bool:
@@ -170,63 +140,13 @@ def _apart(one: object, other: object) -> object:
     return one
 
 
-def _files(subject: Subject) -> str:
-    """Certificate, report and figures: MLflow's copies, and the released files, are as they were logged."""
-    run = _run(subject)
-    logged = {name.removeprefix("digest."): tag for name, tag in run.tags.items() if name.startswith("digest.")}
-    del logged["student"]
-    for name, digest in logged.items():
-        if run.files.get(name) != digest:
-            raise NotVerified(f"MLflow's file {name} is not what was logged")
-        released = subject.released.find(f"{subject.session.id}/{name}")
-        if subject.latest and (released is None or released.digest != digest):
-            raise NotVerified(f"the released file {subject.session.id}/{name} is not what was logged")
-    _equal("MLflow's list of files", sorted(run.files), sorted(logged))
-    return f"{len(logged)} files are as logged"
-
-
-def _model(subject: Subject) -> str:
-    """The registered model is as it was registered, and holds the student the certificate digests."""
-    run = _run(subject)
-    if run.model_files.get(MODEL_FILE) != _logged_certificate(run).student.file.digest:
-        raise NotVerified(f"the registered model's {MODEL_FILE} is not the student that was certified")
-    if listing(run.model_files) != run.model_tags.get("digest.model"):
-        raise NotVerified("the registered model's folder is not what was registered")
-    return f"{len(run.model_files)} files are as registered, and the student is the certified one"
-
-
-def _numbers(subject: Subject) -> str:
-    """MLflow's numbers and tags are those of the certificate, and its guarantee is the ledger's."""
-    run = _run(subject)
-    certificate = _logged_certificate(run)
-    _equal("MLflow's guarantee", certificate.guarantee.epsilon, subject.session.epsilon)
-    for kind, found, recorded in (
-        ("metric", run.metrics, figures(certificate)),
-        ("parameter", run.params, params(certificate)),
-        ("tag", run.tags, tags(certificate)),
-        ("model tag", run.model_tags, tags(certificate)),
-    ):
-        for name, value in recorded.items():
-            _equal(f"MLflow's {kind} {name}", found.get(name), value)
-    for name, value in figures(certificate).items():
-        _equal(f"MLflow's history of metric {name}", run.history.get(name), [(0, value)])
-    for stage, published in stages(certificate).items():
-        _equal(f"MLflow's nested run {stage}", run.stages.get(stage), published)
-    for name in SERIES:
-        points = run.history.get(name, [])
-        _equal(f"MLflow's series {name}", series(points), run.tags.get(f"series.{name}"))
-        if name.startswith("epsilon") and not 0 <= max(epsilon for _, epsilon in points) <= subject.session.epsilon:
-            raise NotVerified(f"MLflow's series {name} passes the guarantee")
-    return f"{len(figures(certificate))} metrics, the parameters and the tags are as certified"
-
-
 def _guarantee(subject: Subject) -> str:
     """The settings prove what the session claims, and the domain was charged enough for it."""
     session, filter_ = subject.session, domain_of(subject.session, subject.ledger).filter
     stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
     for term in ("epsilon", "delta", "cutoff", "queries"):
         if stated.get(term) is not None:
-            _equal(term, getattr(session, term), stated[term])
+            equal(term, getattr(session, term), stated[term])
     delta = recompute.least_delta(session.mechanism, session.epsilon)
     if not delta <= session.delta * SLACK:
         raise NotVerified(f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g}, claimed {session.delta:g}")
@@ -240,34 +160,7 @@ def _guarantee(subject: Subject) -> str:
 AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": _labels, "guarantee": _guarantee}
 WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
     "certificate": _certificate,
-    "report and figures": _files,
-    "model": _model,
-    "MLflow": _numbers,
+    "report and figures": verify_mlflow.files,
+    "model": verify_mlflow.model,
+    "MLflow": verify_mlflow.rows,
 }
-
-
-def _run(subject: Subject) -> Recorded:
-    if subject.run is None:
-        raise NotVerified(f"MLflow has no finished run of session {subject.session.id}")
-    return subject.run
-
-
-def _logged_certificate(run: Recorded) -> Certificate:
-    return _parsed(run.certificate, "MLflow's certificate.json")
-
-
-def _parsed(text: bytes, path: str) -> Certificate:
-    try:
-        return Certificate.model_validate_json(text)
-    except ValidationError:
-        raise NotVerified(f"{path} is not a certificate") from None
-
-
-def _equal(what: str, found: object, recorded: object) -> None:
-    if found != recorded:
-        raise NotVerified(f"{what} is {_short(found)}, where it was recorded as {_short(recorded)}")
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -18,7 +18,7 @@ from artifacts.certificate import Certificate
 from artifacts.encoding import Encoding
 from artifacts.errors import EnvironmentFailed
 from artifacts.plan import parse_plan
-from artifacts.publication import SERIES, figures, params, stages
+from artifacts.publication import SERIES, figures, stages, whole
 from artifacts.recorded import MODEL_FILE, Recorded, Records
 from artifacts.released import sha256
 from artifacts.tracking import Tracked
@@ -64,7 +64,7 @@ def test_its_numbers_and_settings_are_the_certificates(published: Published) -> 
     told = {name: value for name, value in recorded.metrics.items() if name not in SERIES}
     assert told == figures(certificate)
     assert (told["epsilon"], told["delta"], told["rows_asked"], told["rows_refused"]) == (1.0, 1e-5, 286, 20)
-    assert recorded.params == params(certificate)
+    assert recorded.params == whole(certificate).params
     assert recorded.params["mechanism.cutoff"] == "20"
 
 
@@ -97,7 +97,8 @@ def test_the_charge_is_a_series_over_batches_and_the_domains_over_sessions(publi
 
 
 def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(published: Published) -> None:
-    assert published.recorded.stages == stages(published.certificate)
+    told = {name: (told.params, told.metrics) for name, told in published.recorded.stages.items()}
+    assert told == {name: (stage.params, stage.metrics) for name, stage in stages(published.certificate).items()}
     nested = published.client.search_runs(
         [published.client.get_run(published.where.run_id).info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{published.where.run_id}'",

@@ -15,14 +15,14 @@ import pytest
 from artifacts.errors import WrongInput
 from artifacts.ledger import Ledger
 from artifacts.tracking import Tracked, Tracking
+from tasks.checks import Check
 from tasks.mechanisms.stable import StableVoting
-from tasks.verify import Check, verify
+from tasks.verify import verify
 from tests.published import SESSION, World, opening, session, world
 from tests.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
-NESTED = "run_uuid IN (SELECT run_uuid FROM tags WHERE key = 'stage')"
 NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
 
 
@@ -112,46 +112,13 @@ def test_a_changed_or_missing_file_is_found_and_named(
         assert named in failures(verify(home))[check]
 
 
-@pytest.mark.parametrize(
-    ("row", "check", "named"),
-    [
-        ("UPDATE metrics SET value = value - 1e-9 WHERE key = 'epsilon'", "MLflow", "history of metric epsilon"),
-        ("UPDATE latest_metrics SET value = 0.5 WHERE key = 'epsilon'", "MLflow", "metric epsilon"),
-        ("UPDATE latest_metrics SET value = 1 WHERE key = 'rows_refused'", "MLflow", "metric rows_refused"),
-        ("UPDATE metrics SET value = value / 2 WHERE key = 'epsilon_charged'", "MLflow", "series epsilon_charged"),
-        ("UPDATE metrics SET value = 0.1 WHERE key = 'epsilon_charged_by_batch'", "MLflow", "epsilon_charged_by_batch"),
-        (
-            "UPDATE metrics SET value = 0.1 WHERE key = 'domain_epsilon_by_session'",
-            "MLflow",
-            "domain_epsilon_by_session",
-        ),
-        ("UPDATE params SET value = '19' WHERE key = 'mechanism.cutoff'", "MLflow", "parameter mechanism.cutoff"),
-        (
-            f"UPDATE latest_metrics SET value = 1 WHERE key = 'rows_refused' AND {NESTED}",
-            "MLflow",
-            "nested run release",
-        ),
-        (f"UPDATE params SET value = 'drop' WHERE key = 'refused' AND {NESTED}", "MLflow", "nested run study"),
-        ("UPDATE tags SET value = '0.1' WHERE key = 'epsilon'", "MLflow", "tag epsilon"),
-        ("UPDATE tags SET value = 'x' WHERE key = 'digest.report.html'", "report and figures", "report.html"),
-        ("UPDATE model_version_tags SET value = '0.1' WHERE key = 'epsilon'", "MLflow", "model tag epsilon"),
-        ("UPDATE model_version_tags SET value = 'x' WHERE key = 'digest.model'", "model", "registered model's folder"),
-        ("DELETE FROM model_version_tags", "model", "registered model's folder"),
-        ("UPDATE runs SET lifecycle_stage = 'deleted'", "MLflow", "no finished run"),
-    ],
-)
-def test_a_changed_row_of_mlflow_is_found_and_named(
-    honest: tuple[World, Tracked], row: str, check: str, named: str
-) -> None:
-    home = honest[0].home
-
-    with closing(sqlite3.connect(home / "mlflow.db")) as live, closing(sqlite3.connect(":memory:")) as before:
-        live.backup(before)
-        assert live.execute(row).rowcount > 0
-        live.commit()
-        found = failures(verify(home))
-        before.backup(live)
-    assert named in found[check]
+def test_a_deleted_run_is_missed(honest: tuple[World, Tracked]) -> None:
+    with closing(sqlite3.connect(honest[0].home / "mlflow.db")) as live:
+        for stage in ("deleted", "active"):
+            live.execute("UPDATE runs SET lifecycle_stage = ?", (stage,))
+            live.commit()
+            found = failures(verify(honest[0].home))
+            assert ("no finished run" in found.get("MLflow", "")) == (stage == "deleted")
 
 
 def test_a_tracking_store_that_is_none_is_said_so(tmp_path: Path, store: Path) -> None:
@@ -264,15 +231,3 @@ def test_a_flip_in_any_published_file_is_found_and_named(honest: tuple[World, Tr
         with changed(file, flip):
             told = failures(verify(home)).values()
         assert any(file.name in one or "registered model's folder" in one for one in told), file
-
-
-@pytest.mark.slow
-def test_a_change_in_any_parameter_that_mlflow_keeps_is_found(honest: tuple[World, Tracked]) -> None:
-    home = honest[0].home
-    with closing(sqlite3.connect(home / "mlflow.db")) as live:
-        for row, key, value in live.execute("SELECT rowid, key, value FROM params").fetchall():
-            for said in (f"{value}1", value):
-                live.execute("UPDATE params SET value = ? WHERE rowid = ?", (said, row))
-                live.commit()
-                told = failures(verify(home)).get("MLflow", "")
-                assert (f"parameter {key}" in told or "nested run" in told) == (said != value), key
