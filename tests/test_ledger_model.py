@@ -252,6 +252,6 @@ FAULTS: dict[str, tuple[type, str, Any]] = {
 def test_a_planted_fault_is_told_from_the_model(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, twin = FAULTS[fault]
     monkeypatch.setattr(owner, name, twin)
-    seek = settings(QUIET, max_examples=3000, phases=(Phase.generate,))
+    seek = settings(QUIET, max_examples=3000, phases=(Phase.generate,), stateful_step_count=15)  # short walks find more
     with pytest.raises(AssertionError):
         run_state_machine_as_test(InMemoryMachine, settings=seek)

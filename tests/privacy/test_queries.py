@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -66,6 +67,7 @@ def test_the_most_predictive_feature_is_released_where_shards_agree(mechanism: S
 # Neighbours ---------------------------------------------------------------------------------------------------------
 
 
+@cache
 def distance(counts: tuple[int, int]) -> int:
     return int(distance_to_instability(np.array([counts]))[0])
 
