@@ -95,7 +95,7 @@ class Services:
         for process in self.processes(service):
             with suppress(ProcessLookupError):  # a flow run's process may end between the listing and the signal
                 os.kill(process, by)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.processes(service) and time.monotonic() < deadline:
             time.sleep(0.1)
 

@@ -128,9 +128,9 @@ def test_the_command_waits_and_ends_with_sigterm(session: str, home: Path, arriv
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with log.open("wb") as sink, subprocess.Popen(words, env=environment, stdout=sink, stderr=sink) as process:
         try:
-            until(lambda: "next run at" in log.read_text() or process.poll() is not None, 60, log.read_text)
+            until(lambda: "next run at" in log.read_text() or process.poll() is not None, 240, log.read_text)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=20) == 0, log.read_text()
+            assert process.wait(timeout=120) == 0, log.read_text()
         finally:
             process.kill()
     assert log.read_text().splitlines()[-1].startswith("ended")
