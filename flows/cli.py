@@ -9,6 +9,9 @@ from flows.console import app
 __all__ = ["app", "commands_learn", "commands_record", "commands_verify", "main"]
 """`app` with every command: a module adds its own as it is imported, in the order in which --help shows them."""
 
+INTERRUPTED = 130
+"""The exit status of what Ctrl-C ended, by the shell's rule: 128 and the signal's number."""
+
 
 def main() -> None:
     """The console script: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
@@ -17,6 +20,10 @@ def main() -> None:
     except ConcordError as error:
         sys.stderr.write(f"concord: {error}\n")
         sys.exit(error.exit_status)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            sys.stderr.write("concord: interrupted; nothing that was spent is lost: the same command goes on with it\n")
+        raise
     except OSError as failed:
         sys.stderr.write(f"concord: the machine refused: {failed}\n")
         sys.exit(EnvironmentFailed.exit_status)

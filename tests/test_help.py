@@ -84,6 +84,16 @@ def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
     assert {"demo-hospital-0450b3dd", "345,678", "345,673"} <= set(capsys.readouterr().out.split())
 
 
+def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("artifacts.plan.load_plan", interrupt)
+    status, printed, error = without_home("run", "plan.toml")
+    assert (status, printed) == (130, "")
+    assert error.startswith("concord: interrupted; nothing that was spent is lost")
+
+
 def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
     command = [sys.executable, "-c", "from flows.cli import main; main()", "--version"]
     with Path("/dev/full").open("w") as full:
