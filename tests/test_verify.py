@@ -19,6 +19,7 @@ from tasks.checks import Check
 from tasks.mechanisms.stable import StableVoting
 from tasks.verify import verify
 from tests.published import SESSION, World, opening, session, world
+from tests.test_crash_draws import PREPARED, choosing
 from tests.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -201,6 +202,15 @@ def test_a_steeper_table_in_the_record_is_found(tmp_path: Path, store: Path) -> 
     steeper = base64.b64encode(np.delete(STABLE.refusal, 3).astype("<u8").tobytes()).decode()
     ledger.open_session(replace(opening(STABLE), mechanism={**STABLE.settings(), "refusal": steeper}))
     assert "the settings prove" in failures(verify(tmp_path))["guarantee"]
+
+
+def test_a_flip_in_a_released_choice_is_found_and_named(tmp_path: Path, store: Path) -> None:
+    PREPARED[choosing](tmp_path / "home")
+    copy(store, tmp_path / "home" / "mlflow.db")
+    choosing(tmp_path / "home")
+    assert failures(verify(tmp_path / "home")) == {}
+    with changed(tmp_path / "home/released/d-1/hypothesis.json", flip):
+        assert "hypothesis.json" in failures(verify(tmp_path / "home"))["d-1: released labels"]
 
 
 def test_what_was_put_back_passes_again(honest: tuple[World, Tracked]) -> None:

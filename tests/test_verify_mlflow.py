@@ -25,7 +25,7 @@ COVERED = {
     "metrics": ("key", "value", "step", "run_uuid"),
     "latest_metrics": ("key", "value", "run_uuid"),
     "tags": ("key", "value", "run_uuid"),
-    "inputs": ("input_uuid", "source_id", "destination_id"),
+    "inputs": ("source_id", "destination_id"),
     "input_tags": ("input_uuid", "name", "value"),
     "datasets": ("dataset_uuid", "name", "digest", "dataset_source_type", "dataset_source"),
     "logged_models": ("model_id", "name", "artifact_location", "source_run_id"),
@@ -43,7 +43,14 @@ LEFT = {
     | {"last_updated_time", "last_update_time", "creation_timestamp_ms", "last_updated_timestamp_ms", "deleted_time"},
     "who and what started a run, which is told of none": {"user_id", "source_type", "source_name", "source_version"}
     | {"entry_point_name"},
-    "what MLflow itself keeps in order": {"is_nan", "workspace", "experiment_id", "current_stage", "status"}
+    "what MLflow itself keeps in order": {
+        "is_nan",
+        "input_uuid",
+        "workspace",
+        "experiment_id",
+        "current_stage",
+        "status",
+    }
     | {"status_message", "run_link", "model_type", "dataset_schema", "dataset_profile", "lifecycle_stage"},
     "repeated from another row, which is covered": {"name", "step", "destination_type"},
     "where files of further runs will go": {"artifact_location"},
