@@ -17,7 +17,7 @@ from tests.published import world
 from tests.tracked import tracked
 
 EVERY = 100
-"""The default tests change every hundredth cell; those marked slow change all."""
+"""The default tests change every hundredth cell; those marked slow every third, which takes most of a minute."""
 
 COVERED = {
     "runs": ("run_uuid", "status", "lifecycle_stage", "artifact_uri", "experiment_id"),
@@ -154,8 +154,8 @@ def test_changes_in_cells_of_mlflow_are_found_and_named(store: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_change_in_any_cell_of_mlflow_is_found_and_named(store: Path) -> None:
-    assert unfound(store, 1) == []
+def test_changes_in_a_third_of_all_cells_are_found_and_named(store: Path) -> None:
+    assert unfound(store, 3) == []
 
 
 def test_every_column_is_covered_or_left_for_a_reason(store: Path) -> None:
