@@ -3,7 +3,7 @@
 `read` folds what was written into the state. The methods named for what is asked (name, recap, remark, hold, restore,
 open, begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or
 raises one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
-tests/test_ledger.py, and against a model, with planted faults, by tests/test_ledger_model.py.
+tests/artifacts/test_ledger.py, and against a model, with planted faults, by tests/artifacts/test_ledger_model.py.
 """
 
 from collections.abc import Iterable

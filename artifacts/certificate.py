@@ -1,7 +1,8 @@
 """The certificate: what is promised about a published classifier, to whom, at what cost, and how to check it.
 
 Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
-`schema()` is published beside every certificate; another schema is another FORMAT (tests/test_certificate_schema.py).
+`schema()` is published beside every certificate; another schema is another FORMAT, checked by
+tests/artifacts/test_certificate_schema.py.
 """
 
 import platform

@@ -1,7 +1,7 @@
 """The chain: what the ledger writes down, as lines of text each sealed by the digest of the line before.
 
 A line's body is canonical JSON and must be, to the letter, what this version would write for what it reads: an unknown
-key, another spelling of a number or a later version's entry is refused. Checked by tests/test_chain.py.
+key, another spelling of a number or a later version's entry is refused. Checked by tests/artifacts/test_chain.py.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ Reyhanitabar, Rogaway and Vizár, CRYPTO 2015); the file's name is authenticated
 Assumes      the key is uniform and kept away from the disk that the vault lies on
 Guarantees   who has the files and not the key learns their names, sizes and times alone; any change is refused
 Not covered  who reads this process's memory or environment, and an older whole file put back under its own name: the
-             reference to it tells. Checked by tests/test_cipher.py
+             reference to it tells. Checked by tests/artifacts/test_cipher.py
 """
 
 import base64

@@ -3,7 +3,7 @@
 Assumes      SQLite on a local disk, or PostgreSQL
 Guarantees   one writer at a time; lines are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies
-Not covered  what the lines say: artifacts.chain reads them. Checked by tests/test_ledger_database.py
+Not covered  what the lines say: artifacts.chain reads them. Checked by tests/artifacts/test_ledger_database.py
 """
 
 import hashlib

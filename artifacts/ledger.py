@@ -11,7 +11,8 @@ Privacy statement
 A mutation is one transaction: take the writer lock, read what others wrote, decide, append. The lock is SQLite's or
 PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and brought up
 to date from what was committed; a process that opens a ledger verifies the whole chain first.
-Checked by tests/test_ledger.py, with processes racing tests/test_ledger_race.py, with a witness tests/test_witness.py.
+Checked by tests/artifacts/test_ledger.py; with processes racing by test_ledger_race.py, with a witness by
+test_witness.py beside it.
 """
 
 import os

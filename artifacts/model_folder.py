@@ -2,7 +2,7 @@
 
 Assumes      the code handed in is all that the student needs besides NEEDED
 Guarantees   the folder loads in another process, without this project, and takes raw public rows
-Not covered  where it is kept: artifacts.tracking. Checked by tests/test_tracking.py
+Not covered  where it is kept: artifacts.tracking. Checked by tests/artifacts/test_tracking.py
 """
 
 import importlib

@@ -1,7 +1,8 @@
 """Recorded: what MLflow has of a session now, as verification and erasure read it.
 
 Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them
-Not covered  what is written, and how: artifacts.tracking. Checked by tests/test_tracking.py and tests/test_verify.py
+Not covered  what is written, and how: artifacts.tracking.
+             Checked by tests/artifacts/test_tracking.py and tests/tasks/test_verify.py
 
 Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
 """

@@ -27,7 +27,7 @@ class Released:
 
     Assumes      what is handed in was computed from released and public things alone
     Guarantees   a file appears whole and durable or not at all; a changed one is refused on reading
-    Not covered  who may read them: they are meant to be given away. Checked by tests/test_released.py
+    Not covered  who may read them: they are meant to be given away. Checked by tests/artifacts/test_released.py
     """
 
     def __init__(self, home: Path) -> None:

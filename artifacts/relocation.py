@@ -3,7 +3,7 @@
 Assumes      the tables of MLflow's store that name files are those of ADDRESSES
 Guarantees   every address below an `mlartifacts` folder elsewhere becomes the same one below ours, all or none; what
              MLflow recorded besides is not touched
-Not covered  a tracking server, which knows its own files. Checked by tests/test_move.py
+Not covered  a tracking server, which knows its own files. Checked by tests/promises/test_move.py
 """
 
 import re

@@ -5,7 +5,7 @@
     holds       a private file was learned from; about: its digest, keyed by the vault that read it
     linked      the domain may hold files, and people, of another one; about: that domain
 
-Checked by tests/test_remarks.py.
+Checked by tests/artifacts/test_remarks.py.
 """
 
 from collections.abc import Iterable

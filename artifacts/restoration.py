@@ -1,6 +1,6 @@
 """The entries that concern a witness: that one sees the ledger, and how the ledger goes on where it does not agree.
 
-Checked by tests/test_witness.py.
+Checked by tests/artifacts/test_witness.py.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """Servers that the environment names, asked before anything depends on them: their own clients try for minutes, and
-end in a traceback, when rows have been answered already. Checked by tests/test_servers.py.
+end in a traceback, when rows have been answered already. Checked by tests/artifacts/test_servers.py.
 """
 
 import os

@@ -5,7 +5,7 @@
                               └── settle "closed"          when the operator ends it
 
 Everything here is a frozen value: a step returns the next state or raises, and changes nothing. All but Opening and
-Session are written down by the ledger, word for word (`artifacts.chain`). Checked by tests/test_sessions.py.
+Session are written down by the ledger, word for word (`artifacts.chain`). Checked by tests/artifacts/test_sessions.py.
 """
 
 import math

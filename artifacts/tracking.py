@@ -3,7 +3,7 @@
 Assumes      all that is handed in is released or public: `Publication` has no other fields
 Guarantees   a run begins at the door and spans no private work; nothing is logged automatically; nothing of this
              machine is tagged; the logged model holds the very file that the certificate digests
-Not covered  who may open the tracking store. Checked by tests/test_tracking.py
+Not covered  who may open the tracking store. Checked by tests/artifacts/test_tracking.py
 """
 
 from collections.abc import Iterator, Mapping

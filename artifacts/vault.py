@@ -71,7 +71,7 @@ class Vault:
     Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
                  what `create` and `secret` have returned from is there after a power cut
     Not covered  deletion by the owner; copies made of the disk, where it is not encrypted. Checked by
-                 tests/test_vault.py
+                 tests/artifacts/test_vault.py
     """
 
     def __init__(self, root: Path) -> None:

@@ -10,7 +10,7 @@ Either way `restore` ends every open session at its whole charge: an older copy 
 Assumes      the witness is what it was (artifacts.witness)
 Guarantees   a ledger that says it is witnessed is written to only when its witness holds nothing that it lacks
 Not covered  what was spent after a copy that is put back together with an old witness, or in place of one that is gone:
-             the latter is said in every certificate from then on. Checked by tests/test_witness.py
+             the latter is said in every certificate from then on. Checked by tests/artifacts/test_witness.py
 """
 
 from dataclasses import replace

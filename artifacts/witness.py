@@ -6,7 +6,7 @@ its witness saw, or holds something else there, was put back to an older copy; w
 Assumes      the file is kept where no copy of the home is put back over it, and is not edited
 Guarantees   what was drawn on is in the file first, synced, with what its domains are charged; written by one process
              at a time, and a line that a dying one left unfinished counts for nothing
-Not covered  the witness itself put back, together with the home. Checked by tests/test_witness.py
+Not covered  the witness itself put back, together with the home. Checked by tests/artifacts/test_witness.py
 """
 
 import fcntl

@@ -10,7 +10,8 @@
     print(open_session(done.session).answer(rows.row(0, named=True)))
 
 The same door, ledger and home folder as on the command line; every mistake is a ConcordError with one sentence. What a
-student predicts is free; what a session answers is paid for where teachers disagree. Checked by tests/test_api.py.
+student predicts is free; what a session answers is paid for where teachers disagree. Checked by
+tests/flows/test_api.py.
 """
 
 from __future__ import annotations

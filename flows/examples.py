@@ -1,4 +1,4 @@
-"""What each command looks like in use: the examples that `--help` ends with. Checked by tests/test_help.py."""
+"""What each command looks like in use: the examples that `--help` ends with. Checked by tests/flows/test_help.py."""
 
 from typing import Any
 

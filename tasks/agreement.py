@@ -1,7 +1,7 @@
 """What planning is told: how many public rows there are, and a public guess of how much teachers agree.
 
 Nothing private is opened here. A guess is a figure, or a table of votes that public teachers cast on public rows.
-Checked by tests/test_plan_command.py.
+Checked by tests/flows/test_plan_command.py.
 """
 
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
 becomes the first declared class. So no row can change another row, a column's type or the exit status.
-Checked by tests/test_encode.py.
+Checked by tests/tasks/test_encode.py.
 """
 
 from collections.abc import Iterable

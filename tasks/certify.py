@@ -2,7 +2,7 @@
 
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
 Guarantees   nothing here reads the vault: all that is written is a function of what was published before
-Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked by tests/test_certify.py
+Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked by tests/tasks/test_certify.py
 """
 
 import json

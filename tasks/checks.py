@@ -1,6 +1,6 @@
 """Checks: what verification looks at, and how it says what it found.
 
-Checked by tests/test_verify.py.
+Checked by tests/tasks/test_verify.py.
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ its errors counted on one private row a unit. The choice passes the door like an
 Assumes      encoding, batches and plan are public, so the cover is; two classes
 Guarantees   (ε, 0) for the released hypothesis; error counts and n stay in the vault
 Ends         with the choice
-Not covered  see tasks.mechanisms.universal. Checked by tests/test_universal_flow.py
+Not covered  see tasks.mechanisms.universal. Checked by tests/flows/test_universal_flow.py
 """
 
 import io

@@ -1,6 +1,6 @@
 """A chosen hypothesis as the published student: a classifier of encoded rows, from its JSON alone.
 
-Checked by tests/test_universal_flow.py.
+Checked by tests/flows/test_universal_flow.py.
 """
 
 import json

@@ -5,7 +5,7 @@ rows it has, and which classes, is what the user says; teachers and mechanism fo
 
 Assumes      figures and classes given were known in public before
 Guarantees   no private cell is read; the text loads as a plan
-Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/test_init.py
+Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/flows/test_init.py
 """
 
 import json

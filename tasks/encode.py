@@ -2,7 +2,7 @@
 
 Assumes      what it reads is public: the plan, the public table
 Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
-Not covered  public rows that are private ones in disguise. Checked by tests/test_encode.py
+Not covered  public rows that are private ones in disguise. Checked by tests/tasks/test_encode.py
 """
 
 import io

@@ -4,7 +4,8 @@ Assumes      whoever closes a session decides by public and released things alon
 Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless a
              session that is open votes with the same teachers; nor the hypothesis that relabelled its rows, and they.
              What `concord verify` reads is kept: it needs no secret
-Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files. Checked by tests/test_ending.py
+Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files.
+             Checked by tests/tasks/test_ending.py
 """
 
 from collections.abc import Iterator

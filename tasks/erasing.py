@@ -13,7 +13,7 @@ Guarantees   nothing in the vault depends on the unit once this returns. Spends 
 Not covered  what was published, which differential privacy alone protects; the table itself, which is its owner's to
              change; all units of a domain, erased at once, come back with a further session; copies of the vault, and
              what a disk keeps of removed files; what workers of a cluster write after their flow was killed
-             Checked by tests/test_erasing.py and tests/test_left_out.py
+             Checked by tests/promises/test_erasing.py and tests/tasks/test_left_out.py
 """
 
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ sum over shards leaves, through the door, in a session of its own (tasks.mechani
 Assumes      blocks are those of `tasks.split`, with a column ASIDE; plan and encoding are public
 Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
 Ends         with its one release
-Not covered  teachers that learn from all rows of a shard err a little less. Checked by tests/test_estimate.py
+Not covered  teachers that learn from all rows of a shard err a little less. Checked by tests/flows/test_estimate.py
 """
 
 import json

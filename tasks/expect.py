@@ -3,7 +3,7 @@
 The ε of a plan is shared out before a mechanism sees it: the choice of a student takes its part, and relabelling leaves
 (ε, δ) of the mechanism's own, on a secret subset. Planning shares it as the door does (`tasks.admit.calibrated`).
 
-Not covered  how well a public guess of agreement describes the private teachers. Checked by tests/test_expect.py
+Not covered  how well a public guess of agreement describes the private teachers. Checked by tests/tasks/test_expect.py
 """
 
 from dataclasses import dataclass, replace

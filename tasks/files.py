@@ -1,6 +1,6 @@
 """Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob.
 
-A line of a CSV file is a row: line breaks inside quotes are not read. Checked by tests/test_tables.py.
+A line of a CSV file is a row: line breaks inside quotes are not read. Checked by tests/tasks/test_tables.py.
 """
 
 import csv

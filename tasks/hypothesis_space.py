@@ -2,7 +2,7 @@
 
 Assumes      encoding and matrix are of public rows
 Guarantees   nothing here depends on a private row: class, columns and cut points follow from the plan and public rows
-Not covered  whether the class suits the data. Checked by tests/test_hypothesis_space.py
+Not covered  whether the class suits the data. Checked by tests/tasks/test_hypothesis_space.py
 """
 
 import difflib

@@ -9,7 +9,7 @@ student and certificate cover it from then on. Asking for the same row again rep
 Assumes      rows are public, like those of the public table
 Guarantees   a row is paid for before it is drawn, and drawn for once, whoever asks and however often
 Ends         with the session: a row that is new then is refused with BudgetRefused
-Not covered  how long an answer takes, which depends on the teachers. Checked by tests/test_online.py
+Not covered  how long an answer takes, which depends on the teachers. Checked by tests/flows/test_online.py
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The figure of a plan: what each mechanism is expected to do, and what other teachers or another ε would change; or
 how many private units a chosen student takes.
 
-Checked by tests/test_plan_command.py.
+Checked by tests/flows/test_plan_command.py.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 Assumes      every teacher file is of this ensemble; the batch is as it was staged
 Guarantees   each teacher votes exactly once on each row, so a row's counts add up to the number of teachers, and one
              teacher's votes depend on that teacher and the rows alone
-Not covered  nothing here is private enough to show: counts stay in the vault. Checked by tests/test_poll.py
+Not covered  nothing here is private enough to show: counts stay in the vault. Checked by tests/tasks/test_poll.py
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Private work: nothing of the data may leave it by an error, a warning, a log or a print.
 
-Checked by tests/test_private.py.
+Checked by tests/tasks/test_private.py.
 """
 
 import ctypes

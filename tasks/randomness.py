@@ -43,7 +43,7 @@ class Randomness:
     Assumes      the session key never leaves the vault; a row index belongs to one row for ever
     Guarantees   `uniform` gives a row the same draw at every call; `kept` gives what it gave the first time
     Not covered  `laplace` and `gaussian` are fresh at every call: who uses them keeps what they led to.
-                 Checked by tests/test_release.py
+                 Checked by tests/tasks/test_release.py
     """
 
     vault: Vault

@@ -10,7 +10,7 @@ were put. So labels, student and certificate are always those of the whole sessi
 Assumes      one command at a time writes the recipe of a session (`tasks.release.alone`)
 Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
 Not covered  a recipe taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
-             Checked by tests/test_extend.py
+             Checked by tests/flows/test_extend.py
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ bound, this enumerates, and the other way round. So a fault would have to be mad
 Assumes      settings are those that ran (the ledger's chain says so); the theorems named below
 Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is what a domain must hold
 Not covered  stable voting calibrated to the adaptive game: refused, since its Rényi bound does not prove it
-             Checked by tests/test_recompute.py, against the mechanisms and with settings tampered with
+             Checked by tests/tasks/test_recompute.py, against the mechanisms and with settings tampered with
 """
 
 import base64

@@ -10,7 +10,7 @@ Guarantees   ĥ is drawn once for the same blocks and settings, durable in the v
              second process takes what was drawn. Copies of a row are a keyed function of the row
 Ends         with the session; a domain has one that is relabelled (see `artifacts.book`)
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
-             Checked by tests/test_relabel.py and tests/test_crash_draws.py; the law of all of it by
+             Checked by tests/tasks/test_relabel.py and tests/promises/test_crash_draws.py; the law of all of it by
              tests/privacy/test_relabelled.py
 """
 

@@ -9,7 +9,7 @@ vault before anyone sees them.
 Assumes      the ledger's record of the session is complete; the session's reservation was admitted
 Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
 Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
-Not covered  a home folder restored from an older copy that no witness knows. Checked by tests/test_release.py
+Not covered  a home folder restored from an older copy that no witness knows. Checked by tests/tasks/test_release.py
 """
 
 import fcntl

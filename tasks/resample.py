@@ -8,7 +8,7 @@
 Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
 Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
              changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
-Not covered  the law of the copies: any would do, being independent of the rows. Checked by tests/test_relabel.py
+Not covered  the law of the copies: any would do, being independent of the rows. Checked by tests/tasks/test_relabel.py
 """
 
 from bisect import bisect_right

@@ -3,7 +3,7 @@
 A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone;
 a line longer than LONGEST_LINE is cut there. Columnar files are read by batches, and their types do not matter: cells
 are cast later, by `tasks.cells`. Only what the schema lacks is an error.
-Checked by tests/test_tables.py and tests/test_split.py.
+Checked by tests/tasks/test_tables.py and tests/tasks/test_split.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
 """Spill: regroup a stream of rows that may be larger than memory, through files of the vault. Checked by
-tests/test_split.py.
+tests/tasks/test_split.py.
 """
 
 import shutil

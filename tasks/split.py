@@ -16,7 +16,7 @@ of a keyed function; one more copy adds one value and leaves those. With one, a 
 With a share, what is split is a Poisson sample of the units, one row of each (the one of least content digest): the
 secret subset that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life,
 and one more unit leaves every other where it is, in the subset or out of it. No name, size or row of it leaves the
-vault. Checked by tests/test_split.py and tests/test_relabel.py.
+vault. Checked by tests/tasks/test_split.py and tests/tasks/test_relabel.py.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Statistics of public columns: the means, medians and vocabularies that rows are encoded by.
 
 They come from an even sample of at most SAMPLE public rows (all of them, where there are no more), and their sums are
-exact, so that the same table gives the same encoding however it is cut. Checked by tests/test_encode.py.
+exact, so that the same table gives the same encoding however it is cut. Checked by tests/tasks/test_encode.py.
 """
 
 import math

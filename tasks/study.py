@@ -2,7 +2,7 @@
 
 Assumes      labels came through the door; rows are public; the encoding is of public rows
 Guarantees   nothing here reads a private row: post-processing, which costs nothing however often it is repeated
-Not covered  what a student may infer about people from public knowledge. Checked by tests/test_study.py
+Not covered  what a student may infer about people from public knowledge. Checked by tests/tasks/test_study.py
 """
 
 import warnings

@@ -1,6 +1,6 @@
 """Public tables: read strictly. Whatever is wrong is told in one sentence that names the field, the value and the rule.
 
-Checked by tests/test_tables.py.
+Checked by tests/tasks/test_tables.py.
 """
 
 from collections.abc import Iterator, Sequence

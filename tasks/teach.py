@@ -3,7 +3,7 @@
 Assumes      a block file holds whole shards; the estimator's fit depends on its arguments and its seed alone
 Guarantees   teacher j depends on shard j, the plan and the encoding, and on nothing else: its seed is j, it is fitted
              on one core, and neither its success nor its failure is visible to any other
-Not covered  estimators that read files or clocks. Checked by tests/test_teach.py
+Not covered  estimators that read files or clocks. Checked by tests/tasks/test_teach.py
 """
 
 import pickle

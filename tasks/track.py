@@ -2,7 +2,7 @@
 
 Assumes      public rows are public; the door was reached at `started`
 Guarantees   what is recorded holds nothing that the certificate, the released files and the public rows do not
-Not covered  see artifacts.tracking. Checked by tests/test_tracking.py
+Not covered  see artifacts.tracking. Checked by tests/artifacts/test_tracking.py
 """
 
 import operator

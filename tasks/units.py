@@ -3,8 +3,8 @@
 Assumes      the key is secret; units are erased by requests, whatever other rows hold
 Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
              are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal
-Not covered  rows of a unit that changes its name. Checked by tests/test_split.py, tests/test_label_private.py and
-             tests/test_left_out.py
+Not covered  rows of a unit that changes its name.
+             Checked in tests/tasks by test_split.py, test_label_private.py and test_left_out.py
 
 Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
 """

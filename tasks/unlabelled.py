@@ -7,7 +7,7 @@ Assumes      the plan says that only labels are secret: features, and who is in 
 Guarantees   no label is read here; which part it is follows from units and a key, and `tasks.split` leaves that part
              out, so labels of its units are never used
 Not covered  a line of a CSV file whose label breaks the line: its features are what can be read of it
-             Checked by tests/test_label_private.py
+             Checked by tests/tasks/test_label_private.py
 """
 
 import os

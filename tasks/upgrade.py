@@ -5,7 +5,7 @@
 Assumes      no version older than the home's opens it meanwhile
 Guarantees   the ledger of before lies in HOME/backups before anything is written; what was interrupted is finished by
              the next command; nothing is spent or drawn
-Not covered  a ledger on a database server, which has backups of its own. Checked by tests/test_upgrade.py
+Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
 """
 
 import fcntl

@@ -8,7 +8,7 @@ Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
 Not covered  a home folder put back whole to an older copy, where no witness is named. A certificate in the words of
              an earlier version is found as well: running its plan again writes it anew and spends nothing
-             Checked by tests/test_verify.py
+             Checked by tests/tasks/test_verify.py
 """
 
 from collections.abc import Callable, Iterator

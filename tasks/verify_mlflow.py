@@ -10,7 +10,7 @@ Guarantees   found and named, where it was changed or is missing: of the run and
 Not covered  moments, for which there is no other witness; MLflow's own columns of who, where and by what a run was
              started; which version an alias names, which is for people to say; tags that were added; the digest of
              public rows, if it is changed alike in each place; an older introduction of ours in the place of the
-             latest. Checked by tests/test_verify_mlflow.py
+             latest. Checked by tests/tasks/test_verify_mlflow.py
 """
 
 from collections.abc import Mapping

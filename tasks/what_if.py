@@ -1,7 +1,7 @@
 """What a session would have promised had it been planned to end sooner, with all else the same.
 
 From its public settings and what it released: a row that was answered would have been answered all the same, and a
-mechanism planned to end there costs what its own `cost` says. Checked by tests/test_what_if.py.
+mechanism planned to end there costs what its own `cost` says. Checked by tests/tasks/test_what_if.py.
 """
 
 from dataclasses import replace

@@ -12,10 +12,10 @@ import hypothesis
 import pytest
 
 from artifacts.plan import Plan
-from tests.people import arrive, changed, tables_of_plan, write_tables
+from tests.support.people import arrive, changed, tables_of_plan, write_tables
 
 if TYPE_CHECKING:
-    from tests.scene import Scene
+    from tests.promises.scene import Scene
 
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
@@ -87,7 +87,7 @@ def home(
 @pytest.fixture
 def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
     """The command line on a home folder of its own; gives exit status, stdout, and the last line of stderr."""
-    from tests import console
+    from tests.support import console
 
     monkeypatch.setenv("CONCORD_HOME", str(home))
     return console.concord
@@ -96,8 +96,8 @@ def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
 @pytest.fixture
 def scene(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> "Scene":
     """A home folder and a plan over marked tables, nothing of which may get out."""
-    from tests.canary import canary_tables
-    from tests.scene import Scene
+    from tests.promises.canary import canary_tables
+    from tests.promises.scene import Scene
 
     return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
 

@@ -8,7 +8,7 @@ Not covered  whether the plurality of the teachers is the right label
 
 A noisy threshold stays for a whole epoch, while the odds here take it afresh for each row. That counts too few answers,
 never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t rows with probability E (1 − r(X))^t,
-at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long. Checked by tests/test_outcome.py.
+at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long. Checked by tests/tasks/test_outcome.py.
 """
 
 from collections.abc import Callable

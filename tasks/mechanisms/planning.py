@@ -11,7 +11,7 @@ Ends         not applicable
 Not covered  soft labels, which keep more of a noisy count than its label; how easy the rows are that get answered;
              a session that goes on with further rows
 
-Checked by tests/test_planning.py.
+Checked by tests/tasks/test_planning.py.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ Not covered  how well the guess describes the private teachers
 A figure is the mean share of the winning class. Shares are then spread as Beta(b, 1 − b) between 1/classes and 1, most
 of it near full agreement with a thin tail of torn rows: with a mean of 0.913 this meets the quantiles of 200 logistic
 teachers' margins on UCI Adult from 1% to 70% within 0.03. What the winner lacks goes to as few rivals as can hold it,
-so that margins are the least the figure allows. Checked by tests/test_profile.py.
+so that margins are the least the figure allows. Checked by tests/tasks/test_profile.py.
 """
 
 from typing import Any

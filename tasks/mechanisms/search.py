@@ -5,7 +5,7 @@ Guarantees   nothing about privacy: every search is over public numbers and ends
 Ends         not applicable: nothing is drawn
 Not covered  several best cutoffs far apart: the search stops where a larger one answers less than half
 
-Checked by tests/test_planning.py.
+Checked by tests/tasks/test_planning.py.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,76 @@
+"""The certificate's schema: published beside it, right about it, and never changed under one format."""
+
+import hashlib
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from artifacts.certificate import FORMAT, SCHEMA_FILE, schema
+from tasks.mechanisms.noisy_votes import NoisyVotes
+from tasks.mechanisms.stable import StableVoting
+from tasks.mechanisms.voting import Mechanism
+from tests.support.published import SESSION, certified, world
+
+MECHANISMS: dict[str, Mechanism] = {
+    "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
+    "noisy_votes": NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
+}
+PUBLISHED = {"concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970"}
+"""SHA-256 of the schema of each format, but for its words."""
+
+
+@pytest.fixture(scope="module", params=MECHANISMS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The released folder of a session of each kind of mechanism."""
+    small = world(tmp_path_factory.mktemp("world"))
+    certified(small, MECHANISMS[request.param], small.truth)
+    return small.released.root / SESSION
+
+
+def test_a_certificate_is_what_the_schema_beside_it_says(written: Path) -> None:
+    certificate = json.loads((written / "certificate.json").read_bytes())
+    assert certificate["$schema"] == SCHEMA_FILE
+    beside = json.loads((written / certificate["$schema"]).read_bytes())
+    assert beside == schema()
+    Draft202012Validator.check_schema(beside)
+    Draft202012Validator(beside).validate(certificate)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("format",), "concord certificate 0"),
+        (("guarantee", "epsilon"), "1"),
+        (("counts", "asked"), None),
+        (("labels", 0, "digest"), 7),
+        (("domain", "charges", 0, "status"), "lost"),
+        (("rows",), 1),
+    ],
+)
+def test_the_schema_finds_what_is_no_certificate(written: Path, place: tuple[Any, ...], value: object) -> None:
+    certificate = json.loads((written / "certificate.json").read_bytes())
+    wrong = deepcopy(certificate)
+    part = wrong
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    valid = Draft202012Validator(schema()).is_valid
+    assert valid(certificate)
+    assert not valid(wrong)
+
+
+def test_another_schema_is_another_format() -> None:
+    """What fails here: raise the number in FORMAT, and add the new schema's digest below; never change an old one."""
+    told = json.dumps(without_words(schema()), sort_keys=True).encode()
+    assert PUBLISHED[FORMAT] == hashlib.sha256(told).hexdigest()
+
+
+def without_words(part: Any) -> Any:
+    """A schema without what it says to people, which may be put better at any time."""
+    if isinstance(part, dict):
+        return {key: without_words(value) for key, value in part.items() if key not in ("description", "title")}
+    return [without_words(one) for one in part] if isinstance(part, list) else part

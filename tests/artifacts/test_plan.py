@@ -1,0 +1,49 @@
+"""What is wrong with a plan is told in one sentence: the key, the rule in the words of TOML, and what stands there."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.errors import WrongInput
+from artifacts.plan import parse_plan
+from tests.support.people import changed, tables_of_plan
+
+TABLES = tables_of_plan(Path("data"))
+WRONG: dict[str, tuple[Any, str]] = {
+    "data__label": (3, "data.label must be text, in quotes, got 3"),
+    "data__classes": ("yes", "data.classes must be a list, in square brackets, got 'yes'"),
+    "data__features": ([], "data.features must hold at least 1 of them, got []"),
+    "privacy__domain": ("my {clinic}", "privacy.domain must be 1 to 64 letters"),
+    "privacy__epsilon": ("one", "privacy.epsilon must be a number, got 'one'"),
+    "privacy__delta": (2, "privacy.delta must be less than 1, got 2"),
+    "privacy__lifetime": (4, "privacy.lifetime must be a section with keys of its own, got 4"),
+    "teachers__count": (10.5, "teachers.count must be a whole number, got 10.5"),
+    "teachers__params": (3, "teachers.params must be a table of keys, got 3"),
+    "teachers__estimator": ("LogisticRegression", "such as sklearn.linear_model.LogisticRegression"),
+    "labeling__mechanism": ("stabel", "labeling.mechanism must be 'stable', 'sparse_vector',"),
+}
+
+
+@pytest.mark.parametrize("place", WRONG)
+def test_a_wrong_value_is_told_with_its_key_and_the_rule(place: str) -> None:
+    value, said = WRONG[place]
+    with pytest.raises(WrongInput) as told:
+        changed(TABLES, **{place: value})
+    assert said in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "slip"), [("privacy", "privcy"), ("data.private", "privat"), ("privacy.lifetime.delta", "dleta")]
+)
+def test_a_slip_of_the_pen_is_told_and_not_that_the_right_key_is_missing(key: str, slip: str) -> None:
+    tables = copy.deepcopy(TABLES)
+    *sections, last = key.split(".")
+    place = tables
+    for section in sections:
+        place = place[section]
+    place[slip] = place.pop(last)
+    with pytest.raises(WrongInput) as told:
+        parse_plan(tables)
+    assert str(told.value) == f"{'.'.join([*sections, slip])} is not a key of the plan; did you mean {last!r}?"

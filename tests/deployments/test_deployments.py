@@ -1,0 +1,151 @@
+"""The files of deployments/ are of one piece: parameters that their flows take, commands that exist, nothing unpinned,
+no secret but in its file. What no engine is needed for; tests/deployments/test_schedules.py runs the services."""
+
+import inspect
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prefect.flows import Flow, load_flow_from_entrypoint
+from prefect.server.schemas.schedules import CronSchedule
+from prefect.utilities.schema_tools.validation import validate
+
+from artifacts.plan import load_plan
+from tests.deployments.services import COMPOSE, ROOT
+
+FOLDER = ROOT / "deployments"
+PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
+DEPLOYMENTS = {one["name"]: one for one in PREFECT["deployments"]}
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
+DOCKERFILE = (FOLDER / "Dockerfile").read_text()
+
+
+def test_there_is_a_deployment_of_every_job() -> None:
+    assert set(DEPLOYMENTS) == {"learn", "extend", "study"}
+    assert PREFECT["prefect-version"] == CONSTRAINTS["prefect"]
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_deployment_s_parameters_are_those_of_its_flow(name: str) -> None:
+    flow: Flow[..., Any] = load_flow_from_entrypoint(DEPLOYMENTS[name]["entrypoint"], use_placeholder_flow=False)
+    validate(DEPLOYMENTS[name]["parameters"], flow.parameters.model_dump(), raise_on_error=True)
+    assert set(DEPLOYMENTS[name]["parameters"]) <= set(inspect.signature(flow.fn).parameters)
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_one_run_at_a_time_in_the_pool_that_the_worker_serves(name: str) -> None:
+    assert DEPLOYMENTS[name]["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
+    command = SERVICES["worker"]["command"]
+    assert DEPLOYMENTS[name]["work_pool"]["name"] == command[command.index("--pool") + 1]
+    assert command[command.index("--type") + 1] == "process"
+
+
+def test_only_extend_has_a_schedule_and_it_names_its_zone() -> None:
+    assert [name for name, one in DEPLOYMENTS.items() if one.get("schedules")] == ["extend"]
+    for schedule in DEPLOYMENTS["extend"]["schedules"]:
+        assert CronSchedule(**schedule).timezone == "Europe/Berlin"
+
+
+def test_the_deployed_plan_is_there_and_opens_nothing_further() -> None:
+    parameters = DEPLOYMENTS["learn"]["parameters"]
+    plan = load_plan(ROOT / parameters["plan"])
+    assert parameters["new_session"] is False
+    assert {DEPLOYMENTS[name]["parameters"]["session"] for name in ("extend", "study")} == {plan.privacy.domain}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_pinned_and_watched(name: str) -> None:
+    service = SERVICES[name]
+    assert re.fullmatch(r"[\w/]+:\d+\.\d+[\w.-]*", service["image"])
+    assert service["healthcheck"]["test"][0] == "CMD"
+    assert all(need["condition"] == "service_healthy" for need in service.get("depends_on", {}).values())
+    assert set(service.get("depends_on", {})) <= set(SERVICES)
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_the_image_is_built_by_one_service_and_pulled_by_none() -> None:
+    """Compose builds services side by side: two that write one image fail where it is not there yet."""
+    ours = [service for service in SERVICES.values() if service["image"].startswith("concord:")]
+    (built,) = [service["build"] for service in SERVICES.values() if "build" in service]
+    assert (FOLDER / built["context"] / built["dockerfile"]).is_file()
+    assert {service["pull_policy"] for service in ours} == {"never"}
+    assert len({service["image"] for service in ours}) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if "command" in SERVICES[name]])
+def test_a_service_s_command_is_one_that_the_image_has(name: str) -> None:
+    path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+    assert shutil.which(SERVICES[name]["command"][0], path=path)
+    assert shutil.which(SERVICES[name]["healthcheck"]["test"][1], path=path)
+
+
+def test_secrets_volumes_and_configs_are_declared_and_used() -> None:
+    used: dict[str, set[str]] = {"secrets": set(), "configs": set(), "volumes": set()}
+    for service in SERVICES.values():
+        used["secrets"] |= set(service.get("secrets", []))
+        used["configs"] |= {one["source"] for one in service.get("configs", [])}
+        used["volumes"] |= {one.split(":")[0] for one in service.get("volumes", []) if one[0] not in "./"}
+    assert used == {kind: set(COMPOSE[kind]) for kind in used}
+
+
+def test_a_secret_is_a_file_that_is_kept_out_of_the_repository_and_the_image() -> None:
+    for secret in COMPOSE["secrets"].values():
+        assert set(secret) == {"file"}
+        folder = f"deployments/{Path(secret['file']).parent}"
+        assert f"{folder}/" in (ROOT / ".gitignore").read_text().split()
+        assert folder in (FOLDER / "Dockerfile.dockerignore").read_text().split()
+    for service in SERVICES.values():
+        for variable, value in service["environment"].items():
+            assert "PASSWORD" not in variable or (variable.endswith("_FILE") and value.startswith("/run/secrets/"))
+            assert not re.search(r"//\w+:[^@/]+@", value)
+
+
+def test_mlflow_lets_in_those_who_know_it_by_the_names_it_has() -> None:
+    allowed = next(word for word in SERVICES["mlflow"]["command"] if word.startswith("--allowed-hosts="))
+    known_as = SERVICES["worker"]["environment"]["MLFLOW_TRACKING_URI"].removeprefix("http://")
+    assert {known_as, "127.0.0.1:5000"} <= set(allowed.removeprefix("--allowed-hosts=").split(","))
+
+
+def test_the_image_is_of_the_tested_versions_and_not_root_s() -> None:
+    words = re.findall(r"^(\w+) (.*)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", dict(words)["FROM"])
+    assert "--constraint constraints.txt" in DOCKERFILE
+    assert [word for word, _ in words][-2:] == ["USER", "ENTRYPOINT"]
+    assert dict(words)["USER"] == "concord"
+    copied = [place for word, rest in words if word == "COPY" for place in rest.split()[:-1]]
+    assert all((ROOT / place).exists() for place in copied)
+    packages = {"artifacts", "flows", "tasks"}
+    assert packages <= set(copied)
+    extras = re.search(r'"\.\[(.*)\]"', DOCKERFILE)
+    assert extras is not None
+    assert extras[1] == "dask,postgresql"
+    assert all(CONSTRAINTS.get(name) for name in ("asyncpg", "psycopg2-binary", "psycopg"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "status"), [('printf %s "$PGPASSWORD"', "correct horse", 0), ("exit 3", "", 3)]
+)
+def test_the_entrypoint_hands_the_password_over_and_becomes_the_command(
+    words: str, said: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("correct horse\n")
+    assert entered({"PGPASSWORD_FILE": str(tmp_path / "secret")}, words) == (said, status)
+
+
+def test_a_service_without_a_secret_has_no_password_and_one_whose_secret_is_gone_does_not_start() -> None:
+    assert entered({}, 'printf %s "${PGPASSWORD-none}"') == ("none", 0)
+    assert entered({"PGPASSWORD_FILE": "/nowhere"}, "echo started") == ("", 1)
+
+
+def entered(environment: dict[str, str], words: str) -> tuple[str, int]:
+    """What a shell command says behind the entrypoint, and its exit status."""
+    command = [str(FOLDER / "entrypoint.sh"), "sh", "-c", words]
+    path = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(command, env=path | environment, capture_output=True, text=True, check=False)
+    return done.stdout, done.returncode

@@ -1,0 +1,136 @@
+"""A schedule without a server: it fires in its time zone, goes on after what can be mended, and ends when told."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows.serve
+from artifacts.errors import BudgetRefused, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.released import Released
+from flows.serve import next_time, serve
+from flows.start import start_extension
+from tasks.ending import close
+from tasks.release import Door
+from tasks.verify import verify
+from tests.deployments.services import ROOT, until
+from tests.support.homes import labels_of, state_of
+from tests.support.people import arrive
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone", "after", "first"),
+    [
+        ("0 3 * * *", "UTC", "2026-11-22T02:59:59", "2026-11-22T03:00:00"),
+        ("0 3 * * *", "UTC", "2026-11-22T03:00:00", "2026-11-23T03:00:00"),
+        ("0 3 * * *", "Europe/Berlin", "2026-03-28T02:00:01", "2026-03-29T01:00:00"),  # the night before summer time
+        ("0 3 * * *", "Europe/Berlin", "2026-10-24T01:00:01", "2026-10-25T02:00:00"),  # and the night after it
+        ("15 14 1 * *", "America/New_York", "2026-01-02T00:00:00", "2026-02-01T19:15:00"),
+    ],
+)
+def test_the_next_time_is_that_of_the_zone(cron: str, timezone: str, after: str, first: str) -> None:
+    found = next_time(cron, timezone, datetime.fromisoformat(after).replace(tzinfo=UTC))
+    assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
+
+
+@pytest.mark.parametrize(
+    ("cron", "timezone"), [("at three", "UTC"), ("0 3 * * *", "Mars/Olympus"), ("0 0 31 2 *", "UTC"), ("", "UTC")]
+)
+def test_a_time_that_never_comes_is_wrong_input(cron: str, timezone: str) -> None:
+    with pytest.raises(WrongInput, match="--cron must be five fields"):
+        next_time(cron, timezone, datetime.now(UTC))
+
+
+def comes(monkeypatch: pytest.MonkeyPatch, *before: Callable[[], Any]) -> None:
+    """The time has come at once, each time after one of these was done; then Ctrl-C is pressed."""
+    times: Iterator[Callable[[], Any]] = iter(before)
+
+    def now(cron: str, timezone: str, after: datetime) -> datetime:  # noqa: ARG001  # as `next_time` takes them
+        if (do := next(times, None)) is None:
+            raise KeyboardInterrupt
+        do()
+        return after - timedelta(seconds=1)
+
+    monkeypatch.setattr(flows.serve, "next_time", now)
+
+
+def idle() -> None:
+    """Nothing arrives."""
+
+
+@pytest.mark.slow
+def test_it_answers_what_arrived_each_time(
+    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comes(monkeypatch, idle, idle, lambda: arrive(arriving, 12, rows=40))
+    serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
+    assert [line.split(": ")[1].split(",")[0] for line in said] == [f"{n} rows asked now" for n in (150, 0, 40)]
+    assert Ledger.of(home).session(session).asked == 490
+
+
+def test_a_wrong_table_is_told_and_the_next_time_waited_for(
+    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = arriving / "12.parquet"
+    comes(monkeypatch, lambda: wrong.write_bytes(b"PAR1 is not enough"), wrong.unlink)
+    serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
+    assert "concord: --public" in capsys.readouterr().err
+    assert Ledger.of(home).session(session).asked == 450
+
+
+def test_a_session_that_has_ended_ends_it(
+    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Door.of(home)
+    comes(monkeypatch, lambda: close(door, session, give_back=True), idle)
+    with pytest.raises(BudgetRefused, match="has ended"):
+        serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
+    state = state_of(home, session)
+    with pytest.raises(BudgetRefused, match="has ended"):
+        serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
+    assert state_of(home, session) == state
+
+
+def test_sigterm_within_a_run_ends_it_and_the_run_is_finished_later(
+    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true, handler = Released.write_labels, signal.getsignal(signal.SIGTERM)
+
+    def told_to_end(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
+        if index == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return true(released, name, index, *args, **kwargs)
+
+    comes(monkeypatch, idle, idle)
+    with monkeypatch.context() as patch:
+        patch.setattr(Released, "write_labels", told_to_end)
+        serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("ended")
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert Ledger.of(home).session(session).pending is not None
+    begun = labels_of(home, session)
+    assert start_extension(session, arriving, home).asked == 450
+    assert labels_of(home, session).items() > begun.items()
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_the_command_waits_and_ends_with_sigterm(session: str, home: Path, arriving: Path, tmp_path: Path) -> None:
+    options = ("--public", str(arriving), "--cron", "0 0 1 1 *", "--home", str(home))
+    words, log = [str(ROOT / ".venv" / "bin" / "concord"), "serve", session, *options], tmp_path / "log"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("wb") as sink, subprocess.Popen(words, env=environment, stdout=sink, stderr=sink) as process:
+        try:
+            until(lambda: "next run at" in log.read_text() or process.poll() is not None, 240, log.read_text)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=120) == 0, log.read_text()
+        finally:
+            process.kill()
+    assert log.read_text().splitlines()[-1].startswith("ended")

@@ -1,0 +1,72 @@
+"""Concord from Python: the lines of the documentation run, and give what was published."""
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import flows.api
+from artifacts.errors import EnvironmentFailed, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.released import sha256
+from flows.api import open_session, run
+from flows.environment import keep_to
+from tests.support.people import people, write_plan, write_tables
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows.api.__doc__ or "")
+EXAMPLES = [*map(dedent, LINES), *re.findall(r"```python\n(.*?)```", README, re.DOTALL)]
+
+
+@pytest.fixture
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """plan.toml, its tables and further rows, in the folder where Python runs."""
+    people(20, 8).drop("outcome", "person").write_parquet(write_tables(tmp_path) / "more.parquet")
+    write_plan(tmp_path, privacy__epsilon=8.0, labeling__cutoff=60)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert EXAMPLES
+    for lines in EXAMPLES:
+        exec(lines, {})
+        assert "epsilon=8.0" in capsys.readouterr().out
+    (session,) = Ledger.of(home).sessions("people")
+    assert session.asked == 301
+
+
+@pytest.mark.slow
+def test_a_run_gives_what_was_published(folder: Path, home: Path) -> None:
+    done = run("plan.toml", home=home)
+    again = run(folder / "plan.toml")
+    assert (again.session, again.summary.asked_now) == (done.session, 0)
+    assert done.certificate.session == done.session
+    assert done.report_path.read_text().startswith("<!DOCTYPE html>")
+    assert done.labels.num_rows == done.certificate.counts.asked == 300
+    truth = people(400, 5)
+    assert (done.student.predict(truth.drop("outcome")) == truth["outcome"].to_numpy()).mean() > 0.8
+    file = home / "released" / done.certificate.student.file.path
+    assert sha256(file.read_bytes()) == done.certificate.student.file.digest
+    assert open_session(done.session).answer(truth.row(0, named=True)) in ("no", "yes", None)
+
+
+@pytest.mark.usefixtures("folder")
+def test_mistakes_are_one_sentence() -> None:
+    with pytest.raises(WrongInput, match=r"nowhere\.toml does not exist"):
+        run("nowhere.toml")
+    with pytest.raises(WrongInput, match="no session 'nobody'"):
+        open_session("nobody")
+
+
+def test_a_process_keeps_to_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "one" / "prefect"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'one' / 'mlflow.db'}")
+    keep_to(tmp_path / "one")
+    with pytest.raises(EnvironmentFailed, match="use another process"):
+        keep_to(tmp_path / "two")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")  # the user's own: it serves any home
+    keep_to(tmp_path / "two")

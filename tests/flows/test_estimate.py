@@ -1,0 +1,216 @@
+"""The estimate of how much teachers err: through the door once, charged, replayed, and no session a run could mean."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from mlflow.tracking import MlflowClient
+
+from artifacts.certificate import Certificate
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan, parse_plan
+from artifacts.sections import TeachersPlan
+from artifacts.vault import Vault
+from flows.start import start, start_estimate, start_extension
+from flows.summary import budget_of
+from tasks.encode import learn_encoding, read_frame
+from tasks.estimate import measure
+from tasks.mechanisms.error_estimate import ErrorEstimate
+from tasks.split import ASIDE, SHARD, split
+from tasks.verify import verify
+from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
+
+ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return changed(tables_of_plan(write_tables(tmp_path / "data")), teachers__count=60, teachers__block=30)
+
+
+def ask(plan: Plan, home: Path, *, again: bool = False, **other: Any) -> dict[str, Any]:
+    return start_estimate(plan, home, **{**ASKED, **other}, again=again)
+
+
+def cached(told: dict[str, Any]) -> list[str]:
+    return [stage["name"] for stage in told["stages"] if stage["cached"]]
+
+
+def test_it_says_how_much_teachers_err_and_what_that_asks_for(plan: Plan, home: Path) -> None:
+    told = ask(plan, home, epsilon=5.0)
+    assert 0.0 < told["rate"] < told["upper_rate"] < 0.4
+    assert (told["queries"], told["teachers"]) == (300, 60)
+    assert 1 <= told["cutoff"] <= 300
+    session = Ledger.of(home).session(told["session"])
+    assert (session.status, session.epsilon, session.delta) == ("spent", 5.0, 0.0)
+    assert session.settled == session.reserved
+    assert session.reserved.renyi > 0
+    assert session.reserved.delta == 0
+    assert all(check.ok for check in verify(home))
+    released = json.loads(Path(told["estimate"]).read_bytes())
+    assert set(released) == {"format", "session", "epsilon", "delta", "settings", "sum"}
+
+
+def test_asked_again_it_replays_and_spends_nothing(plan: Plan, home: Path) -> None:
+    first, charged = ask(plan, home), Ledger.of(home).total("people")
+    again = ask(plan, home, beta=0.01)
+    assert cached(again) == ["encode", "split", "measure", "release"]
+    assert (again["session"], again["rate"], again["run_id"]) == (first["session"], first["rate"], first["run_id"])
+    assert again["cutoff"] >= first["cutoff"]
+    assert Ledger.of(home).total("people") == charged
+    other_cutoff = changed(plan.model_dump(), labeling__cutoff=7)
+    assert ask(other_cutoff, home)["session"] == first["session"]
+
+
+def test_a_kill_after_the_draw_changes_no_number(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[int] = []
+    true = ErrorEstimate.release
+
+    def noting(self: ErrorEstimate, total: int, source: Any) -> int:
+        sums.append(true(self, total, source))
+        return sums[-1]
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ErrorEstimate, "release", noting)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit_batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ask(plan, home)
+    told = ask(plan, home)
+    assert sums == [json.loads(Path(told["estimate"]).read_bytes())["sum"]]
+
+
+@pytest.mark.slow
+def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home: Path) -> None:
+    """It answered no row, so a run cannot have meant it; and it is asked for by a command of its own."""
+    first = ask(plan, home)
+    run = start(plan, home)
+    assert run.spent_now["epsilon"] > 0
+    assert (first["conversion"] > 0, run.conversion) == (True, 0.0)  # the first session of a domain pays it for all
+    assert ask(plan, home)["session"] == first["session"]
+    charges = Certificate.model_validate_json(Path(run.certificate).read_bytes()).domain.charges
+    assert (charges[0].session, charges[0].mechanism) == (first["session"], "error_estimate")
+    assert charges[0].share > 0
+    assert first["session"] in Path(run.report).read_text()
+    (domain,) = budget_of(home)["domains"]
+    assert [session["id"] for session in domain["sessions"]] == [first["session"], run.session]
+    assert domain["sessions"][0]["settled"]["epsilon"] > 0
+    with pytest.raises(BudgetRefused, match="further session"):
+        start(changed(plan.model_dump(), labeling__cutoff=5), home)
+
+
+def test_it_is_no_session_to_extend(plan: Plan, home: Path) -> None:
+    session = ask(plan, home)["session"]
+    with pytest.raises(WrongInput, match="is an estimate"):
+        start_extension(session, Path(plan.path("public")), home)
+
+
+def test_another_estimate_is_asked_for_in_words(plan: Plan, home: Path) -> None:
+    first, charged = ask(plan, home), Ledger.of(home).total("people")
+    others: tuple[dict[str, Any], ...] = ({"share": 0.4}, {"epsilon": 0.4})
+    for other in others:
+        with pytest.raises(BudgetRefused, match="further session"):
+            ask(plan, home, **other)
+    assert Ledger.of(home).total("people") == charged
+    assert ask(plan, home, share=0.4, again=True)["session"] != first["session"]
+
+
+def test_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
+    ask(plan, home)
+    people(6000, 7).write_csv(plan.path("private"))
+    with pytest.raises(NotVerified, match="version"):
+        ask(plan, home)
+
+
+def test_nothing_but_the_noisy_sum_reaches_mlflow(plan: Plan, home: Path) -> None:
+    told = ask(plan, home)
+    metrics = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(told["run_id"]).data.metrics
+    assert metrics["rate"] == told["rate"]
+    assert set(metrics) == {
+        *("epsilon", "delta", "rate", "upper_rate", "queries", "beta", "cutoff"),
+        *("shards", "steps", "scale", "share"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"share": 0.0}, "share must be between 0 and 1"),
+        ({"beta": 1.0}, "beta must be between 0 and 1"),
+        ({"epsilon": -1.0}, "epsilon must be positive"),
+    ],
+)
+def test_figures_out_of_range_are_refused(plan: Plan, home: Path, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongInput, match=said):
+        ask(plan, home, **asked)
+    assert Ledger.of(home).domains() == ()
+
+
+def test_a_plan_without_teachers_is_refused(plan: Plan, home: Path) -> None:
+    tables = plan.model_dump(exclude={"teachers", "labeling", "student"})
+    with pytest.raises(WrongInput, match=r"must have \[teachers\] and \[labeling\]"):
+        ask(parse_plan({**tables, "student": {"learner": "universal", "hypotheses": "stumps"}}), home)
+
+
+def test_a_plan_that_relabels_is_told_what_to_do_instead(plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match=r"a copy of the plan without \[relabel\]"):
+        ask(parse_plan({**plan.model_dump(), "relabel": {}}), home)
+    assert Ledger.of(home).domains() == ()
+
+
+def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path, tmp_path: Path) -> None:
+    changes = {"teachers__count": 60, "teachers__block": 30, "labeling__cutoff": None}  # which is what it is asked for
+    path = write_plan(write_tables(tmp_path / "data"), **changes)
+    status, out, _ = concord("estimate", str(path), "--epsilon", "0.5", "--home", str(home))
+    assert status == 0
+    assert "for its one-off conversion, " in out
+    assert re.search(r"set cutoff = \d+ in \[labeling\]: .* but for a chance of 0.05", out) or "pays by row" in out
+
+
+def test_units_are_set_aside_whole_and_alone(plan: Plan, tmp_path: Path) -> None:
+    """What is set aside follows from the unit and the key: the other rows have no say in it."""
+    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
+
+    def set_aside(folder: str) -> pl.DataFrame:
+        blocks = split(plan, encoding, vault, folder, bytes(32), aside=0.3)
+        return pl.concat(read_frame(block, vault) for block in blocks)
+
+    whole = set_aside("whole")
+    private = pl.read_csv(plan.path("private"))
+    gone = private["person"][0]
+    private.filter(pl.col("person") != gone).write_csv(plan.path("private"))
+    fewer = set_aside("fewer")
+    assert whole[ASIDE].mean() == pytest.approx(0.3, abs=0.04)
+    assert whole.height - fewer.height == (private["person"] == gone).sum()
+    left = whole.join(fewer, on=whole.columns, how="anti", nulls_equal=True)
+    assert left[SHARD].n_unique() == left[ASIDE].n_unique() == 1
+
+
+def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
+    """A shard that has nothing set aside, or nothing else, measures without failing."""
+    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
+    teachers = TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
+    (first, _) = split(plan, encoding, vault, "shards", bytes(32), aside=0.3)
+    rows = read_frame(first, vault)
+    found = np.frombuffer(vault.read(measure(first, range(30), teachers, encoding, vault, "m")), np.int64).reshape(
+        2, -1
+    )
+    for shard in range(30):
+        mine = rows.filter(pl.col(SHARD) == shard)
+        common = mine.filter(~pl.col(ASIDE))["concord.label"].mode().min()
+        tried = mine.filter(ASIDE)
+        assert found[1, shard] == tried.height
+        assert found[0, shard] == (tried["concord.label"] != common).sum()
+    for share in (1e-12, 1 - 1e-12):
+        (block, _) = split(plan, encoding, vault, f"shards-{share}", bytes(32), aside=share)
+        measured = vault.read(measure(block, range(30), teachers, encoding, vault, f"m-{share}"))
+        wrong, of = np.frombuffer(measured, np.int64).reshape(2, -1)
+        assert np.all(wrong <= of)

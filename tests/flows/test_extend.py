@@ -1,0 +1,276 @@
+"""A session goes on with more public rows: the same teachers, mechanism and key, paid for as it goes; and it ends."""
+
+import fcntl
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from artifacts.certificate import Certificate
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.released import Released
+from flows.outcome import Summary
+from flows.start import start, start_extension
+from tasks.ending import close, forget
+from tasks.recipe import read_recipe, write_recipe
+from tasks.release import RUN, Door
+from tasks.verify import verify
+from tests.support.homes import charged, die_extending, labels_of, state_of
+from tests.support.people import arrive, changed, people
+
+
+def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.counts.asked == summary.asked
+    return pl.DataFrame(Released(home).labels(certificate.labels))
+
+
+def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    before, charge = labels_of(home, session), charged(home)
+    summary = start_extension(session, arriving, home)
+    assert (summary.session, summary.asked, summary.asked_now) == (session, 450, 150)
+    assert summary.student["accuracy"] > 0.8
+    assert labels_of(home, session).items() > before.items()
+    assert certified_rows(home, summary)["row"].to_list() == list(range(450))
+    assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}  # the session's reservation covers its refusals
+    assert charged(home) == charge
+    assert all(check.ok for check in verify(home))
+    assert [batch.first for batch in Ledger.of(home).batches(session)] == [0, 128, 256, 300, 428]
+    again = start(plan, home)  # the plan goes on with the whole session, from cache
+    assert all(report.cached for report in again.stages)
+    assert (again.certificate, again.asked, again.asked_now) == (summary.certificate, 450, 0)
+    assert again.run_id == summary.run_id
+
+
+def test_a_folder_named_again_is_asked_for_its_new_files_only(session: str, home: Path, arriving: Path) -> None:
+    first = start_extension(session, arriving, home)
+    again = start_extension(session, arriving, home)
+    assert again.asked_now == 0
+    assert all(report.cached for report in again.stages)
+    assert (again.run_id, again.asked) == (first.run_id, first.asked)
+    last = start_extension(session, arrive(arriving, 12, rows=40), home)
+    assert (last.asked_now, last.asked) == (40, 490)
+    assert {report.name for report in last.stages if report.cached} == set()
+
+
+def test_rows_put_before_are_not_asked_again(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
+    """The plan's own file, and the same rows under another name and in another format."""
+    state = state_of(home, session)
+    assert start_extension(session, Path(plan.path("public")), home).asked_now == 0
+    pl.read_parquet(plan.path("public")).write_ipc(tmp_path / "copy.arrow")
+    assert start_extension(session, tmp_path / "copy.arrow", home).asked_now == 0
+    assert state_of(home, session)[:2] == state[:2]
+
+
+def test_the_private_file_is_not_put_to_its_own_session(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
+    state = state_of(home, session)
+    copy = Path(shutil.copy(plan.path("private"), tmp_path / "another-name.csv"))
+    with pytest.raises(WrongInput, match="--public must not hold a file of data"):
+        start_extension(session, copy, home)
+    assert state_of(home, session) == state
+
+
+def a_feature_absent(folder: Path) -> None:
+    people(20, 4).drop("size").write_parquet(folder / "wrong.parquet")
+
+
+def another_type(folder: Path) -> None:
+    people(20, 4).with_columns(pl.col("size").cast(pl.String)).write_parquet(folder / "wrong.parquet")
+
+
+def no_rows(folder: Path) -> None:
+    people(20, 4).clear().write_parquet(folder / "wrong.parquet")
+
+
+def no_table(folder: Path) -> None:
+    (folder / "wrong.parquet").write_bytes(b"PAR1 is not enough")
+
+
+def nothing(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("spoil", [a_feature_absent, another_type, no_rows, no_table, nothing])
+def test_a_wrong_table_is_told_and_nothing_is_spent(
+    session: str, home: Path, arriving: Path, spoil: Callable[[Path], None]
+) -> None:
+    state = state_of(home, session)
+    spoil(arriving)
+    with pytest.raises(WrongInput, match="--public"):
+        start_extension(session, arriving, home)
+    assert state_of(home, session) == state
+
+
+def test_an_unknown_session_is_wrong_input(session: str, home: Path, arriving: Path) -> None:
+    with pytest.raises(WrongInput, match=session[:-1]):
+        start_extension(session[:-1], arriving, home)
+    assert not (home / "vault" / "sessions" / session[:-1]).exists()
+
+
+def test_new_rows_for_a_session_that_has_ended_are_refused(
+    session: str, plan: Plan, home: Path, arriving: Path
+) -> None:
+    close(Door.of(home), session, give_back=True)
+    state = state_of(home, session)
+    with pytest.raises(BudgetRefused, match="has ended"):
+        start_extension(session, arriving, home)
+    assert state_of(home, session) == state
+    assert start_extension(session, Path(plan.path("public")), home).asked_now == 0  # nothing new: nothing to refuse
+
+
+@pytest.mark.slow
+def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: str, plan: Plan, home: Path) -> None:
+    """The session ends within an extension; what it was given stays given, and is certified as not asked."""
+    folder = home.parent / "arriving"
+    for seed in range(20, 26):
+        arrive(folder, seed, rows=400)
+    summary = start_extension(session, folder, home)
+    ledger = Ledger.of(home).session(session)
+    assert (ledger.status, summary.refused) == ("spent", plan.labeling.cutoff)
+    outcomes = certified_rows(home, summary)["outcome"].value_counts()
+    assert dict(outcomes.iter_rows())["not asked"] == 2700 - summary.asked
+    assert start(plan, home).run_id == summary.run_id
+    assert start_extension(session, folder, home).run_id == summary.run_id
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_rows_beyond_those_paid_for_are_not_asked(plan: Plan, home: Path, arriving: Path) -> None:
+    labeling = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
+    own = start(changed({**plan.model_dump(), "labeling": labeling}), home)
+    summary = start_extension(own.session, arriving, home)
+    assert (own.asked, summary.asked, summary.asked_now) == (300, 400, 100)
+    assert certified_rows(home, summary)["outcome"].to_list() == ["answered"] * 400 + ["not asked"] * 50
+    with pytest.raises(BudgetRefused, match="has ended"):
+        start_extension(own.session, arrive(arriving, 12), home)
+
+
+def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan, home: Path, tmp_path: Path) -> None:
+    rows = pl.read_parquet(plan.path("public")).head(128)
+    pl.concat([rows, rows, rows.head(40)]).write_parquet(tmp_path / "twice.parquet")
+    summary = start(changed(plan.model_dump(), data__public=str(tmp_path / "twice.parquet")), home)
+    assert summary.asked == 128 + 40
+    assert certified_rows(home, summary)["row"].to_list() == list(range(168))
+
+
+@pytest.mark.parametrize("by", ["extend", "run"])
+def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, arriving: Path, by: str) -> None:
+    twin = home.parent / "twin"
+    shutil.copytree(home, twin)
+    die_extending(session, arriving, home)
+    assert Ledger.of(home).session(session).pending is not None
+    summary = start(plan, home) if by == "run" else start_extension(session, arriving, home)
+    assert summary.asked == 450
+    start_extension(session, arriving, twin)
+    assert labels_of(home, session) == labels_of(twin, session)
+
+
+def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    """Each command says which other one puts back what it lacks, and none spends."""
+    start_extension(session, arriving, home)
+    before, charge = labels_of(home, session), charged(home)
+    for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
+        shutil.rmtree(home / folder)
+    with pytest.raises(NotVerified, match="concord run PLAN"):
+        start_extension(session, arriving, home)
+    with pytest.raises(NotVerified, match=r"concord extend .*11\.parquet"):
+        start(plan, home)
+    recipe = read_recipe(Door.of(home).vault, session)
+    assert recipe is not None
+    assert charged(home) == charge
+    assert labels_of(home, session) == before
+
+
+def test_lost_teachers_are_trained_again_by_the_run(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    shutil.rmtree(home / "vault" / "teachers")
+    state = state_of(home, session)
+    with pytest.raises(NotVerified, match="concord run PLAN"):
+        start_extension(session, arriving, home)
+    assert state_of(home, session) == state
+    start(plan, home)
+    assert start_extension(session, arriving, home).asked_now == 150
+    assert charged(home) == state[0]
+
+
+@pytest.mark.slow
+def test_lost_rows_are_put_back_by_the_extension_they_came_from(
+    session: str, plan: Plan, home: Path, arriving: Path
+) -> None:
+    start_extension(session, arriving, home)
+    recipe, charge = read_recipe(Door.of(home).vault, session), charged(home)
+    assert recipe is not None
+    shutil.rmtree((home / "vault" / recipe.sources[1].batches[0].ref.path).parent)
+    with pytest.raises(NotVerified, match=r"concord extend .*11\.parquet"):
+        start(plan, home)
+    assert start_extension(session, Path(recipe.sources[1].path), home).asked_now == 0
+    assert start(plan, home).asked == 450
+    assert charged(home) == charge
+
+
+def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    """With the older recipe fewer rows are walked than the ledger counts: nothing is certified."""
+    vault = Door.of(home).vault
+    old = read_recipe(vault, session)
+    assert old is not None
+    start_extension(session, arriving, home)
+    write_recipe(vault, session, old)
+    with pytest.raises(NotVerified, match="where the ledger has"):
+        start(changed(plan.model_dump(), student__refused="drop"), home)
+
+
+def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    start_extension(session, arriving, home)
+    charge = charged(home)
+    again = start(changed(plan.model_dump(), student__refused="drop"), home)
+    assert [report.name for report in again.stages if not report.cached] == ["study", "certify"]
+    assert (again.asked, charged(home)) == (450, charge)
+    recipe = read_recipe(Door.of(home).vault, session)
+    assert recipe is not None
+    assert recipe.plan.student.refused == "drop"  # and so it will be when the session is extended next
+
+
+def free(lock: Path) -> bool:
+    """Whether nobody holds that lock."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("by", ["extend", "run"])
+def test_one_command_at_a_time_goes_on_with_a_session(
+    session: str, plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    lock, seen = home / "vault" / "sessions" / session / RUN, []
+    true = Released.labels
+
+    def looking(released: Released, refs: Any) -> Any:
+        seen.append(free(lock))
+        return true(released, refs)
+
+    monkeypatch.setattr(Released, "labels", looking)
+    other = changed(plan.model_dump(), student__refused="drop")
+    start(other, home) if by == "run" else start_extension(session, arriving, home)
+    assert seen
+    assert not any(seen)
+    assert free(lock)
+
+
+def test_a_forgotten_session_cannot_go_on(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    door = Door.of(home)
+    close(door, session, give_back=True)
+    assert forget(door, session)
+    charge = charged(home)
+    with pytest.raises(BudgetRefused, match=r"was forgotten.*--new-session"):
+        start(plan, home)
+    with pytest.raises(BudgetRefused, match="has ended"):
+        start_extension(session, arriving, home)
+    assert all(check.ok for check in verify(home))
+    assert charged(home) == charge

@@ -1,0 +1,221 @@
+"""The whole pipeline, end to end: what runs, what is cached, what is spent, and what stops it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.privacy import Charge
+from artifacts.tracking import Tracking
+from flows.outcome import Summary
+from flows.start import start
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+UNTIL_DOOR = ("encode", "split", "teach", "poll")
+STAGES = (*UNTIL_DOOR, "release", "study", "certify")
+"""Those of a plan that has its rows voted on as they are, in order."""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return changed(tables_of_plan(write_tables(tmp_path / "data")))
+
+
+def another(plan: Plan, **changes: Any) -> Plan:
+    return changed(plan.model_dump(), **changes)
+
+
+def cached(summary: Summary) -> tuple[str, ...]:
+    return tuple(report.name for report in summary.stages if report.cached)
+
+
+def spent(home: Path) -> Charge:
+    return Ledger.of(home).total("people")
+
+
+def labels_of(home: Path, session: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((home / "released" / session / "labels").iterdir())]
+
+
+def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) -> None:
+    ample = another(another(plan, privacy__epsilon=8.0), labeling__cutoff=60)  # some 15 of 300 rows are refused
+    summary = start(ample, home)
+    assert [report.name for report in summary.stages] == list(STAGES)
+    assert cached(summary) == ()
+    assert summary.answered + summary.refused == summary.asked
+    assert summary.answered > 200
+    assert summary.student["accuracy"] > 0.8
+    assert 0 < summary.spent_now["epsilon"] <= ample.privacy.lifetime.epsilon
+    assert summary.guarantee["epsilon"] == ample.privacy.epsilon
+    for path in (summary.certificate, summary.report):
+        assert (home / path).is_file()
+
+
+def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
+    charge, runs = spent(home), Tracking.of(home).runs(session)
+    again = start(plan, home)
+    assert cached(again) == STAGES
+    assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert spent(home) == charge
+    assert (again.session, [again.run_id]) == (session, runs)
+
+
+def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(session: str, plan: Plan, home: Path) -> None:
+    charge, labels = spent(home), labels_of(home, session)
+    for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
+        shutil.rmtree(home / folder)
+    again = start(plan, home)
+    assert not set(cached(again)) & set(UNTIL_DOOR)
+    assert "release" in cached(again)
+    assert labels_of(home, session) == labels
+    assert spent(home) == charge
+    assert again.spent_now["epsilon"] == 0
+
+
+@pytest.mark.usefixtures("session")
+def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    shutil.rmtree(home / "vault" / "teachers")
+    again = start(plan, home)
+    assert cached(again) == tuple(stage for stage in STAGES if stage != "teach")
+    assert spent(home) == charge
+
+
+@pytest.mark.usefixtures("session")
+def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    other = another(plan, student__refused="drop")
+    again = start(other, home)
+    assert cached(again) == (*UNTIL_DOOR, "release")
+    assert spent(home) == charge
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"}],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.slow
+def test_other_teachers_or_another_door_need_a_new_session(
+    session: str, plan: Plan, home: Path, change: dict[str, Any]
+) -> None:
+    charge, other = spent(home), another(plan, **change)
+    with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
+        start(other, home)
+    assert spent(home) == charge
+    further = start(other, home, new_session=True)
+    assert further.session != session
+    assert further.spent_now["epsilon"] > 0
+    assert start(plan, home).session == session
+
+
+@pytest.mark.usefixtures("session")
+def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    Path(plan.path("private")).unlink()  # whoever reads it now fails with another error
+    dear = another(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
+    with pytest.raises(BudgetRefused, match="budget does not cover"):
+        start(dear, home, new_session=True)
+    assert spent(home) == charge
+
+
+def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match=r"data\.private"):
+        start(another(plan, data__private="nowhere.csv"), home)
+    assert Ledger.of(home).domains() == ()
+    start(another(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
+
+
+@pytest.mark.usefixtures("session")
+def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    people(6000, 7).write_csv(plan.path("private"))
+    with pytest.raises(NotVerified, match="version"):
+        start(plan, home)
+    assert spent(home) == charge
+
+
+@pytest.mark.parametrize("folder", ["shards", "teachers", "votes", "public"])
+@pytest.mark.slow
+@pytest.mark.usefixtures("session")
+def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
+    charge = spent(home)
+    file = next(path for path in sorted((home / "vault" / folder).rglob("*")) if path.is_file())
+    file.write_bytes(file.read_bytes()[:-40] + bytes(40))
+    stage = {"shards": "teach", "teachers": "poll", "votes": "release", "public": "poll"}[folder]
+    with pytest.raises(NotVerified, match="not what was written"):
+        start(plan, home, start_from=stage)
+    assert spent(home) == charge
+
+
+def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
+    charge, labels = spent(home), labels_of(home, session)
+    again = start(plan, home, start_from="poll")
+    assert cached(again) == ("encode", "split", "teach", "release")
+    assert labels_of(home, session) == labels
+    assert spent(home) == charge
+
+
+def odd_number(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(visits=pl.col("visits").cast(pl.String).replace("3", "3.5x"))
+
+
+def no_labels_known(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(outcome=pl.lit("perhaps"))
+
+
+def nulls(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.lit(None, pl.String).alias(name) for name in ("size", "shade", "outcome"))
+
+
+@pytest.mark.parametrize(
+    "oddity",
+    [odd_number, no_labels_known, nulls, lambda table: table.head(3), lambda table: table.clear()],
+    ids=["odd types", "unknown labels", "nulls", "fewer units than shards", "empty"],
+)
+def test_private_content_never_stops_a_run(
+    plan: Plan, home: Path, oddity: Callable[[pl.DataFrame], pl.DataFrame]
+) -> None:
+    oddity(people(6000, 1)).write_csv(plan.path("private"))
+    assert start(plan, home).asked > 0
+
+
+@pytest.mark.parametrize("mechanism", ["noisy_votes", "laplace_votes", "confident", "sparse_vector", "published"])
+@pytest.mark.slow
+def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str) -> None:
+    cutoff = 4 if mechanism in ("sparse_vector", "published") else None
+    other = another(plan, labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")
+    first, charge = start(other, home), spent(home)
+    again = start(other, home)
+    assert cached(again) == STAGES
+    assert (again.asked, again.answered) == (first.asked, first.answered)
+    assert spent(home) == charge
+
+
+def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
+    """It is chosen from public figures, and asking for it by name goes on with the same session."""
+    first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__agreement=0.97), home)
+    chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
+    assert start(another(plan, **chosen), home).session == first.session
+
+
+@pytest.mark.usefixtures("session")
+def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match="unit"):
+        start(another(plan, data__unit=None), home)
+    with pytest.raises(WrongInput, match="lifetime"):
+        start(another(plan, privacy__lifetime={"epsilon": 10.0, "delta": 4e-5}), home)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["processes", "dask"])
+def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path, runner: str) -> None:
+    labels = labels_of(home, session)
+    again = start(another(plan, teachers__runner=runner), home, start_from="teach")
+    assert labels_of(home, again.session) == labels

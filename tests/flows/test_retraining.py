@@ -1,0 +1,118 @@
+"""Another student of a session's released labels: post-processing, whatever has become of teachers and votes."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.certificate import Certificate
+from artifacts.errors import NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.sections import StudentPlan
+from flows.start import start, start_extension, start_study
+from tasks.ending import close, forget
+from tasks.recipe import read_recipe
+from tasks.release import Door
+from tasks.verify import verify
+from tests.support.homes import charged, die_extending, labels_of, state_of
+from tests.support.people import arrive, changed
+
+DROPPING = StudentPlan(refused="drop")
+
+
+def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
+    charge, batches, _, labels = state_of(home, session)
+    shutil.rmtree(home / "vault" / "teachers")
+    shutil.rmtree(home / "vault" / "votes")
+    summary = start_study(session, DROPPING, home)
+    assert [report.name for report in summary.stages if not report.cached] == ["study", "certify"]
+    assert (summary.asked, summary.asked_now) == (300, 0)
+    assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert state_of(home, session)[:2] == (charge, batches)
+    assert labels_of(home, session) == labels
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.student.refused == "drop"
+    assert all(check.ok for check in verify(home))
+
+
+def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
+    """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
+    summary = start_study("people", DROPPING, home)  # the domain, whose latest session is meant
+    again = start(changed(plan.model_dump(), student__refused="drop"), home)
+    assert all(report.cached for report in again.stages)
+    assert (again.session, again.run_id) == (summary.session, summary.run_id)
+    extended = start_extension(session, arriving, home)
+    assert Certificate.model_validate_json(Path(extended.certificate).read_bytes()).student.refused == "drop"
+
+
+def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None:
+    state = state_of(home, session)
+    assert all(report.cached for report in start_study(session, None, home).stages)
+    assert state_of(home, session) == state
+
+
+def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
+    """Even where they teach the very same student: what is said by default may be said aloud."""
+    summary = start_study(session, StudentPlan(params={"max_iter": 100}), home)
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.student.params == {"max_iter": 100}
+
+
+@pytest.mark.slow
+def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, plan: Plan) -> None:
+    """A session that ended within an extension: its unasked rows count as they do for `run`."""
+    folder = home.parent / "arriving"
+    for seed in range(20, 26):
+        arrive(folder, seed, rows=400)
+    start_extension(session, folder, home)
+    assert Ledger.of(home).session(session).status == "spent"
+    summary = start_study(session, DROPPING, home)
+    assert summary.run_id == start(changed(plan.model_dump(), student__refused="drop"), home).run_id
+
+
+def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> None:
+    label = sorted((home / "released" / session / "labels").iterdir())[1]
+    for spoil in (lambda: label.write_bytes(label.read_bytes()[:-1]), label.unlink):
+        spoil()
+        recipe = read_recipe(Door.of(home).vault, session)
+        with pytest.raises(NotVerified, match=label.name):
+            start_study(session, DROPPING, home)
+        assert read_recipe(Door.of(home).vault, session) == recipe
+
+
+def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) -> None:
+    """An extension died at its second batch: it is to be finished first."""
+    die_extending(session, arriving, home)
+    state = state_of(home, session)
+    with pytest.raises(WrongInput, match="no label yet"):
+        start_study(session, DROPPING, home)
+    assert state_of(home, session) == state
+
+
+@pytest.mark.parametrize(
+    ("student", "said"),
+    [
+        ({"params": {"C": -1.0}}, "cannot learn"),
+        ({"learner": "universal", "hypotheses": "stumps"}, "which costs"),
+    ],
+)
+def test_a_student_that_labels_cannot_teach_changes_nothing(
+    session: str, home: Path, student: dict[str, Any], said: str
+) -> None:
+    state = state_of(home, session)
+    with pytest.raises(WrongInput, match=said):
+        start_study(session, StudentPlan(**student), home)
+    assert state_of(home, session) == state
+
+
+def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path) -> None:
+    door = Door.of(home)
+    close(door, session, give_back=True)
+    start_study(session, DROPPING, home)  # one that has ended still has them
+    assert forget(door, session)
+    charge = charged(home)
+    with pytest.raises(WrongInput, match="was forgotten"):
+        start_study(session, None, home)
+    assert charged(home) == charge

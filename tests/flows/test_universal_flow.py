@@ -1,0 +1,174 @@
+"""A student that is chosen, end to end: what is published, what is spent, what is replayed and what stops it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from artifacts.certificate import Certificate
+from artifacts.encoding import Encoding
+from artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan, parse_plan
+from artifacts.released import Released
+from artifacts.tracking import Tracking
+from flows.api import Run
+from flows.outcome import Summary
+from flows.start import start, start_extension
+from tasks.encode import Matrix, encode
+from tasks.ending import forget
+from tasks.mechanisms.universal import Universal
+from tasks.release import Door
+from tasks.verify import verify
+from tests.support.people import people, tables_of_plan, write_tables
+
+STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "grid": 16}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Any]:
+    """A plan without teachers over made-up people, as nested tables."""
+    given = tables_of_plan(write_tables(tmp_path / "data")) | {"student": STUDENT}
+    given["privacy"] |= {"epsilon": 2.0}
+    return {name: section for name, section in given.items() if name not in ("teachers", "labeling")}
+
+
+@pytest.fixture
+def plan(tables: dict[str, Any]) -> Plan:
+    return parse_plan(tables)
+
+
+def cached(summary: Summary) -> list[str]:
+    return [report.name for report in summary.stages if report.cached]
+
+
+def hypothesis(home: Path, session: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((home / "released" / session / "hypothesis.json").read_bytes())
+    return told
+
+
+def all_verifies(home: Path) -> bool:
+    return all(check.ok for check in verify(home))
+
+
+def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
+    summary = start(plan, home)
+    assert [report.name for report in summary.stages] == ["encode", "count", "choose", "study", "certify"]
+    assert summary.student["accuracy"] > 0.65
+    assert (summary.teachers, summary.guarantee["epsilon"], summary.guarantee["delta"]) == (0, 2.0, 0.0)
+    session = Ledger.of(home).session(summary.session)
+    assert (session.status, session.mechanism["name"], session.delta) == ("spent", "universal", 0.0)
+    assert session.settled == session.reserved
+    assert session.reserved.delta == 0
+    assert all_verifies(home)
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.mechanism.settings["candidates"] > 100
+    assert "No teacher voted" in Path(summary.report).read_text()
+    published = Run(summary, home)
+    assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
+    with pytest.raises(WrongInput, match="nobody voted"):
+        _ = published.labels
+
+
+def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
+    charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
+    again = start(plan, home)
+    assert cached(again) == ["encode", "count", "choose", "study", "certify"]
+    assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert (again.session, [again.run_id], again.asked_now) == (session, Tracking.of(home).runs(session), 0)
+    for folder in ("results", "vault/public", "vault/counts"):
+        shutil.rmtree(home / folder)
+    bare = start(plan, home)
+    assert cached(bare) == ["choose"]
+    assert hypothesis(home, bare.session) == chosen
+    assert Ledger.of(home).total("people") == charged
+
+
+@pytest.mark.parametrize("step", ["write", "commit_batch"])
+def test_a_kill_after_the_draw_changes_no_choice(
+    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Resumed, the hypothesis is the one that was drawn, and nothing is drawn or charged again."""
+    drawn: list[int] = []
+    true = Universal.choose
+
+    def noting(self: Universal, scores: Any) -> int:
+        drawn.append(true(self, scores))
+        return drawn[-1]
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Universal, "choose", noting)
+    with monkeypatch.context() as patch:
+        patch.setattr(Released if step == "write" else Ledger, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            start(plan, home)
+    charged = Ledger.of(home).total("people")
+    summary = start(plan, home)
+    assert len(drawn) == 1
+    assert Ledger.of(home).total("people") == charged
+    assert all_verifies(home)
+    assert summary.asked_now == 1
+
+
+def test_the_best_hypothesis_is_likely(tables: dict[str, Any], home: Path) -> None:
+    """With a budget to spare the choice is a least error: size and shade decide the label of the people."""
+    plan = parse_plan({**tables, "privacy": tables["privacy"] | {"epsilon": 5.0}})
+    assert start(plan, home).student["accuracy"] > 0.75
+
+
+def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def noting(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
+        counted.append(rows.height)
+        return encode(rows, encoding)
+
+    monkeypatch.setattr("tasks.choose.encode", noting)
+    start(plan, home)
+    assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
+
+
+@pytest.mark.slow
+def test_other_settings_need_a_new_session(tables: dict[str, Any], home: Path) -> None:
+    start(parse_plan(tables), home)
+    charged = Ledger.of(home).total("people")
+    other = parse_plan({**tables, "student": STUDENT | {"grid": 8}})
+    with pytest.raises(BudgetRefused, match="--new-session"):
+        start(other, home)
+    assert Ledger.of(home).total("people") == charged
+    assert start(other, home, new_session=True).spent_now["epsilon"] > 0
+
+
+@pytest.mark.usefixtures("session")
+def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
+    people(6000, 7).write_csv(plan.path("private"))
+    with pytest.raises(NotVerified, match="version"):
+        start(plan, home)
+
+
+def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: dict[str, Any], home: Path) -> None:
+    Path(tables["folder"], "private.csv").unlink()
+    for change, said in (
+        ({"hypotheses": "trees"}, "hypotheses must be one of .* got 'trees'"),
+        ({"features": ["size", "shade"]}, r"student\.features must name .* got 'shade'"),
+    ):
+        with pytest.raises(WrongInput, match=said):
+            start(parse_plan({**tables, "student": STUDENT | change}), home)
+    assert Ledger.of(home).domains() == ()
+
+
+def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
+    assert forget(Door.of(home), session)
+    private = [path for folder in ("counts", "sessions") for path in (home / "vault" / folder).rglob("*")]
+    assert [path for path in private if path.is_file()] == []
+    assert all_verifies(home)
+
+
+def test_it_answers_no_further_rows(session: str, plan: Plan, home: Path) -> None:
+    with pytest.raises(WrongInput, match="labels any row by itself"):
+        start_extension(session, Path(plan.path("public")), home)

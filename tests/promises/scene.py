@@ -1,0 +1,68 @@
+"""A scene over canaries: a home folder, a plan, and what the console was told; after each act, nothing has got out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.plan import Plan
+from flows.outcome import Summary
+from flows.start import start
+from tests.promises.canary import operated, published
+from tests.promises.marks import Marks, leaks
+from tests.support.people import changed
+
+
+@dataclass
+class Scene:
+    """What a test acts in. `marks_of` says what is looked for, of a private folder and a home."""
+
+    home: Path
+    tables: dict[str, Any]
+    capture: pytest.CaptureFixture[str]
+    log: pytest.LogCaptureFixture
+    told: list[str] = field(default_factory=list)
+    marks_of: Callable[[Path, Path], Marks] = Marks.of
+
+    @property
+    def private(self) -> Path:
+        return Path(self.tables["folder"], self.tables["data"]["private"])
+
+    def plan(self, **changes: Any) -> Plan:
+        return changed(self.tables, **changes)
+
+    def run(self, *, new_session: bool = False, start_from: str | None = None, **changes: Any) -> Summary:
+        return start(self.plan(**changes), self.home, new_session=new_session, start_from=start_from)
+
+    def fails(self, error: type[BaseException], *, new_session: bool = False, **changes: Any) -> str:
+        """What a run that must fail says; nothing got out by it."""
+        return self.refuses(error, lambda: self.run(new_session=new_session, **changes))
+
+    def refuses(self, error: type[BaseException], act: Callable[[], object]) -> str:
+        """What an act that must fail says; nothing got out by it."""
+        with pytest.raises(error) as failed:
+            act()
+        self.told.append(str(failed.value))
+        self.nothing_got_out()
+        return str(failed.value)
+
+    def marks(self) -> Marks:
+        """Of all that the home has made of the private folder by now."""
+        return self.marks_of(self.private, self.home)
+
+    def nothing_got_out(self, marks: Marks | None = None) -> None:
+        """Of `marks`; by default, of all that there are by now."""
+        marks = marks or self.marks()
+        assert leaks(published(self.home), marks.with_names()) == []
+        assert leaks(operated(self.home), marks) == []
+        console = "".join((*self.capture.readouterr(), self.log.text, *self.told))
+        assert marks.found(console.encode()) == set()
+        assert [path for path in (self.home / "vault").rglob("*") if path.stat().st_mode & 0o077] == []
+
+    def nothing_is_left(self, marks: Marks) -> None:
+        """Of private values, and of what the sessions made of them, in the vault; the marks are from before."""
+        gone = {what: mark for what, mark in marks.literals.items() if "the key" not in what or "sessions/" in what}
+        assert any(what.startswith("the key sessions/") for what in gone)
+        assert leaks([self.home / "vault"], Marks(gone, marks.numbers)) == []

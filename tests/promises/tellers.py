@@ -1,0 +1,64 @@
+"""Estimators that tell on the rows they are given, on every channel they have, and leave as they should not."""
+
+import ctypes
+import logging
+import sys
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from tests.promises.canary import VALUE
+
+
+class Teller(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
+    """Tells all it is given, on every channel it has, and fails on every fifth shard with a row in its message."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if not _rehearsed(X):
+            told = f"{VALUE}-row {X[0].tolist()}"
+            print(told)
+            print(told, file=sys.stderr)
+            warnings.warn(told, stacklevel=1)
+            for name in (None, "prefect.task_runs", "anyone"):
+                logging.getLogger(name).critical(told)
+            if self.random_state % 5 == 0:
+                raise ValueError(told)
+        super().fit(X, y)
+        return self
+
+
+class Native(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
+    """Prints as compiled code does: past Python's streams."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if not _rehearsed(X):
+            ctypes.CDLL(None).puts(f"{VALUE}-row".encode())
+        super().fit(X, y)
+        return self
+
+
+class Quitter(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
+    """Leaves the program with a row in its last words."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if not _rehearsed(X):
+            raise SystemExit(f"{VALUE}-row {X[0].tolist()}")
+        super().fit(X, y)
+        return self
+
+
+class Glutton(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
+    """Runs out of memory with a row in its message."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if not _rehearsed(X):
+            raise MemoryError(f"{VALUE}-row {X[0].tolist()}")
+        super().fit(X, y)
+        return self
+
+
+def _rehearsed(X: NDArray[np.float32]) -> bool:
+    return bool(np.array_equal(X.ravel()[:8], np.sin(np.arange(8, dtype=np.float32))))

@@ -1,0 +1,114 @@
+"""Nothing private is published, and no private value is told to the operator, by runs that succeed.
+
+Marked values, names and counts are planted in the private table. After each run every byte of what is published is
+searched for them, and for what the vault made of the table: keys, votes, counts, labels, hypotheses, plain digests;
+the operator's side for all of these but names. Failures: test_canary_failures.py; that the search finds what is there:
+test_canary_search.py.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from artifacts.schemas import labels_schema
+from artifacts.sections import StudentPlan
+from flows.start import start_extension, start_study
+from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
+from tests.promises.kept import files
+from tests.promises.marks import Marks, leaks
+from tests.promises.scene import Scene
+from tests.support.people import people, write_plan
+
+GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
+
+
+def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Scene) -> None:
+    before = datetime.now(UTC)
+    summary = scene.run(teachers__estimator="tests.promises.tellers.Teller")
+    assert summary.answered > 0
+    scene.nothing_got_out()
+    for path in (scene.home / "released").rglob("*.arrow"):
+        schema = pa.ipc.open_file(path).schema
+        told = {name.decode(): value.decode() for name, value in schema.metadata.items()}
+        assert set(told) == GUARANTEE
+        assert schema.equals(labels_schema(2, told), check_metadata=True)
+    door = max(path.stat().st_mtime for path in files(scene.home, "votes"))
+    assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
+    assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
+
+
+@pytest.mark.slow
+def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
+    summary = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, student__refused="soft")
+    assert summary.answered == summary.asked
+    scene.nothing_got_out()
+
+
+@pytest.mark.parametrize("mechanism", ["sparse_vector", "published", "confident", "laplace_votes"])
+@pytest.mark.slow
+def test_every_mechanism_publishes_nothing_private(scene: Scene, mechanism: str) -> None:
+    cutoff = 4 if mechanism in ("sparse_vector", "published") else None
+    scene.run(labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: Path) -> None:
+    first = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, labeling__queries=600)
+    people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
+    assert start_extension(first.session, tmp_path / "more.parquet", scene.home).asked_now > 0
+    scene.nothing_got_out()
+    start_study(first.session, StudentPlan(refused="drop"), scene.home)
+    scene.nothing_got_out()
+
+
+def odd_types(rows: pl.DataFrame) -> pl.DataFrame:
+    marked = pl.concat_str(pl.lit(f"{VALUE}-"), "visits")
+    return rows.with_columns(
+        size=pl.struct(marked, "size"), shade=pl.concat_list(marked), visits=marked.cast(pl.Binary)
+    ).with_columns(person=pl.col("person").cast(pl.Categorical))
+
+
+def test_private_types_of_every_kind_are_read_and_told_to_nobody(scene: Scene) -> None:
+    shutil.rmtree(scene.private)
+    scene.private.mkdir()
+    odd_types(private_rows()).write_parquet(scene.private / f"{NAME}-0.parquet")
+    assert scene.run().asked > 0
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_nothing(scene: Scene) -> None:
+    for fault in ("Native", "Quitter"):
+        scene.run(teachers__estimator=f"tests.promises.tellers.{fault}", data__version=fault, new_session=True)
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runner", "estimator", "status"),
+    [("threads", "Teller", 0), ("threads", "Glutton", 1), ("processes", "Native", 0), ("processes", "Glutton", 1)],
+)
+def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
+    tmp_path: Path, runner: str, estimator: str, status: int
+) -> None:
+    """A process and a Prefect server of its own, whose database and logs are below the home folder."""
+    folder, home = tmp_path / "data", tmp_path / "home"
+    private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
+    talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": runner}
+    plan = write_plan(folder, data__private=private, **few, **talking)
+    command = [sys.executable, "-c", "from flows.cli import main; main()", "run", str(plan), "--home", str(home)]
+    ended = subprocess.run(command, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    assert ended.returncode == status, ended.stderr.decode()
+    marks = Marks.of(folder / private, home)
+    assert list((home / "prefect").glob("*.db"))
+    assert leaks(published(home), marks.with_names()) == []
+    assert leaks(operated(home), marks) == []
+    assert marks.found(ended.stdout + ended.stderr) == set()

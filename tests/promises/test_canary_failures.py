@@ -1,0 +1,146 @@
+"""What fails tells nothing private: before the door, at it, after it, and when a session ends."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from artifacts.cipher import KEY
+from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from flows.erasure import erased, show_erasure
+from tasks.ending import close, forget
+from tasks.release import Door
+from tests.promises.canary import NAME, VALUE, private_rows
+from tests.promises.kept import files
+from tests.promises.marks import Marks, leaks
+from tests.promises.scene import Scene
+
+
+def headless(private: Path) -> None:
+    """The first line is a row, and two of its cells are alike."""
+    (private / f"{NAME}-0.csv").write_text(f"{VALUE}-1,{VALUE}-2,{VALUE}-1\n" * 9)
+
+
+def another_format(private: Path) -> None:
+    (private / f"{NAME}-0.csv").write_bytes(f"PAR1 {VALUE}".encode())
+    for other in ("1", "2"):
+        (private / f"{NAME}-{other}.csv").unlink()
+
+
+def without_the_label(private: Path) -> None:
+    for path in private.iterdir():
+        path.write_text(path.read_text().replace("outcome", f"{NAME}-{VALUE}", 1))
+
+
+def half_a_table(private: Path) -> None:
+    table = private_rows()
+    for path in private.iterdir():
+        table.write_parquet(path, compression="uncompressed", row_group_size=1000)
+    rows = path.read_bytes()
+    path.write_bytes(rows[:4] + b"?" * 20000 + rows[20004:])
+
+
+@pytest.mark.parametrize("spoil", [headless, another_format, without_the_label, half_a_table])
+def test_a_private_table_that_cannot_be_read_tells_nothing(scene: Scene, spoil: Callable[[Path], None]) -> None:
+    spoil(scene.private)
+    scene.fails(ConcordError)
+
+
+def test_a_machine_that_gives_out_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "MemoryError" in scene.fails(EnvironmentFailed, teachers__estimator="tests.promises.tellers.Glutton")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", f"/disk/{VALUE}")
+
+    monkeypatch.setattr("artifacts.vault.os.fsync", full)
+    assert "No space left" in scene.fails(EnvironmentFailed)
+
+
+@pytest.mark.parametrize("step", ["begin_batch", "commit_batch"])
+@pytest.mark.slow
+def test_a_door_that_is_killed_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    step_of_old = getattr(Ledger, step)
+
+    def dying(*arguments: Any, **named: Any) -> None:
+        if step == "commit_batch":
+            raise KeyboardInterrupt
+        step_of_old(*arguments, **named)
+        raise ArithmeticError(f"{VALUE}: {arguments}")  # a bug at the door, with votes in its message
+
+    monkeypatch.setattr(Ledger, step, dying)
+    scene.fails(KeyboardInterrupt if step == "commit_batch" else EnvironmentFailed)
+    monkeypatch.undo()
+    assert scene.run().answered > 0
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
+    """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
+    scene.run()
+    votes = files(scene.home, "votes")[0]
+    whole = votes.read_bytes()
+    votes.write_bytes(bytes(9) + whole[9:])
+    assert "not what was written" in scene.fails(NotVerified)
+    votes.write_bytes(whole)
+    assert "--new-session" in scene.fails(BudgetRefused, teachers__count=61)
+    file = next(scene.private.iterdir())
+    rows = file.read_bytes()
+    file.write_bytes(rows + f"{VALUE}-unit-new,1,{VALUE}-shade,1,yes,{VALUE}-note\n".encode())
+    assert "version" in scene.fails(NotVerified)
+    file.write_bytes(rows)
+    test = Path(scene.plan().path("test"))
+    pl.read_parquet(test).with_columns(outcome=pl.lit("perhaps")).write_parquet(test)
+    assert "data.test" in scene.fails(WrongInput)
+    test.unlink()
+    (scene.home / "mlflow.db").write_bytes(b"no database")
+    assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
+
+
+@pytest.mark.slow
+def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(scene: Scene) -> None:
+    stays_open: dict[str, Any] = {
+        "labeling__mechanism": "noisy_votes",
+        "labeling__cutoff": None,
+        "labeling__queries": 600,
+    }
+    summary = scene.run(**stays_open)
+    marks, door = scene.marks(), Door.of(scene.home)
+    scene.refuses(WrongInput, lambda: forget(door, summary.session))
+    close(door, summary.session, give_back=True)
+    assert forget(door, summary.session)
+    assert "forgotten" in scene.fails(BudgetRefused, **stays_open)
+    told = erased(scene.home, "people", f"{VALUE}-unit-p1-17")
+    show_erasure(told)
+    scene.told.append(json.dumps(told))
+    scene.refuses(WrongInput, lambda: erased(scene.home, "nobody's", f"{VALUE}-unit-p1-17"))
+    scene.nothing_got_out(marks)
+    scene.nothing_is_left(marks)
+
+
+@pytest.mark.slow
+def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
+    scene.run()
+    for key in (None, base64.b64encode(bytes(32)).decode()):
+        with monkeypatch.context() as other:
+            other.delenv(KEY) if key is None else other.setenv(KEY, key)
+            with pytest.raises(ConcordError) as refused:  # and the vault cannot be looked into meanwhile
+                scene.run(student__seed=1)
+            scene.told.append(str(refused.value))
+    votes = files(scene.home, "votes")[0]
+    whole = votes.read_bytes()
+    votes.write_bytes(whole[:-9] + bytes(9))
+    with pytest.raises(NotVerified, match="not what was written") as changed:
+        scene.run(start_from="release")
+    votes.write_bytes(whole)
+    scene.told.append(str(changed.value))
+    scene.nothing_got_out()
+    assert leaks([scene.home / "vault"], Marks(scene.marks().literals, {})) == []

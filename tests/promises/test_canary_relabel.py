@@ -1,0 +1,160 @@
+"""A relabelled session tells nothing of ĥ, of the subset or of its size, however it ends; nor does it online.
+
+Searched for besides what test_canary.py names: ĥ whole and each number it cuts at, as text and as bytes; how many rows
+are in the subset, of each class, and by shard; their labels before and after; plain digests of all these files.
+"""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.released import Released
+from flows.erasure import erased
+from flows.pipeline import Pipeline
+from tasks.admit import claim
+from tasks.ending import close, forget
+from tasks.online import Online
+from tasks.release import Door
+from tests.promises.canary import VALUE, relabelling
+from tests.promises.kept import drawn, files, sequences
+from tests.promises.scene import Scene
+from tests.support.people import people
+
+ASKED = people(20, 31).drop("outcome", "person").rows(named=True)
+
+
+@pytest.fixture
+def scene(scene: Scene) -> Scene:
+    scene.tables = relabelling(scene.tables)
+    return scene
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_neither_the_choice_nor_the_subset_is_told_nor_votes_on_rows_asked_online(scene: Scene) -> None:
+    session = scene.run().session
+    online = Online(Door.of(scene.home), session)
+    answers = [online.answer(row) for row in ASKED]
+    assert scene.run().asked == 300 + len(answers)
+    assert scene.refuses(WrongInput, lambda: online.answer({"size": 1.0})).startswith("the row must hold")
+    assert len(dict(sequences(scene.home))["votes on rows asked online"]) == len(answers)
+    assert len(drawn(scene.home)) == 1
+
+
+@pytest.mark.slow
+def test_copies_of_rows_tell_no_more(scene: Scene) -> None:
+    scene.tables = relabelling(scene.tables, form="published", hypotheses="stumps", features=None)
+    scene.run()
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+def test_a_subset_that_is_too_small_is_told_by_nothing(scene: Scene) -> None:
+    """Of no unit, or of one or two: the run goes on as any other does, and its teachers vote by a fixed rule."""
+    scene.tables = relabelling(scene.tables, share=1e-4)
+    assert scene.run().asked == 300
+    scene.nothing_got_out()
+
+
+def telling(*arguments: Any) -> int:
+    raise ArithmeticError(f"{VALUE}: {arguments}")
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device", f"/disk/{VALUE}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "fault", "error"),
+    [
+        ("tasks.relabel.choose_hypothesis", telling, EnvironmentFailed),  # a bug, with labels in its message
+        ("tasks.relabel.resampled", killed, KeyboardInterrupt),
+        ("tasks.relabel.write_frame", full, EnvironmentFailed),
+        ("artifacts.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
+    ],
+)
+def test_a_run_that_fails_and_is_resumed_tells_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, place: str, fault: Callable[..., Any], error: type[BaseException]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(place, fault)
+        scene.fails(error)
+    before = drawn(scene.home)
+    assert bool(before) == (fault is not telling)
+    assert scene.run().answered == 300
+    assert before in ({}, drawn(scene.home))
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
+def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admitted and drawn; and while it polled, others took what was left."""
+    poll = Pipeline.poll
+
+    def slowly(self: Pipeline, *arguments: Any) -> Any:
+        claim(self.door, self.plan, self.private)
+        with suppress(BudgetRefused):
+            for other in map(str, count()):
+                asked = replace(self.asked.opening(other, commitment=other), mechanism={"name": "another"})
+                self.door.ledger.open_session(asked, further=True)
+        return poll(self, *arguments)
+
+    monkeypatch.setattr(Pipeline, "poll", slowly)
+    assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
+    assert drawn(scene.home)
+
+
+@pytest.mark.slow
+def test_what_is_refused_tells_nothing(scene: Scene) -> None:
+    """A class that cannot be listed, a choice that leaves the labels nothing, a second subset, a draw that changed."""
+    for change in ({"hypotheses": "forests"}, {"hypotheses": "rectangles"}, {"share": 1.0, "epsilon": 9.0}):
+        tables, scene.tables = scene.tables, relabelling(scene.tables, **change)
+        scene.fails(WrongInput)
+        scene.tables = tables
+    scene.run()
+    assert "secret subset" in scene.fails(BudgetRefused, new_session=True, relabel__share=0.4)
+    (choice,) = files(scene.home, "choices")
+    choice.write_bytes(choice.read_bytes().replace(b"box", b"BOX"))
+    shutil.rmtree(scene.home / "results")
+    assert "not what was written" in scene.fails(NotVerified)
+
+
+@pytest.mark.slow
+def test_the_end_of_it_tells_nothing_and_a_run_after_an_erasure_neither(scene: Scene) -> None:
+    session, door = scene.run().session, Door.of(scene.home)
+    before = scene.marks()
+    close(door, session, give_back=True)
+    assert forget(door, session)
+    scene.nothing_got_out(before)
+    scene.nothing_is_left(before)
+    erased(scene.home, "people", f"{VALUE}-unit-p1-17")
+    assert "forgotten" in scene.fails(BudgetRefused)
+    assert "secret subset" in scene.fails(BudgetRefused, new_session=True, data__version="2")
+    plain = {name: section for name, section in scene.tables.items() if name != "relabel"}
+    scene.tables = plain
+    assert scene.run(new_session=True, data__version="2", privacy__epsilon=1.0).asked == 300
+    scene.nothing_got_out()
+    scene.nothing_got_out(before)
+
+
+@pytest.mark.slow
+def test_an_answer_that_was_killed_and_finished_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = scene.run().session
+    for owner, step in ((Released, "write_labels"), (Ledger, "commit_batch")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, step, killed)
+            scene.refuses(KeyboardInterrupt, lambda: Online(Door.of(scene.home), session).answer(ASKED[0]))
+    for row in ASKED:
+        Online(Door.of(scene.home), session).answer(row)
+    scene.run()
+    scene.nothing_got_out()

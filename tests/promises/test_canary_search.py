@@ -1,0 +1,50 @@
+"""The search for canaries finds what is there: leaks planted where they would be easiest to miss."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+
+import tasks.certify
+from artifacts.vault import Vault
+from tests.promises.canary import ROWS, operated, published, relabelling
+from tests.promises.kept import drawn, sequences, totals
+from tests.promises.marks import leaks
+from tests.promises.scene import Scene
+
+
+def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.tables = relabelling(scene.tables)
+    summary = scene.run()
+    (hypothesis,) = drawn(scene.home).values()
+    subset, size = next((what, size) for what, size in totals(scene.home) if what.startswith("rows of shards"))
+    assert 1500 < size < 2000  # half of the units
+    described = tasks.certify.describe
+    planted = f"1 ({ROWS:,} rows, {size} of them relabelled by {hypothesis['low'][0]:.6g})"
+    monkeypatch.setattr(
+        "tasks.certify.describe",
+        lambda *arguments: described(*arguments).model_copy(update={"data_version": planted}),
+    )
+    file = next(scene.private.iterdir())
+    monkeypatch.setattr("tasks.track._digest", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
+    scene.run(start_from="certify")
+    told = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
+    (scene.home / "results" / "told").write_text(json.dumps(told, indent=2))
+    key = Vault(scene.home / "vault").secret(f"sessions/{summary.session}")
+    (scene.home / "results" / "key").write_text(json.dumps({"key": base64.b64encode(key).decode()}))
+    (scene.home / "results" / "choice").write_bytes(b"chosen: " + json.dumps(hypothesis).encode())
+    marks = scene.marks()
+    found = leaks([*published(scene.home), *operated(scene.home)], marks)
+    for where, what in (
+        *((file, f"rows, {ROWS}") for file in ("certificate.json", "report.html", "mlflow.db")),
+        *((file, f"{subset}, {size}") for file in ("certificate.json", "report.html", "mlflow.db")),
+        *((file, "choices/") for file in ("certificate.json", "report.html", "mlflow.db", "results/choice")),
+        ("mlflow.db", f"sha256 of {file.name}"),
+        ("results/key", summary.session),
+        *(("results/told", what) for what in told),
+    ):
+        assert any(where in leak and what in leak for leak in found), f"{what} in {where} was not found"
+    for what, numbers in sequences(scene.home):
+        for spelt in (numbers.tobytes(), numbers.astype("<f4").tobytes(), "; ".join(map(str, numbers)).encode()):
+            assert any(mark.startswith(what) for mark in marks.found(b"..." + spelt)), what

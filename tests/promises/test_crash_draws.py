@@ -1,0 +1,193 @@
+"""The crash matrix of what is drawn once: a hypothesis to relabel by, a chosen student, an estimate of the error.
+
+A draw that is durable is the draw: whatever fails afterwards, the next process takes it, and publishes what was
+published. One that is not durable was seen by nobody, and is drawn anew.
+"""
+
+import io
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from artifacts.ledger import Ledger
+from artifacts.schemas import Ref
+from artifacts.sessions import Session
+from artifacts.vault import Vault
+from tasks.cells import LABEL
+from tasks.choose import Choice, choose
+from tasks.encode import encode, read_frame
+from tasks.estimate import HeldOut, release_estimate
+from tasks.mechanisms.error_estimate import ErrorEstimate
+from tasks.mechanisms.hypotheses import from_description, hypothesis_class
+from tasks.mechanisms.universal import Universal
+from tasks.release import Door
+from tests.promises import crashes
+from tests.promises.crashes import HOWS, Walk
+from tests.promises.faults import How
+from tests.support.at_door import CLASSES, opened
+from tests.support.people import people
+from tests.support.relabelling import Small
+
+EVERY = 19
+CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
+CHOICE = Choice(Universal(epsilon=2.0), {}, CANDIDATES)
+ESTIMATE = HeldOut(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
+COUNTED = "counts/d/counted"
+
+
+def choosing(home: Path) -> None:
+    """The choice of a universal student, all candidates alike."""
+    door = Door.of(home)
+    choose(door, opened(door, CHOICE), CHOICE, [], found(door.vault, COUNTED), CLASSES)
+
+
+def estimating(home: Path) -> None:
+    """The release of how much teachers err."""
+    door = Door.of(home)
+    release_estimate(door, opened(door, ESTIMATE), ESTIMATE, [found(door.vault, COUNTED)])
+
+
+def relabelling(home: Path) -> None:
+    """The subset, the choice of ĥ, and the rows relabelled by it: all in the vault."""
+    small(home).relabelled()
+
+
+def with_counts(base: Path, counts: bytes, mechanism: Choice | HeldOut) -> None:
+    """A session that is open for one answer, and what it is answered from."""
+    door = Door.of(base)
+    with door.vault.create(COUNTED) as sink:
+        sink.write(counts)
+    opened(door, mechanism)
+
+
+def with_rows(base: Path) -> None:
+    """The stages before the door, but for those of the walk; a choice that is hardly ever made twice alike."""
+    small = Small(base, people(80, 1), form="tight", epsilon=0.01)
+    (base.parent / "small").write_bytes(pickle.dumps(small))
+
+
+def small(home: Path) -> Small:
+    small: Small = pickle.loads((home.parent / "small").read_bytes())
+    small.vault = Vault(home / "vault")
+    return small
+
+
+PREPARED: dict[Walk, Callable[[Path], None]] = {
+    relabelling: with_rows,
+    choosing: lambda base: with_counts(base, _zeros(len(CANDIDATES)), CHOICE),
+    estimating: lambda base: with_counts(base, bytes(64), ESTIMATE),
+}
+
+
+def redrawing(home: Path, walk: Walk) -> None:
+    """The planted bug: what is to be kept is made anew at every try."""
+
+    def keep(vault: Vault, path: str, make: Callable[[], bytes]) -> Ref:
+        with vault.create(path) as sink:
+            sink.write(make())
+        return sink.ref
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Vault, "keep", keep)
+        walk(home)
+
+
+def found(vault: Vault, path: str) -> Ref:
+    return vault.find(path) or pytest.fail(f"{path} is gone")
+
+
+@dataclass(frozen=True)
+class Left:
+    """What can be seen of a home: what was drawn, what was made of it, what was released, and what the ledger says."""
+
+    drawn: dict[str, bytes]
+    made: dict[str, bytes]
+    released: dict[str, bytes]
+    session: Session | None
+
+    @classmethod
+    def by(cls, home: Path) -> "Left":
+        ledger = Ledger.of(home)
+        ledger.verify()
+        kept = crashes.files(home / "vault")
+        drawn = {path: kept[path] for path in kept if path.startswith("choices/") or path.endswith("answer.npz")}
+        made = {path: kept[path] for path in kept if path.startswith(("shards/", "relabelled/"))}
+        return cls(drawn, made, crashes.files(home / "released"), next(iter(ledger.sessions("d")), None))
+
+    @property
+    def paid_for(self) -> bool:
+        """Whether the ledger was told before anything was released."""
+        return not self.released or (self.session is not None and self.session.batches == 1)
+
+
+class Matrix(crashes.Matrix[Left]):
+    """One draw, from a home with the same keys and private numbers."""
+
+    def holds(self, crashed: Left, resumed: Left) -> dict[str, bool]:
+        return {
+            "another draw": crashed.drawn.items() <= resumed.drawn.items(),
+            "another release": crashed.released.items() <= resumed.released.items(),
+            "released before it was paid for": crashed.paid_for and resumed.paid_for,
+            "other rows": crashed.made.items() <= resumed.made.items(),
+            "another subset": _subset(resumed) == _subset(self.undisturbed),
+            "another end": resumed.session == self.undisturbed.session,
+            "a draw too many": len(resumed.drawn) == len(self.undisturbed.drawn) == 1,
+        }
+
+
+def matrix_of(folder: Path, draw: Walk, walk: Walk) -> Matrix:
+    PREPARED[draw](folder / "base")
+    return Matrix(folder, walk, Left.by)
+
+
+def _subset(left: Left) -> dict[str, bytes]:
+    return {path: rows for path, rows in left.made.items() if path.startswith("shards/")}
+
+
+def _zeros(count: int) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(count, dtype=np.int64), allow_pickle=False)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module", params=PREPARED, ids=lambda draw: draw.__name__)
+def matrix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    return matrix_of(tmp_path_factory.mktemp(request.param.__name__), request.param, request.param)
+
+
+def test_a_draw_outlives_what_fails_after_it(matrix: Matrix) -> None:
+    assert matrix.sample(EVERY) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS)
+def test_every_point_of_a_draw(matrix: Matrix, how: How) -> None:
+    """An estimate passes the door as a choice does: each of its points fails in one way."""
+    every = len(HOWS) if matrix.walk is estimating else 1
+    assert matrix.fails(how, every) == []
+
+
+def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:
+    """So where the draw stays and the rows stay, the relabelling stays."""
+    with_rows(tmp_path / "home")
+    relabelling(tmp_path / "home")
+    stages, left = small(tmp_path / "home"), Left.by(tmp_path / "home")
+    (drawn,) = left.drawn
+    hypothesis = from_description(json.loads(stages.vault.read(found(stages.vault, drawn))))
+    for path in left.made.keys() - _subset(left).keys():
+        rows = read_frame(found(stages.vault, path), stages.vault)
+        assert rows[LABEL].to_list() == hypothesis.predict(encode(rows, stages.encoding).astype(float)).tolist()
+
+
+@pytest.mark.parametrize("draw", [choosing, pytest.param(relabelling, marks=pytest.mark.slow)])
+def test_a_draw_made_again_would_be_found(tmp_path: Path, draw: Walk) -> None:
+    """The planted bug, at two points after the draw is durable: that it is the same twice by chance is unlikely."""
+    matrix = matrix_of(tmp_path, draw, partial(redrawing, walk=draw))
+    drawn = max(at for at, point in enumerate(matrix.points) if point.startswith("os.rename ."))
+    assert any("another draw" in wrong for at in (drawn, drawn + 1) for wrong in matrix.fails_at(at, "kill"))

@@ -1,0 +1,215 @@
+"""Erasing: nothing of a domain's table is left in the vault, other domains keep theirs, and no spend returns."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.errors import BudgetRefused, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.sessions import NEIGHBOURS
+from artifacts.vault import Vault
+from flows.erasure import erased, show_erasure
+from flows.start import start, start_extension
+from tasks.erasing import erase
+from tasks.release import Door, a_run_in
+from tasks.verify import verify
+from tests.support.homes import charged
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+UNIT = "p1-17"
+"""A person of tests.support.people."""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
+
+
+def named(door: Door, domain: str, unit: str = "all rows of one person") -> None:
+    door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
+    door.vault.secret(f"domains/{domain}")
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Door:
+    """A vault with files of two domains, of one that has not been named yet, and of nobody that is known."""
+    door = Door.of(tmp_path / "home")
+    for domain in ("people", "census"):
+        named(door, domain)
+    door.vault.secret("domains/unnamed")
+    for path in (
+        "shards/people/a/block-0",
+        "shards/census/b/block-0",
+        "counts/unnamed/c",
+        "shards/nobody/d",
+        "public/e",
+    ):
+        with door.vault.create(path) as sink:
+            sink.write(b"rows")
+    return door
+
+
+def files(vault: Vault) -> set[str]:
+    """All files of the vault but locks and secrets."""
+    paths = {str(path.relative_to(vault.root)) for path in vault.root.rglob("*") if path.is_file()}
+    return {path for path in paths if not path.startswith(("secrets/", "locks/"))}
+
+
+@pytest.mark.slow
+def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, home: Path, tmp_path: Path) -> None:
+    theirs_too = tables_of_plan(write_tables(tmp_path / "theirs", people(3000, 7)))
+    other = changed(theirs_too, privacy__domain="others", labeling__cutoff=60)
+    first, theirs = start(plan, home), start(other, home)
+    vault, before = Vault(home / "vault"), charged(home)
+    kept = {path for path in files(vault) if "/others/" in path or "/others-" in path or path.startswith("public/")}
+    told = erased(home, "people", UNIT)
+    assert told == {
+        "domain": "people",
+        "erased_now": True,
+        "left_out": True,
+        "published": [
+            {"session": first.session, "labels": first.answered, "models": [first.student["model_uri"]]},
+        ],
+    }
+    assert files(vault) == kept
+    assert not vault.has_secret(f"sessions/{first.session}")
+    ledger = Ledger.of(home)
+    assert ledger.session(first.session).status == "closed"
+    assert (charged(home), ledger.session(first.session).settled) == (before, before)
+    assert all(check.ok for check in verify(home))
+    assert start(other, home).session == theirs.session
+    with pytest.raises(BudgetRefused, match="has ended"):
+        start_extension(first.session, write_tables(tmp_path / "more") / "public.parquet", home)
+    with pytest.raises(BudgetRefused, match="--new-session"):
+        start(plan, home)
+    assert files(vault) == kept  # nothing private was read before it was refused
+    again = changed(plan.model_dump(), data__version="2")
+    assert start(again, home, new_session=True).session != first.session
+
+
+def test_the_ledger_and_the_disk_do_not_name_the_unit(door: Door) -> None:
+    erase(door, "people", "zqx somebody")
+    for path in door.vault.root.parent.rglob("*"):
+        assert not path.is_file() or b"somebody" not in path.read_bytes()
+    (remark,) = door.ledger.remarks("people")
+    assert remark.kind == "erased"
+
+
+def test_what_is_done_and_said_does_not_tell_whether_the_unit_was_there(tmp_path: Path) -> None:
+    done = []
+    for unit in (UNIT, "nobody"):
+        door = Door.of(tmp_path / unit)
+        named(door, "people")
+        with door.vault.create("shards/people/a") as sink:
+            sink.write(UNIT.encode())
+        done.append((erase(door, "people", unit), files(door.vault)))
+    assert done[0] == done[1]
+
+
+def test_other_domains_keep_what_is_theirs_and_nobodys_goes(door: Door) -> None:
+    assert erase(door, "people", UNIT)
+    assert files(door.vault) == {"shards/census/b/block-0", "counts/unnamed/c", "public/e"}
+
+
+def test_erasing_again_changes_nothing(door: Door) -> None:
+    assert erase(door, "people", "007")
+    remarks = door.ledger.remarks("people")
+    assert not erase(door, "people", "7")  # the same name in a table
+    assert door.ledger.remarks("people") == remarks
+    assert not erase(door, "people", None)
+    assert len({remark.about for remark in door.ledger.remarks("people")}) == 2
+
+
+@pytest.mark.parametrize(("domain", "unit"), [("nothing", UNIT), ("rows", UNIT), ("people", " NA "), ("people", "")])
+def test_what_cannot_be_erased_is_refused_and_left_alone(door: Door, domain: str, unit: str) -> None:
+    named(door, "rows", "one row")
+    before = files(door.vault)
+    with pytest.raises(WrongInput, match=r"no domain 'nothing'|leave --unit out|reads as nothing") as told:
+        erase(door, domain, unit)
+    assert UNIT not in str(told.value)
+    assert files(door.vault) == before
+    assert door.ledger.remarks("people") == ()
+
+
+def test_rows_without_names_go_with_their_domain(door: Door) -> None:
+    named(door, "rows", "one row")
+    with door.vault.create("shards/rows/a") as sink:
+        sink.write(b"rows")
+    assert erase(door, "rows", None)
+    assert not {path for path in files(door.vault) if "/rows/" in path}
+
+
+def test_it_waits_for_runs_of_the_domain(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    true, asked = fcntl.flock, []
+
+    def at_once(descriptor: int, kind: int) -> None:
+        asked.append(kind)
+        true(descriptor, kind | fcntl.LOCK_NB)
+
+    monkeypatch.setattr("tasks.release.fcntl.flock", at_once)
+    with a_run_in(door.vault, "people"):
+        with a_run_in(door.vault, "people"):
+            pass
+        with pytest.raises(BlockingIOError):
+            erase(door, "people", UNIT)
+        assert erase(door, "census", UNIT)
+    assert "shards/people/a/block-0" in files(door.vault)
+    assert erase(door, "people", UNIT)
+
+
+class Dying:
+    """A machine that dies before step `at` of those that change anything."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, at: int) -> None:
+        self.left = at
+        for where, step in ((Vault, "destroy"), (Ledger, "settle"), (Ledger, "remark")):
+            patch.setattr(where, step, self.dying(getattr(where, step)))
+
+    def dying(self, true: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return true(*arguments, **named)
+
+        return step
+
+
+def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
+    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(plan, home)
+    whole, vault = charged(home), Vault(home / "vault")
+    steps = 0
+    while True:
+        with monkeypatch.context() as patch:
+            machine = Dying(patch, steps)
+            try:
+                erase(Door.of(home), "people", UNIT)
+            except KeyboardInterrupt:
+                steps += 1
+            if machine.left:
+                break
+        assert charged(home) == whole
+    assert steps > 3
+    assert {path.split("/")[0] for path in files(vault)} == {"public"}
+    assert [remark.kind for remark in Ledger.of(home).remarks("people")][-2:] == ["forgotten", "erased"]
+    assert all(check.ok for check in verify(home))
+
+
+def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
+    show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [one]})
+    told = capsys.readouterr().out
+    for words in (
+        "beyond recall: session people-1, 300 labels, models:/people/1",
+        "left out",
+        "[data] version",
+        "--new-session",
+    ):
+        assert words in told

@@ -1,0 +1,171 @@
+"""Input that is nearly right, thousands of times: the right error, in one sentence, and nothing spent."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.encoding import Encoding
+from artifacts.errors import ConcordError, NotVerified, WrongInput
+from artifacts.ledger import Ledger
+from artifacts.plan import load_plan, parse_plan
+from artifacts.vault import Vault
+from tasks.encode import learn_encoding, stage_public
+from tasks.split import split
+from tests.artifacts.openings import batch, commit, named, opening, outcome
+from tests.promises.fuzz import SECRET, bent, damaged, swapped, table_file
+from tests.support.people import changed, tables_of_plan, write_plan, write_tables
+
+PUBLIC, PRIVATE, PLANS, TEXTS, CELLS = 600, 500, 600, 300, 300
+"""Cases in process: 2,300; of those that read tables, the default tests take every fifth."""
+
+
+def some_and_all(cases: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("cases", [cases // 5, pytest.param(cases, marks=pytest.mark.slow)])
+
+
+def one_sentence(error: ConcordError) -> bool:
+    told = str(error)
+    return 0 < len(told) < 2000 and "\n" not in told and "Traceback" not in told
+
+
+def outcomes(cases: int, attempt: Callable[[int], Any]) -> tuple[int, list[WrongInput]]:
+    """How many cases were taken, and what the others were refused with; anything else but WrongInput is raised."""
+    taken, refused = 0, []
+    for seed in range(cases):
+        try:
+            attempt(seed)
+            taken += 1
+        except WrongInput as wrong:
+            refused.append(wrong)
+        except BaseException as other:
+            raise AssertionError(f"seed {seed}: {type(other).__name__}: {other}") from other
+    return taken, refused
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.fixture(scope="module")
+def encoding(folder: Path) -> Encoding:
+    return learn_encoding(parse_plan(tables_of_plan(folder)))
+
+
+@some_and_all(PUBLIC)
+def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, cases: int) -> None:
+    vault = Vault(folder / "public-vault")
+
+    def attempt(seed: int) -> None:
+        plan = changed(tables_of_plan(folder), data__public=str(table_file(seed, folder)))
+        stage_public(plan.path("public"), learn_encoding(plan), vault, "staged", 16)
+
+    taken, refused = outcomes(cases, attempt)
+    assert min(taken, len(refused)) > cases / 10
+    assert all(map(one_sentence, refused))
+
+
+@some_and_all(PRIVATE)
+def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
+    folder: Path, encoding: Encoding, cases: int
+) -> None:
+    vault = Vault(folder / "private-vault")
+
+    def attempt(seed: int) -> None:
+        plan = changed(
+            tables_of_plan(folder), data__private=str(table_file(seed, folder)), teachers__count=2, teachers__block=1
+        )
+        assert len(split(plan, encoding, vault, "shards", b"key")) == 2
+
+    taken, refused = outcomes(cases, attempt)
+    assert min(taken, len(refused)) > cases / 10
+    assert all(one_sentence(wrong) and SECRET not in str(wrong) for wrong in refused)
+
+
+def test_plans_are_taken_or_refused_in_one_sentence(folder: Path) -> None:
+    taken, refused = outcomes(PLANS, lambda seed: parse_plan(bent(seed, tables_of_plan(folder))))
+    assert taken > 0
+    assert len(refused) > PLANS / 2
+    assert all(map(one_sentence, refused))
+
+
+def test_plan_files_are_taken_or_refused_in_one_sentence(tmp_path: Path) -> None:
+    whole = (Path(__file__).parents[2] / "deployments/plans/demo.toml").read_bytes()
+
+    def attempt(seed: int) -> None:
+        (tmp_path / "plan.toml").write_bytes(damaged(random.Random(seed), whole))
+        load_plan(tmp_path / "plan.toml")
+
+    taken, refused = outcomes(TEXTS, attempt)
+    assert min(taken, len(refused)) > TEXTS / 10
+    assert all(map(one_sentence, refused))
+
+
+def test_ledger_rows_that_changed_are_found(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    ledger = named(Ledger(f"sqlite:///{whole}"))
+    ledger.open_session(opening())
+    for index in range(3):
+        ledger.begin_batch("one", batch(index, 100 * index))
+        commit(ledger, "one", outcome(index, refused=index))
+    ledger.settle("one", give_back=True)
+    for seed in range(CELLS):
+        file = tmp_path / f"{seed}.db"
+        shutil.copy(whole, file)
+        if not tamper(file, random.Random(seed)):
+            continue
+        assert one_sentence(found_in(file)), f"seed {seed}"
+
+
+def found_in(file: Path) -> NotVerified:
+    with pytest.raises(NotVerified) as found:
+        Ledger(f"sqlite:///{file}").verify()
+    return found.value
+
+
+def tamper(file: Path, rng: random.Random) -> bool:
+    """Change one cell of one row, as far as the database lets it; whether it is another now."""
+    with sqlite3.connect(file) as database:
+        rows = database.execute("SELECT * FROM entries").fetchall()
+        names = [column[1] for column in database.execute("PRAGMA table_info(entries)")]
+        row, column = rng.randrange(len(rows)), rng.randrange(len(names))
+        cells = [rows[row][column], *(other[column] for other in rows)]
+        try:
+            database.execute(
+                f"UPDATE entries SET {names[column]} = ? WHERE seq = ?", (swapped(rng, cells), rows[row][0])
+            )
+        except sqlite3.IntegrityError:
+            return False
+        changed_rows = database.execute("SELECT * FROM entries").fetchall()
+    database.close()
+    return bool(changed_rows != rows)
+
+
+THROUGH = 24
+"""Cases through the command line."""
+
+
+@pytest.mark.slow
+def test_the_command_line_refuses_them_with_its_exit_status(
+    concord: Callable[..., tuple[int, str, str]], home: Path, tmp_path: Path
+) -> None:
+    folder, refused = write_tables(tmp_path / "data"), 0
+    text = write_plan(folder).read_bytes()
+    for seed in range(THROUGH):
+        field = ("data__public", "data__private")[seed % 2]
+        plan = write_plan(folder, **{field: str(table_file(seed, folder)), "privacy__domain": f"people-{seed}"})
+        if seed % 3 == 0:
+            plan.write_bytes(damaged(random.Random(seed), text))
+        status, out, told = concord("run", str(plan))
+        assert status in (0, 2), f"seed {seed}: {told}"
+        if status == 2:
+            refused += 1
+            assert told.startswith("concord: ")
+            assert "public" in told or SECRET not in told + out
+            assert Ledger.of(home).domain(f"people-{seed}") is None
+    assert refused > THROUGH / 2

@@ -1,0 +1,70 @@
+"""The crash matrix with a witness: wherever the walk fails, its file has seen all that was drawn on, and no more than
+there is.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from artifacts.entries import Entries
+from artifacts.ledger import Ledger
+from artifacts.witness import Witness
+from tests.promises.faults import How
+from tests.promises.test_crash import EVERY, Matrix, walk
+
+HOWS: tuple[How, ...] = ("kill", "disk full")  # a power cut here halves a whole file, and this one only grows
+
+
+def place(home: Path) -> Path:
+    """The witness of a home: beside it, under a name that begins as its own, so that it has points of failure too."""
+    return Path(f"{home}.witness")
+
+
+def watched(home: Path, mechanism: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONCORD_WITNESS", str(place(home)))
+        walk(home, mechanism)
+
+
+class Watched(Matrix):
+    """Walks whose ledger has a witness; after each the two are compared."""
+
+    def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
+        points = super().go(home, at, how)
+        self.compare(home, whole=at is None)
+        return points
+
+    def take_up(self, home: Path) -> None:
+        super().take_up(home)
+        self.compare(home, whole=True)
+
+    def compare(self, home: Path, *, whole: bool) -> None:
+        """Nothing is out that the witness has not seen begin; and after a whole walk it has seen all."""
+        url, witness = f"sqlite:///{home / 'ledger.db'}", Witness(place(home))
+        Ledger(url, witness).check_witness()
+        last = witness.last()
+        with Entries(url).reading() as rows:
+            lines = rows.since(1)
+        seen = [line.kind for line in lines[: 0 if last is None else last.seq]]
+        assert len(list((home / "released").rglob("batch-*.arrow"))) <= seen.count("begin")
+        assert not whole or len(seen) == len(lines)
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return Watched(tmp_path_factory.mktemp("watched"), "stable", watched)
+
+
+def test_the_witness_is_among_the_points(matrix: Watched) -> None:
+    assert sum(point == "open undisturbed.witness" for point in matrix.points) >= 10
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_watched_walk_comes_to_the_same_end(matrix: Watched, how: How) -> None:
+    assert matrix.fails(how, EVERY) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS)
+def test_every_point_of_a_watched_walk(matrix: Watched, how: How) -> None:
+    assert matrix.fails(how) == []

@@ -1,0 +1,44 @@
+"""What stands in a home folder, for tests that see what a command changed there, or left alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.ledger import Ledger
+from artifacts.privacy import Charge
+from artifacts.released import Released
+from flows.start import start_extension
+from tasks.recipe import read_recipe
+from tasks.release import Door
+
+
+def charged(home: Path) -> Charge:
+    """All that the domain of tests.support.people is charged."""
+    return Ledger.of(home).total("people")
+
+
+def labels_of(home: Path, session: str) -> dict[str, bytes]:
+    """The released labels of a session, by file name."""
+    return {path.name: path.read_bytes() for path in (home / "released" / session / "labels").iterdir()}
+
+
+def state_of(home: Path, session: str) -> tuple[Any, ...]:
+    """All that a refused command must leave alone."""
+    door = Door.of(home)
+    return charged(home), door.ledger.batches(session), read_recipe(door.vault, session), labels_of(home, session)
+
+
+def die_extending(session: str, public: Path, home: Path) -> None:
+    """Extend a session of three batches, and die before the labels of the second new one are written."""
+    true = Released.write_labels
+
+    def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
+        if index == 4:
+            raise KeyboardInterrupt
+        return true(released, name, index, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Released, "write_labels", dying)
+        with pytest.raises(KeyboardInterrupt):
+            start_extension(session, public, home)

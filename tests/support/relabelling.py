@@ -1,0 +1,61 @@
+"""Relabelling over a small world: the plan that asks for it, and the stages before the door one by one."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from artifacts.encoding import Encoding
+from artifacts.schemas import Ref
+from artifacts.vault import Vault
+from tasks.encode import learn_encoding, read_frame, stage_public
+from tasks.relabel import Relabelled, candidates, relabel, relabelling
+from tasks.split import split
+from tests.support.people import changed, tables_of_plan, write_tables
+
+KEY = bytes(range(32))
+K = 30
+
+
+def tables(folder: Path, **relabel: Any) -> dict[str, Any]:
+    """A plan that relabels by thresholds on one of the columns that decide the label."""
+    found = tables_of_plan(folder)
+    found["teachers"] = {"count": K, "block": 20, "estimator": "sklearn.tree.DecisionTreeClassifier"}
+    found["teachers"]["params"] = {"max_depth": 2}
+    found["relabel"] = {"hypotheses": "thresholds", "features": ["size"], "share": 0.3, **relabel}
+    found["labeling"] = {"mechanism": "noisy_votes", "queries": 2000, "batch": 128}
+    return found
+
+
+class Small:
+    """The stages before the door, one by one, over a private table, or over the tables that are there."""
+
+    def __init__(
+        self, folder: Path, private: pl.DataFrame | None = None, *, unit: str | None = "person", **relabel: Any
+    ) -> None:
+        if private is not None:
+            write_tables(folder / "data", private)
+        self.plan = changed(tables(folder / "data", **relabel), data__unit=unit)
+        self.vault = Vault(folder / "vault")
+        self.encoding: Encoding = learn_encoding(self.plan)
+        staged = stage_public(self.plan.path("public"), self.encoding, self.vault, "public", 128)
+        space = candidates(self.plan, self.encoding, staged, self.vault)
+        assert space is not None
+        self.space, self.settings = space, relabelling(self.plan, space, self.encoding)
+
+    def subset(self, share: float | None) -> pl.DataFrame:
+        """Rows of the secret subset, by shard."""
+        return pl.concat([read_frame(ref, self.vault) for ref in self.blocks(share)])
+
+    def blocks(self, share: float | None) -> tuple[Ref, ...]:
+        """The files of the subset."""
+        return split(self.plan, self.encoding, self.vault, "shards/people", KEY, share)
+
+    def relabelled(self, share: float = 0.3) -> Relabelled:
+        """What relabelling left of the subset."""
+        given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
+        return relabel(*given, self.vault, "relabelled/people", KEY)
+
+    def taught(self, share: float = 0.3) -> pl.DataFrame:
+        """The rows that teachers learn from."""
+        return pl.concat([read_frame(ref, self.vault) for ref in self.relabelled(share).blocks])

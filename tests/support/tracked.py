@@ -1,0 +1,37 @@
+"""A small published world that MLflow holds too; apart from tests.support.published, for MLflow is slow to import."""
+
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from artifacts.ledger import Ledger
+from artifacts.tracking import Tracked, Tracking
+from tasks.certify import Certified
+from tasks.mechanisms.voting import Mechanism
+from tasks.track import track
+from tests.support.published import SESSION, World, certified
+
+WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
+
+
+def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
+    """The world's session in MLflow; with labels, after it was certified."""
+    if labels is not None:
+        certified(world, mechanism, labels)
+    found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
+    drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
+    written = Certified.model_validate({**found, "figures": drawn})
+    return track(
+        world.plan,
+        written,
+        world.encoding,
+        world.batches,
+        per_refusal=mechanism.per_refusal,
+        started=started,
+        studied=started,
+        vault=world.vault,
+        ledger=Ledger.of(world.home),
+        released=world.released,
+        tracking=Tracking.of(world.home),
+    )
