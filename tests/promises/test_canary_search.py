@@ -27,7 +27,7 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
         lambda *arguments: described(*arguments).model_copy(update={"data_version": planted}),
     )
     file = next(scene.private.iterdir())
-    monkeypatch.setattr("tasks.track._digest", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
+    monkeypatch.setattr("tasks.track.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
     scene.run(start_from="certify")
     told = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
     (scene.home / "results" / "told").write_text(json.dumps(told, indent=2))
