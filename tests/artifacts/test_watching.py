@@ -10,7 +10,7 @@ from artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, Wron
 from artifacts.ledger import Ledger
 from tests.artifacts.openings import CAP, DOMAIN, batch, commit, named, opening, outcome, refusals
 from tests.artifacts.test_chain import lines
-from tests.artifacts.test_witness import CHANGES, RELABELLED, answer, put_back, seen
+from tests.artifacts.witnessed import CHANGES, RELABELLED, answer, put_back, seen, watched
 
 
 @pytest.fixture
@@ -21,14 +21,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, place: Path) -> Path:
-    """A witnessed home with one open session, one batch answered; beside it `old`, a copy of it as it is now."""
-    home = tmp_path / "home"
-    ledger = named(Ledger.of(home))
-    ledger.open_session(opening())
-    answer(ledger, 0)
-    shutil.copytree(home, tmp_path / "old")
+    """A home that is watched; and beside it `old`, a copy of it as it is now."""
+    made = watched(tmp_path / "home")
     assert place.exists()
-    return home
+    return made
 
 
 def unset(_: Path, patch: pytest.MonkeyPatch) -> None:

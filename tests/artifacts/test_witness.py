@@ -1,11 +1,8 @@
 """The witness: a ledger put back to an older copy stops, and goes on only when what may have been spent is charged."""
 
-import json
 import multiprocessing
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +11,9 @@ from artifacts.ledger import Ledger
 from artifacts.privacy import Charge
 from artifacts.sessions import Opening
 from artifacts.witness import Witness
-from tests.artifacts.openings import CAP, DOMAIN, at_most, batch, commit, named, opening, outcome, refusals
+from tests.artifacts.openings import CAP, DOMAIN, at_most, batch, named, opening, refusals
 from tests.artifacts.test_chain import lines
+from tests.artifacts.witnessed import CHANGES, RELABELLED, answer, put_back, seen, watched
 
 
 @pytest.fixture
@@ -27,30 +25,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, place: Path) -> Path:
-    """A home with one open session, one batch answered; and beside it `old`, a copy of it as it is now."""
-    home = tmp_path / "home"
-    ledger = named(Ledger.of(home))
-    ledger.open_session(opening())
-    answer(ledger, 0)
-    shutil.copytree(home, tmp_path / "old")
+    """A home that is watched; and beside it `old`, a copy of it as it is now."""
+    made = watched(tmp_path / "home")
     assert place.exists()
-    return home
-
-
-def answer(ledger: Ledger, index: int, name: str = "one", refused: int = 1) -> None:
-    ledger.begin_batch(name, batch(index, first=100 * index))
-    commit(ledger, name, outcome(index, refused=refused))
-
-
-def put_back(home: Path) -> Ledger:
-    """The home as its older copy has it."""
-    shutil.rmtree(home)
-    shutil.copytree(home.parent / "old", home)
-    return Ledger.of(home)
-
-
-def seen(place: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in place.read_text().splitlines()]
+    return made
 
 
 def test_every_entry_is_seen_with_what_is_charged(home: Path, place: Path) -> None:
@@ -62,20 +40,6 @@ def test_every_entry_is_seen_with_what_is_charged(home: Path, place: Path) -> No
     ledger = Ledger.of(home)
     assert [(one.domain, one.charge) for one in last.standings] == [(ledger.domain("census"), ledger.total("census"))]
     assert place.stat().st_mode & 0o777 == 0o600
-
-
-RELABELLED: dict[str, Any] = {"mechanism": {"name": "stable", "relabel": {"share": 0.05}}, "per_refusal": None}
-"""Terms of a session that answers from its domain's secret subset."""
-
-CHANGES: dict[str, Callable[[Ledger], object]] = {
-    "open": lambda ledger: ledger.open_session(opening("other"), further=True),
-    "check": lambda ledger: ledger.check_opening(opening("other"), DOMAIN, further=True),
-    "plan": lambda ledger: ledger.plan_domain("new", unit="one row", neighbours="none", **CAP),
-    "begin": lambda ledger: ledger.begin_batch("one", batch(1, first=100)),
-    "replay": lambda ledger: ledger.begin_batch("one", batch(0)),
-    "settle": lambda ledger: ledger.settle("one", give_back=True),
-    "recap": lambda ledger: ledger.recap("census", 9, 1e-4, "more is needed"),
-}
 
 
 @pytest.mark.parametrize("change", CHANGES)
