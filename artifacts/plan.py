@@ -132,10 +132,12 @@ RULES = {
     "float_parsing": "must be a number",
 }
 """Rules in the words of TOML, where pydantic has words of Python."""
+BRANCH = "constrained-float"
+"""Pydantic's name for one of the types that a field may have, which is no key of the plan."""
 
 
 def _sentence(error: Any) -> str:
-    field = ".".join(str(step) for step in error["loc"]) or "plan"
+    field = ".".join(str(step) for step in error["loc"] if step != BRANCH) or "plan"
     if error["type"] == "extra_forbidden":
         return f"{field} is not a key of the plan{near(str(error['loc'][-1]), _known(error['loc'][:-1]))}"
     if error["type"] == "missing":
