@@ -113,7 +113,7 @@ def init(
 
     At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not.
     """
-    from flows.starting import begin, show_begun
+    from flows.drafting import begin, show_begun
 
     tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
