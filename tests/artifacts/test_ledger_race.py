@@ -1,6 +1,5 @@
 """Processes racing on one ledger, and processes killed in the middle of it."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from artifacts.ledger import Ledger
 from artifacts.privacy import Cost
 from tests.artifacts.openings import DOMAIN, batch, commit, named, opening, outcome
 from tests.support import postgresql
+from tests.support.processes import FRESH
 
 PROCESSES = 4
 Answer = TypeVar("Answer")
@@ -28,9 +28,7 @@ Answer = TypeVar("Answer")
 @pytest.fixture(scope="module")
 def racers() -> Iterator[Pool]:
     """Processes that do not share this one's memory; the server they come from imports the ledger once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["artifacts.ledger", "tests.artifacts.openings"])
-    with context.Pool(8) as pool:
+    with FRESH.Pool(8) as pool:
         yield pool
 
 

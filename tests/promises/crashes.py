@@ -4,7 +4,6 @@ At a point of `tests.promises.faults` a fresh process is killed, meets an error,
 leaves is looked at, and the same walk is taken up again and comes to its end.
 """
 
-import multiprocessing
 import os
 import shutil
 import signal
@@ -14,15 +13,12 @@ from pathlib import Path
 from typing import Generic, TypeVar, get_args
 
 from tests.promises.faults import Faults, How
+from tests.support.processes import FRESH
 
 HOWS: tuple[How, ...] = get_args(How)
 Seen = TypeVar("Seen")
 Walk = Callable[[Path], object]
 """What is done in a home, from wherever it stands; a function of a module, since other processes are told its name."""
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["pytest", "tests.support.at_door", "tests.support.relabelling", "tasks.choose", "tasks.estimate"]
-)
 
 
 class Matrix(Generic[Seen]):
@@ -65,7 +61,7 @@ class Matrix(Generic[Seen]):
         """Take the walk in a process of its own, failing at one point or at none; the points passed by one that came to
         its end."""
         told = self.folder / "points"
-        process = CONTEXT.Process(target=_attempt, args=(self.walk, home, at, how, told))
+        process = FRESH.Process(target=_attempt, args=(self.walk, home, at, how, told))
         process.start()
         process.join()
         assert at is not None or process.exitcode == 0

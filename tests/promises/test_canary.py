@@ -6,7 +6,6 @@ the operator's side for all of these but names. Failures: test_canary_failures.p
 test_canary_search.py.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from tests.promises.kept import files
 from tests.promises.marks import Marks, leaks
 from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
+from tests.support.processes import own_environment
 
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
 
@@ -105,7 +105,7 @@ def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": runner}
     plan = write_plan(folder, data__private=private, **few, **talking)
     command = [sys.executable, "-c", "from flows.cli import main; main()", "run", str(plan), "--home", str(home)]
-    ended = subprocess.run(command, check=False, capture_output=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    ended = subprocess.run(command, check=False, capture_output=True, env=own_environment())
     assert ended.returncode == status, ended.stderr.decode()
     marks = Marks.of(folder / private, home)
     assert list((home / "prefect").glob("*.db"))

@@ -3,7 +3,6 @@
 Without Prefect's engine, which has no say in the guarantee and would take seconds for each of the runs.
 """
 
-import multiprocessing
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ from flows.stages import Call, Stages
 from tasks.verify import verify
 from tests.promises.faults import Faults
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.processes import FRESH
 
 SAMPLES = 16
 
@@ -77,8 +77,6 @@ class Runs:
 
     def __init__(self, folder: Path, mlflow_database: Path) -> None:
         self.folder, self.data, self.base = folder, write_tables(folder / "data"), folder / "base"
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tests.promises.test_crash_learn"])
         vault = Vault(self.base / "vault")
         for secret in (f"sessions/{SESSION}", "domains/people"):
             vault.secret(secret)
@@ -91,7 +89,7 @@ class Runs:
 
     def go(self, home: Path, at: int | None = None) -> list[str]:
         told = self.folder / "points"
-        process = self.context.Process(target=attempt, args=(home, self.data, at, told))
+        process = FRESH.Process(target=attempt, args=(home, self.data, at, told))
         process.start()
         process.join()
         assert process.exitcode == (0 if at is None else -signal.SIGKILL)

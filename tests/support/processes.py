@@ -1,0 +1,26 @@
+"""Fresh processes, forked from a server that has loaded what they need: a process has one such server, which loads what
+whoever comes first asks for, so all ask here.
+"""
+
+import multiprocessing
+import os
+
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(
+    [
+        "pytest",
+        "tasks.choose",
+        "tasks.estimate",
+        "tests.artifacts.openings",
+        "tests.support.at_door",
+        "tests.support.relabelling",
+        "tests.promises.test_crash_learn",
+    ]
+)
+OURS = ("CONCORD_", "MLFLOW_", "PREFECT_")
+
+
+def own_environment() -> dict[str, str]:
+    """The environment of a command as a user would run it: without what other tests have set up in this process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    return kept | {"PYTHONPATH": os.getcwd()}
