@@ -7,6 +7,7 @@ leaves is looked at, and the same walk is taken up again and comes to its end.
 import os
 import shutil
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
@@ -21,7 +22,7 @@ Walk = Callable[[Path], object]
 """What is done in a home, from wherever it stands; a function of a module, since other processes are told its name."""
 
 
-class Matrix(Generic[Seen]):
+class Matrix(ABC, Generic[Seen]):
     """Walks from copies of the home `folder`/base: `look` says what can be seen of a home after one."""
 
     def __init__(self, folder: Path, walk: Walk, look: Callable[[Path], Seen]) -> None:
@@ -29,9 +30,9 @@ class Matrix(Generic[Seen]):
         self.points = self.go(self._home("undisturbed"))
         self.undisturbed = look(folder / "undisturbed")
 
+    @abstractmethod
     def holds(self, crashed: Seen, resumed: Seen) -> Mapping[str, bool]:
         """Whether each fault, by its name, is absent after a crash and after the walk that took it up."""
-        raise NotImplementedError
 
     def fails_at(self, at: int, how: How) -> list[str]:
         """What is wrong after a fault at that point, and after the walk was taken up again; nothing, it is hoped."""
