@@ -6,11 +6,10 @@
 Raised when an older home needs `tasks.upgrade` first, or an older version must not open a newer one.
 """
 
-import os
 from pathlib import Path
 
 from artifacts.errors import EnvironmentFailed, NotVerified
-from artifacts.vault import sync_folder
+from artifacts.whole import UNFINISHED, remove_beside, sweep, write_whole
 
 FORMAT = 2
 FIRST_KEPT = ("vault", "ledger.db")
@@ -46,13 +45,20 @@ def check_format(home: Path) -> int:
 
 def set_format(home: Path) -> None:
     """Say, durably, that the home is of this version's format. Raises EnvironmentFailed."""
-    temporary = home / f".format-{os.getpid()}"
     try:
-        with temporary.open("w") as file:
-            file.write(f"{FORMAT}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, home / "format")
-        sync_folder(home)
+        with write_whole(home / "format", home, mode=0o666, durable=True) as file:
+            file.write(f"{FORMAT}\n".encode())
     except OSError as failed:
         raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
+
+
+def tidy(home: Path) -> None:
+    """Remove what processes that were killed left unfinished. Raises EnvironmentFailed."""
+    try:
+        if not (home / UNFINISHED).is_dir():
+            for folder in ("vault", "released"):
+                remove_beside(home / folder)
+        for root in (home, home / "vault"):
+            sweep(root)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be cleared: {failed.strerror}") from None

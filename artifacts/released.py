@@ -1,12 +1,10 @@
 """The published files: everything after the door, in the folder `released` of the home, free to copy.
 
-Files are written whole and synced before they are named; their digests are plain SHA-256, which anyone can compute.
-Paths are relative to the folder and begin with the session's id.
+Files are written whole and synced before they are named, nothing unfinished is ever in the folder, and digests are
+plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id.
 """
 
 import hashlib
-import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref, labels_schema
-from artifacts.vault import make_folder, sync_folder
+from artifacts.whole import make_folder, write_whole
 
 Ints = NDArray[np.int64]
 
@@ -36,7 +34,10 @@ class Released:
     def write(self, path: str, data: bytes) -> Ref:
         """Publish `data` at `path`, in the place of what was there. Raises EnvironmentFailed."""
         try:
-            _publish(self.root / path, data)
+            final = self.root / path
+            make_folder(final.parent, mode=0o777)  # as the umask allows: its names must outlive a power cut too
+            with write_whole(final, self.root.parent, mode=0o666, durable=True) as file:
+                file.write(data)
         except OSError as failed:
             raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
         return Ref(path=path, digest=sha256(data))
@@ -107,20 +108,6 @@ def sha256(data: bytes) -> str:
 def sha256_of_all(parts: Iterable[bytes]) -> str:
     """SHA-256 in hex of parts in order, each by its own digest: as plain as that of one."""
     return sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
-
-
-def _publish(final: Path, data: bytes) -> None:
-    make_folder(final.parent, mode=0o777)  # as the umask allows: its names must outlive a power cut too
-    temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, final)
-        sync_folder(final.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _names(labels: Ints, rows: int, classes: Sequence[str]) -> Any:

@@ -13,7 +13,6 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,12 +22,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from artifacts.cipher import KEY, KEY_FILE, Cipher, Writer, encrypted
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
+from artifacts.whole import discard, make_folder, sync_folder, write_whole
 
 KEY_BYTES = 32
 SEAL_BYTES = 32
 CHUNK = 1 << 20
-TEMPORARY = 16 * "[0-9a-f]"
-"""The end of a file's name before it is whole."""
 
 
 def derive(key: bytes, purpose: str) -> bytes:
@@ -168,8 +166,8 @@ class Vault:
         with self._told("cleared"):
             if target.is_dir():
                 shutil.rmtree(target)
-            for file in (target, *target.parent.glob(f".{escape(target.name)}.{TEMPORARY}")):
-                file.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
+            discard(target, self.root)
             if target.parent.is_dir():
                 sync_folder(target.parent)
 
@@ -233,19 +231,13 @@ class Vault:
     def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
         """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
         final = self.root / path
-        temporary = final.parent / f".{final.name}.{secrets.token_hex(8)}"
         with self._told("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
-            try:
-                with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                    with self._coded(file, path) as coded:
-                        yield coded
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.link(temporary, final) if exclusive else os.replace(temporary, final)
-                sync_folder(final.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with (
+                write_whole(final, self.root, exclusive=exclusive, durable=True) as file,
+                self._coded(file, path) as coded,
+            ):
+                yield coded
 
     @contextmanager
     def _coded(self, file: BinaryIO, path: str) -> Iterator[BinaryIO | Writer]:
@@ -266,21 +258,3 @@ class Vault:
             raise
         except OSError as failed:
             raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
-
-
-def make_folder(folder: Path, mode: int = 0o700) -> None:
-    """A folder, durable, by default one that only its owner may enter; those above it likewise, where missing."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent, mode)
-    folder.mkdir(mode=mode, exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from artifacts.restoration import Standing
-from artifacts.vault import sync_folder
+from artifacts.whole import sync_folder
 
 TAIL = 1 << 12
 

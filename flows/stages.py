@@ -11,7 +11,8 @@ from prefect.futures import as_completed
 from prefect.tasks import Task
 
 from flows.outcome import STAGES, StageName, StageReport
-from flows.progress import Progress
+from flows.progress import Progress, console
+from flows.sealed import SealedResults
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 Call = Mapping[str, Any]
@@ -19,7 +20,7 @@ Call = Mapping[str, Any]
 
 def stage(name: str) -> Callable[[Work], Task[..., Any]]:
     """A stage's work as a Prefect task, cached by its argument `key` alone: the digest of all that its result depends
-    on. Results are small references; JSON, never pickles."""
+    on. Results are small references; JSON, never pickles, and sealed (`flows.sealed`)."""
     return cast(
         "Callable[[Work], Task[..., Any]]",
         task(
@@ -35,17 +36,19 @@ class Stages:
     """Runs the stages of one flow run in turn and remembers how each went."""
 
     def __init__(self, home: Path, start_from: StageName | None) -> None:
-        self.home = home
+        self.home, self._kept = home, SealedResults(home=home)
         self.reports: list[StageReport] = []
         self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
 
     def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:
         """The result of a stage that is one task, run in the flow's own process."""
-        return self._timed(name, lambda progress: [self._result(self._fresh(name, work), call, progress)])[0]
+        task = self._ready(name, work, [call])
+        return self._timed(name, lambda progress: [self._result(task, call, progress)])[0]
 
     def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
         """The results of a stage mapped over blocks or batches by the flow's task runner, in order."""
-        return self._timed(name, lambda progress: self._mapped(self._fresh(name, work), calls, progress), len(calls))
+        task = self._ready(name, work, calls)
+        return self._timed(name, lambda progress: self._mapped(task, calls, progress), len(calls))
 
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which says itself whether it replayed what was there."""
@@ -65,8 +68,15 @@ class Stages:
         self.reports.append(StageReport(name=name, cached=progress.all_cached, seconds=seconds))
         return results
 
-    def _fresh(self, name: StageName, work: Task[..., Any]) -> Task[..., Any]:
-        return work.with_options(refresh_cache=True) if name in self._again else work
+    def _ready(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
+        """The task that answers from cache, or runs again where that is asked for or its result is not to be believed;
+        which is said here, once: the tasks may run anywhere."""
+        if name in self._again:
+            return work.with_options(refresh_cache=True)
+        if foreign := sum(self._kept.is_foreign(call["key"]) for call in calls):
+            many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
+            console.print(f"{name:>8} {many} not what was written: computed again")
+        return work
 
     def _result(self, work: Task[..., Any], call: Call, progress: Progress) -> Any:
         state = _state(work, call)

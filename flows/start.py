@@ -22,6 +22,7 @@ from flows.estimating import estimate
 from flows.extend import extend
 from flows.learn import learn
 from flows.outcome import STAGES, StageName, Summary
+from flows.sealed import SealedResults
 from flows.study import study
 from tasks.recipe import recipe_to_extend
 from tasks.release import Door
@@ -81,7 +82,7 @@ def ready(flow: Flow[..., Outcome], home: Path, teachers: TeachersPlan | None = 
     """The flow with what it runs on: servers that answer, the teachers' task runner, its cache in the home folder."""
     awake()
     runner = task_runner(teachers) if teachers else None
-    return flow.with_options(task_runner=runner, result_storage=home / "results", persist_result=False)
+    return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
 
 
 def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:

@@ -29,7 +29,8 @@ from artifacts.ledger import Ledger
 from artifacts.released import Released, labels_path
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Outcome, Session
-from artifacts.vault import Vault, derive, keyed_digest, make_folder
+from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.whole import make_folder
 from tasks.encode import PublicBatch
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
 from tasks.private import private_stage

@@ -19,7 +19,8 @@ from typing import IO
 import polars as pl
 
 from artifacts.plan import Plan
-from artifacts.vault import Vault, derive, make_folder
+from artifacts.vault import Vault, derive
+from artifacts.whole import make_folder
 from tasks.files import PRIVATE, find_files
 from tasks.private import private_stage
 from tasks.split import made_public

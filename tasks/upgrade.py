@@ -17,7 +17,7 @@ from pathlib import Path
 
 from artifacts.errors import EnvironmentFailed, WrongInput
 from artifacts.home import FORMAT, check_format, set_format
-from artifacts.vault import make_folder, sync_folder
+from artifacts.whole import make_folder, sync_folder
 from tasks.recipe import read_recipe
 from tasks.release import Door
 

@@ -13,6 +13,7 @@ from artifacts.cipher import KEY
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
 from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.whole import UNFINISHED
 
 
 @pytest.fixture(params=["plain", "encrypted"], autouse=True)
@@ -63,7 +64,7 @@ def test_files_are_private_from_birth(vault: Vault) -> None:
     with vault.create("file") as sink:
         sink.write(b"private")
         sink.flush()
-        (being_written,) = [path for path in vault.root.iterdir() if path.is_file()]
+        (being_written,) = (vault.root / UNFINISHED).glob("file.*")
         assert being_written.stat().st_mode & 0o777 == 0o600
 
 
@@ -204,10 +205,21 @@ def test_what_killed_writers_left_goes_with_the_file(vault: Vault) -> None:
     vault.secret("sessions/a-1")
     vault.secret("sessions/a-12")
     keys = vault.root / "secrets/sessions"
-    os.link(keys / "a-1", keys / f".a-1.{16 * 'f'}")  # named, and not yet let go of
-    (keys / f".a-12.{16 * '0'}").write_bytes(b"half of another's")
+    unfinished = vault.root / UNFINISHED / "secrets/sessions"
+    os.link(keys / "a-1", unfinished / f"a-1.{16 * 'f'}")  # named, and not yet let go of
+    os.link(keys / "a-1", keys / f".a-1.{16 * 'f'}")  # 0.1.0 kept it here
+    (unfinished / f"a-12.{16 * '0'}").write_bytes(b"half of another's")
     vault.destroy("secrets/sessions/a-1")
-    assert {path.name for path in keys.iterdir()} == {"a-12", f".a-12.{16 * '0'}"}
+    assert [path.name for path in keys.iterdir()] == ["a-12"]
+    assert [path.name for path in unfinished.iterdir()] == [f"a-12.{16 * '0'}"]
+
+
+def test_what_killed_writers_left_goes_with_the_folder(vault: Vault) -> None:
+    write(vault, "shards/people/1/000", b"whole")
+    left = vault.root / UNFINISHED / "shards/people/1" / f"001.{16 * '0'}"
+    left.write_bytes(b"half")
+    vault.destroy("shards/people")
+    assert not left.exists()
 
 
 def test_a_vault_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""Files written whole: under a passing name in a folder of their own first, then, all at once, under their own.
+
+    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH
+
+Assumes      both are on one file system, whose locks hold (`flock`)
+Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
+             what somebody is still writing
+Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
+             tests/artifacts/test_whole.py
+
+A writer locks its passing file, and the kernel frees that lock when it dies. Until the lock is taken, writers share the
+folder's gate, which a sweep has to itself: no sweep sees a file that is being written and not locked.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import BinaryIO
+
+UNFINISHED = ".unfinished"
+GATE = "gate"
+TOKEN = 16 * "[0-9a-f]"
+"""The end of a file's name before it is whole, as a pattern."""
+
+
+@contextmanager
+def write_whole(
+    final: Path, root: Path, *, mode: int = 0o600, exclusive: bool = False, durable: bool = False
+) -> Iterator[BinaryIO]:
+    """What is written to the result stands at `final`, below `root`, when the block ends well; no trace otherwise.
+
+    exclusive   the first writer wins, and FileExistsError is raised to any other
+    durable     content and name are synced before this returns
+    """
+    passing = _passing(final, root).with_name(f"{final.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(_born(passing, root / UNFINISHED, mode), "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            os.link(passing, final) if exclusive else os.replace(passing, final)  # while its lock is held
+        if durable:
+            sync_folder(final.parent)
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+def discard(path: Path, root: Path) -> None:
+    """Remove what writers of `path` below `root`, a file or a folder of files, have not finished."""
+    passing = _passing(path, root)
+    if passing.is_dir():
+        shutil.rmtree(passing)
+    name = f"{escape(path.name)}.{TOKEN}"
+    for file in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0 had them beside it, with a dot
+        file.unlink(missing_ok=True)
+
+
+def sweep(root: Path) -> None:
+    """Remove what killed writers of files below `root` left."""
+    folder = root / UNFINISHED
+    if not folder.is_dir():
+        return
+    with _gate(folder, fcntl.LOCK_EX):
+        for place, _, files in os.walk(folder, topdown=False):
+            for name in files:
+                if name != GATE:
+                    _remove_dead(Path(place, name))
+            if place != str(folder):
+                with suppress(OSError):  # one that is not empty stays
+                    os.rmdir(place)
+
+
+def remove_beside(root: Path) -> None:
+    """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files beside their place."""
+    for file in root.rglob(f".*.{TOKEN}"):
+        file.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """A folder, durable, by default one that only its owner may enter; those above it likewise, where missing."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, mode)
+    folder.mkdir(mode=mode, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _passing(path: Path, root: Path) -> Path:
+    return root / UNFINISHED / path.relative_to(root)
+
+
+def _born(passing: Path, folder: Path, mode: int) -> int:
+    """A new file, open and locked."""
+    _enter(folder)
+    with _gate(folder, fcntl.LOCK_SH):
+        _enter(passing.parent)
+        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _enter(folder: Path) -> None:
+    """A folder of passing names: nothing in it needs to survive a power cut."""
+    if not folder.is_dir():
+        _enter(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def _gate(folder: Path, lock: int) -> Iterator[None]:
+    descriptor = os.open(folder / GATE, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, lock)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_dead(file: Path) -> None:
+    """Remove a passing file unless its writer lives."""
+    descriptor = os.open(file, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.unlink()
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(descriptor)
