@@ -64,6 +64,12 @@ class Cost:
         curve = tuple(times * randomised_response(epsilon, order) for order in ORDERS)
         return cls(renyi=curve, delta=delta, pure=((epsilon, times),))
 
+    @classmethod
+    def bounded_range(cls, epsilon: float) -> "Cost":
+        """One ε-DP release whose privacy losses lie within an interval of length ε, such as one choice by the
+        exponential mechanism. Never more than `approximate`, whose losses lie within one of length 2ε."""
+        return cls(renyi=tuple(bounded_range(epsilon, order) for order in ORDERS), pure=((epsilon, 1),))
+
     def epsilon(self, delta: float) -> float:
         """The least ε this cost is known to satisfy at `delta`; +inf where none is. Rounded up.
 
@@ -105,6 +111,30 @@ def randomised_response(epsilon: float, order: float) -> float:
         half = epsilon / 2
         gain = math.log1p(2 * math.sinh(order * half) * math.sinh((order - 1) * half) / math.cosh(half))
     return gain / (order - 1) * UP
+
+
+def bounded_range(epsilon: float, order: float) -> float:
+    """Rényi divergence of order α of the worst ε-bounded-range mechanism (Dong, Durfee & Rogers 2020); rounded up.
+
+    Proof. Under Q, the likelihood ratio L = P/Q of neighbours has mean 1 and lies in [e^(t−ε), e^t] for a t in [0, ε].
+    x^α lies below its chord on that interval, so E_Q L^α is at most what it is where L takes the two ends alone, e^t
+    with probability q = (e^(ε−t) − 1)/(e^ε − 1), which makes the mean 1:
+        M(t) = q·e^(αt) + (1 − q)·e^(α(t−ε)) ∝ b·e^((α−1)t) − a·e^(αt),  a = 1 − e^(−(α−1)ε),  b = e^ε·(1 − e^(−αε))
+    It rises up to e^t = b·(α − 1)/(a·α), which is within [1, e^ε], and falls from there: ln M(t)/(α − 1) is the bound,
+    and it is reached. It is at most αε²/8 (Cesar & Rogers 2021): by Hoeffding's lemma for the loss ℓ = ln L, under P,
+    ln E e^((α−1)ℓ) ≤ (α − 1)·E ℓ + (α − 1)²ε²/8, and 0 = ln E e^(−ℓ) ≤ −E ℓ + ε²/8. ∎
+    Written so that nothing cancels; below αε = 1e-4, αε²/8 itself is above by less than one part in 10^8.
+    """
+    if order * epsilon < 1e-4:
+        return order * epsilon**2 / 8 * UP
+    own, less = math.log1p(-math.exp(-order * epsilon)), math.log1p(-math.exp(-(order - 1) * epsilon))
+    t = epsilon + math.log1p(-1 / order) + own - less
+    if order * epsilon > 60:
+        return (t + (own - math.log(order) - math.log1p(-math.exp(-epsilon))) / (order - 1)) * UP
+    rest = epsilon - t
+    above = math.expm1(rest) * math.expm1(order * t)
+    below = math.exp(rest) * math.expm1(t) * -math.expm1(-order * rest)
+    return math.log1p((above - below) / math.expm1(epsilon)) / (order - 1) * UP
 
 
 def from_curve(renyi: Iterable[float], delta: float) -> float:

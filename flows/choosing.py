@@ -45,9 +45,12 @@ class Choosing(Pipeline):
             self.domain = planned_domain(self.door, self.plan)
             self.spent_before = spent(self.door, self.domain)
             stream = self.walk(public.encoding, (self.own(public),))
-        self.chooser = Choice.of(self.plan, stream.encoding, stream.batches, self.door.vault)
-        self.choice_asked = choice_asked(self.plan, self.chooser, stream.encoding, stream.batches, self.door.vault)
-        self.choice = going_on(self.door, self.choice_asked, new_session=self.new_session)
+        chooser = Choice.of(self.plan, stream.encoding, stream.batches, self.door.vault)
+        self._find_choice(chooser, stream)
+        if self.choice is None:
+            self._find_choice(chooser.earlier, stream)
+        if self.choice is None:
+            self._find_choice(chooser, stream)
         self._check_openings()
         if self.choice is not None:
             self._hold_choice(self.choice.id)
@@ -132,6 +135,12 @@ class Choosing(Pipeline):
             cost = compose([one.whole for one in openings])
             whole = replace(openings[0], whole=cost, epsilon=claimed[0], delta=claimed[1])
             self.door.ledger.check_opening(whole, self.domain, further=self._further)
+
+    def _find_choice(self, chooser: Choice, stream: Public) -> None:
+        """The session in which `chooser` is asked, if there is one."""
+        self.chooser = chooser
+        self.choice_asked = choice_asked(self.plan, chooser, stream.encoding, stream.batches, self.door.vault)
+        self.choice = going_on(self.door, self.choice_asked, new_session=self.new_session)
 
     def _hold_choice(self, session: str) -> None:
         self._held.enter_context(alone(self.door.vault, session, RUN))

@@ -11,7 +11,7 @@ Not covered  see tasks.mechanisms.universal. Checked by tests/flows/test_univers
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,7 +55,12 @@ class Choice(Once[Universal]):
             "class": space.digest,
             "candidates": len(candidates),
         }
-        return cls(Universal(epsilon=plan.epsilon_of_choice), about, candidates)
+        return cls(Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret), about, candidates)
+
+    @property
+    def earlier(self) -> "Choice":
+        """The same choice as version 0.1.0 drew it: its sessions are gone on with, not opened anew."""
+        return replace(self, mechanism=replace(self.mechanism, secret=None))
 
 
 def choice_asked(plan: Plan, choice: Choice, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> Asked:

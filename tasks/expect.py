@@ -23,6 +23,7 @@ from tasks.mechanisms.planning import Option, plan_mechanism
 from tasks.mechanisms.relabelled import inner_budget
 from tasks.mechanisms.sample_sizes import cover_error, selection_rows
 from tasks.mechanisms.search import TYPICAL_AGREEMENT, Stream
+from tasks.mechanisms.universal import Universal
 from tasks.relabel import Subset, subset_of
 
 RATIOS = (0.25, 0.5, 1, 2, 4)
@@ -172,6 +173,7 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
     space = hypothesis_space(plan.student.space, encoding, X, "student")
     candidates = len(space.dichotomies(X.astype(float)))
     units = partial(selection_rows, candidates=candidates, beta=BETA / 2)
+    each = Universal(epsilon=epsilon, secret=plan.privacy.secret).choice.rate
     return ChosenStudent(
         epsilon=epsilon,
         hypotheses=space.name,
@@ -180,7 +182,6 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
         candidates=candidates,
         cover_error=cover_error(dimension=space.dimension, rows=len(X), beta=BETA / 2),
         private_units={
-            excess: {epsilon * ratio: units(alpha=excess, epsilon=epsilon * ratio) for ratio in RATIOS}
-            for excess in EXCESSES
+            excess: {epsilon * ratio: units(alpha=excess, rate=each * ratio) for ratio in RATIOS} for excess in EXCESSES
         },
     )

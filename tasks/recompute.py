@@ -180,6 +180,28 @@ def _laplace_charge(settings: Settings, order: float) -> tuple[float, float]:
     return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
 
 
+def _choice_charge(settings: Settings, order: float) -> tuple[float, float]:
+    """The worst of all two-valued losses that spread over ε (Dong, Durfee & Rogers 2020), searched for; of a session
+    of version 0.1.0, which does not say what was secret, randomised response's, as it was charged."""
+    if "secret" not in settings:
+        return _pure_charge(settings, order)
+    with localcontext(prec=DIGITS):
+        alpha, spread = Decimal(order), Decimal(_pure(settings))
+        low, high = Decimal(0), spread
+        for _ in range(4 * DIGITS):  # ternary search: the moment rises, then falls
+            third = (high - low) / 3
+            nearer = _two_valued_nats(low + third, spread, alpha) < _two_valued_nats(high - third, spread, alpha)
+            low, high = (low + third, high) if nearer else (low, high - third)
+        return float(_two_valued_nats(low, spread, alpha)), 0.0
+
+
+def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
+    """Rényi divergence where the likelihood ratio is e^top or e^(top − spread), with the odds that make its mean 1."""
+    above, below = top.exp(), (top - spread).exp()
+    odds = (1 - below) / (above - below)
+    return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
+
+
 def _pure_delta(settings: Settings, epsilon: float) -> float:
     return _responses_delta(_pure(settings), 1, epsilon)
 
@@ -229,6 +251,6 @@ ROUTES = {
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
     "confident": Route(_concentrated_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
-    "universal": Route(_pure_delta, _pure_charge),
+    "universal": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
 }

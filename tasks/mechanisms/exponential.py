@@ -1,18 +1,26 @@
 """Private choice among finitely many candidates: the exponential mechanism, and permute-and-flip, which improves on it.
 
 Assumes      candidates are fixed or public; each score is a whole number (say, rows classified well) that moves by at
-             most `sensitivity` between neighbours; sampling is OpenDP's (noise.py)
-Guarantees   one choice is epsilon-DP; permute-and-flip is never further below the best score, in expectation, than the
-             exponential mechanism (McKenna & Sheldon 2020)
+             most `sensitivity` between neighbours, and where they are `monotone` no two in opposite directions;
+             sampling is OpenDP's (noise.py)
+Guarantees   one choice is epsilon-DP. The exponential mechanism's is epsilon-bounded-range as well, which costs less
+             Rényi divergence; permute-and-flip is never further below the best score, in expectation (McKenna & Sheldon
+             2020)
 Ends         after one choice; choosing again from the same data costs again
 Not covered  candidates found in private rows; running time. BN19's relabelling (Lemma 3.1) weighs candidates and is
              proved for the exponential mechanism alone
 
-With best = max score and aᵢ = e^(ε·(scoreᵢ − best)/2Δ), candidate r is chosen with probability
+With best = max score and aᵢ = e^(ε·(scoreᵢ − best)/2Δ), or e^(ε·(scoreᵢ − best)/Δ) of monotone scores, candidate r is
+chosen with probability
     exponential          aᵣ / Σ aᵢ                         McSherry & Talwar 2007, Theorem 6
     permute-and-flip     aᵣ · ∫₀¹ Π_{i≠r} (1 − t·aᵢ) dt    McKenna & Sheldon 2020, Algorithm 1
 The second accepts candidates, in random order, with probability aᵢ: the integral is over r's place in that order. Each
-is the highest score with noise of scale 2Δ/ε: Gumbel for the first, exponential for the second (Ding et al. 2021).
+is the highest score with noise of scale 2Δ/ε or Δ/ε: Gumbel for the first, exponential for the second (Ding et al.
+2021).
+Range (Dong, Durfee & Rogers 2020). Between neighbours, the log of the first law's r-th probability moves by what r's
+exponent moves by, plus one number for all r. Exponents move by values in an interval of length ε: scores by values in
+[−Δ, Δ], in [0, Δ] or in [−Δ, 0], times the factor. So log-ratios lie within an interval of length ε, and since
+probabilities sum to 1, it holds 0: the choice is ε-DP. ∎ Permute-and-flip's spread further, and only ε-DP is claimed.
 Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the samplers against these laws.
 """
 
@@ -30,10 +38,12 @@ from tasks.mechanisms.voting import Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Public settings only: ε of one choice, and how far one privacy unit moves a score."""
+    """Public settings only: ε of one choice, how far one privacy unit moves a score, and whether all of them the same
+    way."""
 
     epsilon: float
     sensitivity: int = 1
+    monotone: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf or self.sensitivity < 1:
@@ -46,14 +56,23 @@ class Choice:
         """ε of one choice, pure."""
         return Cost.approximate(self.epsilon)
 
+    @property
+    def rate(self) -> float:
+        """By how much the logarithm of a candidate's weight falls for each point of its score."""
+        return self.epsilon / (self.sensitivity if self.monotone else 2 * self.sensitivity)
+
     def weights(self, scores: Ints) -> Floats:
-        """aᵢ: 1 for the best candidates, less by half of ε for each `sensitivity` that one is worse. (candidates,)."""
-        behind = scores - scores.max()
-        return np.asarray(np.exp(self.epsilon / (2 * self.sensitivity) * behind))
+        """aᵢ: 1 for the best candidates. (candidates,)."""
+        return np.asarray(np.exp(self.rate * (scores - scores.max())))
 
 
 class ExponentialMechanism(Choice):
     """Chooses in proportion to the weights."""
+
+    @property
+    def cost(self) -> Cost:
+        """ε of one choice, pure, of bounded range."""
+        return Cost.bounded_range(self.epsilon)
 
     def probabilities(self, scores: Ints) -> Floats:
         """The law of `choose`, (candidates,)."""
@@ -62,7 +81,9 @@ class ExponentialMechanism(Choice):
 
     def choose(self, scores: Ints) -> int:
         """The index of the chosen candidate: scores (candidates,)."""
-        return noise.sample_by_weight(scores, epsilon=self.epsilon, sensitivity=self.sensitivity)
+        return noise.sample_by_weight(
+            scores, epsilon=self.epsilon, sensitivity=self.sensitivity, monotone=self.monotone
+        )
 
 
 class PermuteAndFlip(Choice):
@@ -83,4 +104,4 @@ class PermuteAndFlip(Choice):
 
     def choose(self, scores: Ints) -> int:
         """The index of the chosen candidate: scores (candidates,)."""
-        return noise.select(scores, epsilon=self.epsilon, sensitivity=self.sensitivity)
+        return noise.select(scores, epsilon=self.epsilon, sensitivity=self.sensitivity, monotone=self.monotone)

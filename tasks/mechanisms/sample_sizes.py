@@ -106,22 +106,23 @@ def cover_error(*, dimension: int, rows: int, beta: float) -> float:
     return min(1.0, max(8 / rows, 2 / rows * (1 + spread / math.log(2))))
 
 
-def selection_rows(*, candidates: int, alpha: float, beta: float, epsilon: float) -> int:
+def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -> int:
     """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
 
-    Least n with 2·√(ln(4c/β)/(2n)) + 2·ln(2c/β)/(εn) <= α for c candidates: Hoeffding's inequality for all, both ways,
-    and the mechanism's own utility (McSherry & Talwar 2007).
+    rate   by how much the logarithm of a weight falls with each error: ε where rows are secret, ε/2 where labels are
+    Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
+    ways, and the mechanism's own utility (McSherry & Talwar 2007).
     """
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "epsilon": epsilon})
-    spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), 2 * math.log(2 * candidates / beta) / epsilon
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "rate": rate})
+    spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), math.log(2 * candidates / beta) / rate
     root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
     return math.ceil(root**2)
 
 
 def universal_sizes(*, dimension: int, alpha: float, beta: float, epsilon: float) -> Sizes:
     """Rows for which the universal learner errs at most γ + α, with probability 1 − β: half of α and β each for the
-    cover and for the choice among its at most (en/V)^V candidates."""
+    cover and for the choice among its at most (en/V)^V candidates. Rows are secret, so that ε is the choice's rate."""
     public = cover_rows(dimension=dimension, alpha=alpha / 2, beta=beta / 2)
     candidates = math.ceil((math.e * public / dimension) ** dimension)
-    private = selection_rows(candidates=candidates, alpha=alpha / 2, beta=beta / 2, epsilon=epsilon)
+    private = selection_rows(candidates=candidates, alpha=alpha / 2, beta=beta / 2, rate=epsilon)
     return Sizes(public, private)

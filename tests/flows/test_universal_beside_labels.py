@@ -94,7 +94,7 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
     Path(tables["folder"], "private.csv").unlink()
     tables["privacy"] |= {"epsilon": 7.0, "lifetime": {"epsilon": 7.0, "delta": 4e-5}}
     tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300}
-    tables["student"] = STUDENT | {"epsilon": 3.4}
+    tables["student"] = STUDENT | {"epsilon": 3.9}
     with pytest.raises(BudgetRefused, match=r"budget does not cover it.* claims .ε 7"):
         start(parse_plan(tables), home)
     assert Ledger.of(home).domains() == ()

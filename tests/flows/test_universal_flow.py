@@ -18,6 +18,7 @@ from artifacts.tracking import Tracking
 from flows.api import Run
 from flows.outcome import Summary
 from flows.start import start, start_extension
+from tasks.choose import Choice
 from tasks.encode import Matrix, encode
 from tasks.ending import forget
 from tasks.mechanisms.universal import Universal
@@ -61,6 +62,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     assert (summary.teachers, summary.guarantee["epsilon"], summary.guarantee["delta"]) == (0, 2.0, 0.0)
     session = Ledger.of(home).session(summary.session)
     assert (session.status, session.mechanism["name"], session.delta) == ("spent", "universal", 0.0)
+    assert session.mechanism["secret"] == "rows"
     assert session.settled == session.reserved
     assert session.reserved.delta == 0
     assert all_verifies(home)
@@ -85,6 +87,23 @@ def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan
     assert cached(bare) == ["choose"]
     assert hypothesis(home, bare.session) == chosen
     assert Ledger.of(home).total("people") == charged
+
+
+def test_a_choice_of_version_0_1_0_is_gone_on_with_and_another_one_is_drawn_by_today_s_weights(
+    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = Choice.of
+    with monkeypatch.context() as patch:
+        patch.setattr(Choice, "of", lambda *given: true(*given).earlier)
+        before = start(plan, home)
+    after = start(plan, home)
+    assert (after.session, after.asked_now, after.spent_now["epsilon"]) == (before.session, 0, 0.0)
+    assert "secret" not in Ledger.of(home).session(after.session).mechanism
+    further = start(plan, home, new_session=True)
+    assert Ledger.of(home).session(further.session).mechanism["secret"] == "rows"
+    assert further.spent_now["epsilon"] < 0.9 * before.spent_now["epsilon"]
+    assert start(plan, home).session == further.session
+    assert all_verifies(home)
 
 
 @pytest.mark.parametrize("step", ["write", "commit_batch"])

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from artifacts.composition import FFT_ERROR, hockey_stick, optimal_composition
-from artifacts.privacy import ORDERS, Cost, compose, randomised_response
+from artifacts.privacy import ORDERS, Cost, bounded_range, compose, randomised_response
 
 DELTAS = [1e-3, 1e-5, 1e-9]
 COSTS = {
@@ -32,6 +32,32 @@ def same(one: Cost, other: Cost) -> None:
     assert one.delta == pytest.approx(other.delta, rel=1e-12)
     for delta in DELTAS:
         assert one.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [1.25, 2.0, 5.0, 60.0])
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0])
+def test_no_law_of_that_range_diverges_more_and_one_does_so_much(epsilon: float, order: float) -> None:
+    """Likelihood ratios of many values within the range, drawn at random, and of two, over a grid."""
+    random, bound = np.random.default_rng(11), bounded_range(epsilon, order)
+    for values in (2, 3, 9):
+        ratio = np.exp(epsilon * np.c_[np.zeros(400), random.uniform(size=(400, values - 2)), np.ones(400)])
+        odds = random.dirichlet(np.full(values, 0.5), 400)
+        ratio /= (odds * ratio).sum(axis=1, keepdims=True)
+        assert (np.log((odds * ratio**order).sum(axis=1)) / (order - 1)).max() <= bound
+    top = np.linspace(1e-6, 1 - 1e-6, 3001) * epsilon
+    odds = -np.expm1(top - epsilon) / (np.exp(top) - np.exp(top - epsilon))
+    moment = odds * np.exp(order * top) + (1 - odds) * np.exp(order * (top - epsilon))
+    assert (np.log(moment) / (order - 1)).max() == pytest.approx(bound, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-7, 1e-4, 0.02, 1.0, 30.0, 1000.0])
+def test_a_range_costs_less_than_randomised_response_and_than_its_concentrated_bound(epsilon: float) -> None:
+    for order in ORDERS:
+        bound = bounded_range(epsilon, order)
+        assert 0 < bound <= min(randomised_response(epsilon, order), order * epsilon**2 / 8 * (1 + 2e-9))
+        assert bound <= epsilon * (1 + 1e-8)
+    curve = Cost.bounded_range(epsilon).renyi
+    assert all(low <= high for low, high in pairwise(curve))
 
 
 @pytest.mark.parametrize("count", [1, 2, 17])

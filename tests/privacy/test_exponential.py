@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from artifacts.errors import WrongInput
+from artifacts.privacy import Cost
 from tasks.mechanisms.exponential import Choice, ExponentialMechanism, PermuteAndFlip
 from tasks.mechanisms.refusal import Floats
 from tasks.mechanisms.voting import Ints
@@ -31,9 +32,10 @@ def by_hand(chooser: PermuteAndFlip, scores: Ints) -> Floats:
     return chosen
 
 
-def worst_loss(chooser: Chooser, reach: int) -> float:
+def worst_loss(chooser: Chooser, reach: int, *, one_way: bool = False) -> float:
     """The largest log-ratio on neighbours whose scores move by up to `reach`; three candidates, 0 to 4 apart."""
-    moves = [np.array(move) for move in product((-reach, 0, reach), repeat=3)]
+    ways = [(0, reach), (0, -reach)] if one_way else [(-reach, 0, reach)]
+    moves = [np.array(move) for way in ways for move in product(way, repeat=3)]
     rows = [np.array([0, *others]) for others in product(range(5), repeat=2)]
     return max(
         float(np.log(chooser.probabilities(row) / chooser.probabilities(row + move)).max())
@@ -67,6 +69,32 @@ def test_neighbours_lose_at_most_epsilon_and_twice_the_moves_more(
 
 
 @pytest.mark.parametrize("kind", [ExponentialMechanism, PermuteAndFlip])
+@pytest.mark.parametrize("sensitivity", [1, 2])
+def test_scores_that_move_one_way_are_weighed_twice_as_sharply(kind: type[Chooser], sensitivity: int) -> None:
+    chooser = kind(epsilon=1.0, sensitivity=sensitivity, monotone=True)
+    assert chooser.rate == 2 * kind(epsilon=1.0, sensitivity=sensitivity).rate
+    assert worst_loss(chooser, sensitivity, one_way=True) <= 1 + 1e-12
+    assert worst_loss(chooser, sensitivity) > 1.1  # planted: scores that do not move one way
+
+
+def spread(chooser: Chooser) -> float:
+    """The longest interval of log-ratios on neighbours; three candidates, 0 to 4 apart."""
+    rows = [np.array([0, *others]) for others in product(range(5), repeat=2)]
+    moves = [np.array(move) for move in product((-1, 0, 1), repeat=3)]
+    return max(
+        float(np.ptp(np.log(chooser.probabilities(r) / chooser.probabilities(r + m)))) for r in rows for m in moves
+    )
+
+
+def test_losses_of_the_exponential_mechanism_spread_over_epsilon_and_of_permute_and_flip_over_more() -> None:
+    """So the second is charged as any ε-DP choice is, the first less."""
+    assert spread(ExponentialMechanism(epsilon=1.0)) == pytest.approx(1, rel=1e-9)
+    assert spread(PermuteAndFlip(epsilon=1.0)) > 1.2
+    assert ExponentialMechanism(epsilon=1.0).cost == Cost.bounded_range(1.0)
+    assert PermuteAndFlip(epsilon=1.0).cost == Cost.approximate(1.0)
+
+
+@pytest.mark.parametrize("kind", [ExponentialMechanism, PermuteAndFlip])
 def test_a_forgotten_factor_of_two_is_caught(kind: type[Chooser]) -> None:
     assert worst_loss(kind(epsilon=2.0), 1) > 1.1  # weights e^(ε·score) at ε = 1 are those of ε = 2
 
@@ -78,9 +106,10 @@ def test_permute_and_flip_is_never_further_from_the_best(scores: tuple[int, ...]
     assert flipped >= drawn - 1e-12
 
 
+@pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("kind", [ExponentialMechanism, PermuteAndFlip])
-def test_the_sampler_draws_from_its_law_and_a_wrong_scale_is_caught(kind: type[Chooser]) -> None:
-    chooser = kind(epsilon=1.0)
+def test_the_sampler_draws_from_its_law_and_a_wrong_scale_is_caught(kind: type[Chooser], monotone: bool) -> None:
+    chooser = kind(epsilon=0.5 if monotone else 1.0, monotone=monotone)
     drawn = np.bincount([chooser.choose(SCORES) for _ in range(DRAWS)], minlength=len(SCORES))
     assert fits(drawn, chooser)
     assert not fits(drawn, kind(epsilon=0.4))

@@ -1,13 +1,20 @@
-"""The universal learner: its exact loss on every pair of small tables, planted bugs caught, and its sizes."""
+"""The universal learner: its exact loss on every pair of small tables, planted bugs caught, and its sizes.
+
+Losses are computed for both orders of each pair, as the largest log-ratio and as Rényi divergences.
+"""
 
 import math
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache, partial
 from itertools import pairwise, permutations, product
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from artifacts.errors import WrongInput
+from artifacts.privacy import ORDERS, Cost
 from tasks.mechanisms.dichotomies import Hypotheses
 from tasks.mechanisms.exponential import ExponentialMechanism
 from tasks.mechanisms.hypotheses import hypothesis_class
@@ -15,8 +22,9 @@ from tasks.mechanisms.refusal import Floats
 from tasks.mechanisms.sample_sizes import cover_rows, selection_rows, universal_sizes
 from tasks.mechanisms.universal import Universal
 from tasks.mechanisms.voting import Ints
-from tests.privacy.relabel_law import Law, Table, columns, loss, tables, worst_delta, worst_loss
+from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
 
+Secret = Literal["rows", "labels"]
 DOMAIN = np.arange(3.0)[:, None]
 PUBLIC = [DOMAIN, DOMAIN[[0, 2, 2]], DOMAIN[1:2], DOMAIN[:0]]
 
@@ -29,7 +37,9 @@ def functions(found: Hypotheses, odds: Floats) -> Floats:
     return law
 
 
-def released(epsilon: float, public: Floats | None, name: str = "intervals", *, sharpened: bool = False) -> Law:
+def released(
+    epsilon: float, public: Floats | None, name: str = "intervals", *, secret: Secret = "rows", sharpened: bool = False
+) -> Law:
     """The law of the chosen hypothesis; its cover is that of `public`, or of the private rows where there is none."""
     kind = hypothesis_class(name, columns=[0])
 
@@ -37,32 +47,79 @@ def released(epsilon: float, public: Floats | None, name: str = "intervals", *, 
     def law(table: Table) -> Floats:
         X, y = columns(table)
         found = kind.dichotomies(X if public is None else public)
-        made = Universal(epsilon=epsilon * max(1, len(table)) if sharpened else epsilon)
+        made = Universal(epsilon=epsilon * max(1, len(table)) if sharpened else epsilon, secret=secret)
         return functions(found, made.choice.probabilities(made.scores(found, X, y)))
 
     return law
 
 
+def changed(most: int) -> Iterable[tuple[Table, Table]]:
+    """Tables of which one row differs: where labels are secret, and more."""
+    for rest in tables(3, most - 1):
+        for one, other in permutations(product(range(3), (0, 1)), 2):
+            yield tuple(sorted((*rest, one))), tuple(sorted((*rest, other)))
+
+
+NEIGHBOURS = {"rows": list(pairs(3, 4)), "labels": list(changed(3))}
+SECRETS: tuple[Secret, ...] = ("rows", "labels")
+
+
+def renyi(law: Law, here: Table, there: Table, order: float) -> float:
+    """Exact Rényi divergence of what is released on two tables, the larger of both ways round."""
+    p, q = (law(table)[law(table) > 0] for table in (here, there))
+    return max(float(np.log((a**order * b ** (1 - order)).sum()) / (order - 1)) for a, b in ((p, q), (q, p)))
+
+
+def excess(law: Law, secret: Secret, cost: Cost) -> float:
+    """By what factor the worst pair of neighbours diverges more than `cost` says, at the worst of some orders."""
+    charged = {order: cost.renyi[ORDERS.index(order)] for order in (1.25, 2.0, 5.0, 33.0)}
+    return max(renyi(law, *both, order) / most for both in NEIGHBOURS[secret] for order, most in charged.items())
+
+
+@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("public", PUBLIC, ids=len)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_a_choice_loses_at_most_epsilon(public: Floats, epsilon: float) -> None:
-    law = released(epsilon, public)
-    assert worst_loss(law, 3, 4) <= epsilon / 2
-    assert changed_loss(law, 3) <= epsilon
+def test_a_choice_loses_at_most_what_it_costs(public: Floats, epsilon: float, secret: Secret) -> None:
+    law, made = released(epsilon, public, secret=secret), Universal(epsilon=epsilon, secret=secret)
+    assert max(partial(loss, law)(*both) for both in NEIGHBOURS[secret]) <= made.cost.epsilon(0) <= epsilon
+    assert excess(law, secret, made.cost) <= 1
 
 
-def changed_loss(law: Law, most: int) -> float:
-    """The largest log-ratio on tables of which one row differs."""
-    return max(
-        loss(law, tuple(sorted((*rest, one))), tuple(sorted((*rest, other))))
-        for rest in tables(3, most - 1)
-        for one, other in permutations(product(range(3), (0, 1)), 2)
-    )
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("order", [2.0, 5.0, 33.0])
+def test_the_cost_is_reached(order: float, secret: Secret) -> None:
+    """Nothing is charged twice: two candidates, and tables on which one is better by more and more."""
+    law, cost = released(1.0, DOMAIN[1:2], secret=secret), Universal(epsilon=1.0, secret=secret).cost
+    fewer = [((1, 0),) * zeros + ((1, 1),) * ones for zeros in range(12) for ones in range(2)]
+    both = [(one, (*one, (1, 1))) for one in fewer] if secret == "rows" else [(one, flipped(one)) for one in fewer[2:]]
+    assert max(loss(law, *one) for one in both) > 0.99
+    assert 0.95 < max(renyi(law, *one, order) for one in both) / cost.renyi[ORDERS.index(order)] <= 1
 
 
-def test_the_loss_is_reached() -> None:
-    heavy = ((1, 0),) * 30
-    assert loss(released(1.0, DOMAIN[1:2]), (*heavy, (1, 0)), (*heavy, (1, 1))) > 0.99
+def flipped(table: Table) -> Table:
+    return ((1, 1), *table[1:])
+
+
+@pytest.mark.parametrize("public", PUBLIC[:3], ids=len)
+def test_planted_bug_full_weights_where_labels_are_secret_are_caught(public: Floats) -> None:
+    law, cost = released(1.0, public, secret="rows"), Universal(epsilon=1.0, secret="labels").cost
+    assert max(loss(law, *both) for both in NEIGHBOURS["labels"]) > 1.4
+    assert excess(law, "labels", cost) > 1.5
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_planted_bug_a_range_taken_for_half_is_caught(secret: Secret) -> None:
+    assert excess(released(1.0, DOMAIN, secret=secret), secret, Cost.bounded_range(0.5)) > 2
+
+
+def test_a_session_of_version_0_1_0_is_priced_as_it_ran() -> None:
+    """Half weights for added rows too, charged as randomised response: six times what they lose at order 5."""
+    old = Universal.from_settings({"name": "universal", "epsilon": 1.0})
+    assert old.choice == replace(old.choice, monotone=False)
+    assert old.cost == Cost.approximate(old.choice.epsilon)
+    assert old.settings() == {"name": "universal", "epsilon": 1.0}
+    at = ORDERS.index(5.0)
+    assert 6 < old.cost.renyi[at] / Cost.bounded_range(0.5).renyi[at] < 6.5
 
 
 @pytest.mark.parametrize("name", ["thresholds", "intervals"])
@@ -78,7 +135,7 @@ def test_planted_bug_counts_taken_for_rates_are_caught() -> None:
 
 
 def test_the_draw_is_of_the_scores_it_is_given() -> None:
-    made = Universal(epsilon=40.0)
+    made = Universal(epsilon=40.0, secret="rows")
     X = np.repeat(DOMAIN, 50, axis=0)
     y = (X[:, 0] == 1).astype(np.int64)
     found = hypothesis_class("intervals", columns=[0]).dichotomies(DOMAIN)
@@ -86,34 +143,35 @@ def test_the_draw_is_of_the_scores_it_is_given() -> None:
     assert found.labels(DOMAIN, picked).tolist() == [0, 1, 0]
 
 
-def test_it_draws_at_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[float, int]] = []
+@pytest.mark.parametrize("secret", SECRETS)
+def test_it_draws_at_what_it_costs(secret: Secret, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[float, int, bool]] = []
 
-    def sample(_: Ints, *, epsilon: float, sensitivity: int) -> int:
-        drawn.append((epsilon, sensitivity))
+    def sample(_: Ints, *, epsilon: float, sensitivity: int, monotone: bool) -> int:
+        drawn.append((epsilon, sensitivity, monotone))
         return 0
 
     monkeypatch.setattr("tasks.mechanisms.noise.sample_by_weight", sample)
-    made = Universal(epsilon=2.0)
+    made = Universal(epsilon=2.0, secret=secret)
     made.choose(np.zeros(3, np.int64))
-    ((epsilon, sensitivity),) = drawn
-    assert sensitivity == 1
+    ((epsilon, sensitivity, monotone),) = drawn
+    assert (sensitivity, monotone) == (1, secret == "rows")
     assert 1 - 1e-8 < epsilon / made.cost.epsilon(0) <= 1
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 9.0])
 def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
-    made = Universal(epsilon=epsilon)
+    made = Universal(epsilon=epsilon, secret="rows")
     assert 1 - 1e-8 < made.cost.epsilon(0) / epsilon <= 1
     assert made.cost.delta == 0
     assert Universal.from_settings(made.settings()) == made
-    assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon)
+    assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon, monotone=True)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
     with pytest.raises(WrongInput, match="universal: epsilon must be positive and finite"):
-        Universal(epsilon=epsilon)
+        Universal(epsilon=epsilon, secret="rows")
 
 
 # Sizes ----------------------------------------------------------------------------------------------------------------
@@ -128,13 +186,13 @@ def test_cover_rows_are_the_least_that_meet_the_bound(dimension: int, alpha: flo
     assert odds(rows) <= beta < odds(rows - 1)
 
 
-@pytest.mark.parametrize(("candidates", "alpha", "epsilon"), [(1, 0.1, 1.0), (500, 0.05, 0.1), (10**6, 0.2, 4.0)])
-def test_selection_rows_are_the_least_that_meet_the_bound(candidates: int, alpha: float, epsilon: float) -> None:
+@pytest.mark.parametrize(("candidates", "alpha", "rate"), [(1, 0.1, 0.5), (500, 0.05, 0.05), (10**6, 0.2, 2.0)])
+def test_selection_rows_are_the_least_that_meet_the_bound(candidates: int, alpha: float, rate: float) -> None:
     def excess(rows: int) -> float:
         sampling = 2 * math.sqrt(math.log(4 * candidates / 0.05) / (2 * rows))
-        return float(sampling + 2 * math.log(2 * candidates / 0.05) / (epsilon * rows))
+        return float(sampling + math.log(2 * candidates / 0.05) / (rate * rows))
 
-    rows: int = selection_rows(candidates=candidates, alpha=alpha, beta=0.05, epsilon=epsilon)
+    rows: int = selection_rows(candidates=candidates, alpha=alpha, beta=0.05, rate=rate)
     assert excess(rows) <= alpha < excess(rows - 1)
 
 
@@ -149,7 +207,7 @@ def test_the_learner_keeps_what_its_sizes_promise() -> None:
         X = random.uniform(size=(int(sizes.private), 1))
         truth = (X[:, 0] > 0.3) & (X[:, 0] < 0.7)
         y = (truth ^ (random.uniform(size=len(X)) < 0.2)).astype(np.int64)
-        made = Universal(epsilon=epsilon)
+        made = Universal(epsilon=epsilon, secret="rows")
         said = found.labels(X, made.choose(made.scores(found, X, y)))
         fails += int(np.count_nonzero(said != truth) * 0.6 / len(X) > alpha)
     assert fails <= 3

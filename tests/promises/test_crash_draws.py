@@ -36,7 +36,7 @@ from tests.support.relabelling import Small
 
 EVERY = 19
 CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
-CHOICE = Choice(Universal(epsilon=2.0), {}, CANDIDATES)
+CHOICE = Choice(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES)
 ESTIMATE = HeldOut(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
 COUNTED = "counts/d/counted"
 

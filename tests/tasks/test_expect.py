@@ -19,6 +19,7 @@ from tasks.expect import RATIOS, Premises, expect_choice, premises_of, what_if
 from tasks.mechanisms.planning import plan_mechanism
 from tasks.mechanisms.relabelled import Relabelled
 from tasks.mechanisms.sample_sizes import cover_rows, selection_rows
+from tasks.mechanisms.universal import Universal
 from tests.support.people import tables_of_plan, write_tables
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
@@ -106,7 +107,8 @@ def test_its_error_is_the_theorem_s(tables: dict[str, Any]) -> None:
     assert cover_rows(dimension=found.dimension, alpha=0.95 * found.cover_error, beta=odds) > found.public_rows
     for excess, by_epsilon in found.private_units.items():
         assert list(by_epsilon) == [2 * ratio for ratio in RATIOS]
-        given: dict[str, Any] = {"candidates": found.candidates, "beta": odds, "epsilon": 2.0}
+        rate = Universal(epsilon=2.0, secret="rows").choice.rate
+        given: dict[str, Any] = {"candidates": found.candidates, "beta": odds, "rate": rate}
         assert selection_rows(alpha=excess, **given) == by_epsilon[2.0] < by_epsilon[1.0]
 
 

@@ -188,6 +188,8 @@ def test_a_student_is_chosen_by_secret_labels_and_claims_no_more(
     assert (certificate.promise.neighbours, certificate.promise.replace_one) == (NEIGHBOURS["labels"], None)
     assert LABELS_ALONE in certificate.caveats
     assert [check for check in verify(home) if not check.ok] == []
+    chosen = [one.mechanism for one in Ledger.of(home).sessions("people") if one.mechanism["name"] == "universal"]
+    assert [mechanism["secret"] for mechanism in chosen] == ["labels"]
 
 
 # What does not hold, or fit -------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_large_sums_meet_the_convolved_ones() -> None:
 @pytest.mark.parametrize("name", ["universal", "error_estimate"])
 def test_one_pure_answer_costs_what_it_claims(name: str, epsilon: float) -> None:
     estimate = ErrorEstimate.calibrate(epsilon=epsilon, shards=60)
-    mechanism = Universal(epsilon=epsilon) if name == "universal" else estimate
+    mechanism = Universal(epsilon=epsilon, secret="rows") if name == "universal" else estimate
     settings = json.loads(json.dumps(mechanism.settings()))
     assert least_delta(settings, epsilon) == 0
     assert least_delta(settings, epsilon * 0.99) > 0
@@ -189,6 +189,20 @@ def test_one_pure_answer_costs_what_it_claims(name: str, epsilon: float) -> None
         reserved = mechanism.cost.renyi[ORDERS.index(order)]
         assert reserved * (1 - 1e-8) <= nats <= reserved
         assert additive == 0
+
+
+@pytest.mark.parametrize("order", [1.25, 5.0, 1024.0])
+def test_a_choice_costs_its_range_and_one_of_version_0_1_0_what_it_was_charged(order: float) -> None:
+    now, before = Universal(epsilon=1.0, secret="labels"), Universal(epsilon=1.0, secret=None)
+    for mechanism in (now, before):
+        reserved = mechanism.cost.renyi[ORDERS.index(order)]
+        assert reserved * (1 - 1e-8) <= charge(settings_of_choice(mechanism), order)[0] <= reserved
+    assert charge(settings_of_choice(now), order)[0] < charge(settings_of_choice(before), order)[0]
+
+
+def settings_of_choice(mechanism: Universal) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return settings
 
 
 def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
