@@ -149,6 +149,11 @@ class Ledger(Reading):
         """What `ask` finds in one reading, with nothing written while it looks."""
         return self._read(lambda book: ask(Reading(book)))
 
+    def lines(self) -> list[Line]:
+        """Every line as it is kept, unread."""
+        with self._entries.reading() as rows:
+            return rows.since(1)
+
     def history(self) -> Iterator[Reading]:
         """The ledger as it stood after each entry, in order; each is good until the next is asked for."""
         with self._entries.reading() as rows:

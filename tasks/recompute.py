@@ -57,6 +57,14 @@ def charge(settings: Settings, order: float) -> tuple[float, float]:
     return _route(settings).charge(settings, order)
 
 
+def charge_of_refusal(settings: Settings, order: float) -> tuple[float, float] | None:
+    """Nats and δ of one refusal; None where nothing that was reserved may return: all but stable voting, and stable
+    voting on relabelled rows, are charged whole. Raises NotVerified."""
+    if settings.get("name") != "stable" or "relabel" in settings:
+        return None
+    return charge({**settings, "cutoff": 1}, order)
+
+
 def _relabelled_delta(settings: Settings, epsilon: float) -> float:
     """Back from the whole to the mechanism at the door: amplification (Li, Qardaji & Su 2012), LabelBoost for an added
     or removed row, and group privacy over a row's copies; then δ as it grows on the way there again."""

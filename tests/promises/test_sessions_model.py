@@ -33,6 +33,7 @@ from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.voting import Draws, Ints, Mechanism
 from tasks.randomness import Randomness, commitment
+from tasks.reckoning import reckon
 from tasks.release import Door, release
 from tests.artifacts.openings import at_most
 from tests.artifacts.test_ledger_model import ignoring_votes
@@ -203,6 +204,7 @@ class Sessions(RuleBasedStateMachine):
             total += session.charge
         assert total == ledger.total("people")
         assert ledger.domains()[0].filter.admits(total)
+        assert list(reckon(ledger.lines())) == []
 
     @invariant()
     def what_was_forgotten_draws_no_more(self) -> None:

@@ -24,6 +24,7 @@ from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
+LEDGER = ["ledger chain", "ledger rule"]
 NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
 
 
@@ -85,8 +86,8 @@ def test_an_honest_home_passes_every_check(honest: tuple[World, Tracked]) -> Non
     for subject in (None, SESSION, where.run_id):
         checks = verify(small.home, subject)
         assert failures(checks) == {}
-        assert [check.name for check in checks] == ["ledger chain", *(f"{SESSION}: {name}" for name in NAMES)]
-    assert "the settings prove δ = 9.9" in verify(small.home)[2].detail
+        assert [check.name for check in checks] == [*LEDGER, *(f"{SESSION}: {name}" for name in NAMES)]
+    assert "the settings prove δ = 9.9" in verify(small.home)[3].detail
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_pat
     session(small, STABLE, small.truth)
     checks = verify(tmp_path)
     assert failures(checks) == {}
-    assert [check.name for check in checks[1:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
+    assert [check.name for check in checks[2:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
 
 
 def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: Path) -> None:
@@ -184,7 +185,7 @@ def test_a_reservation_below_the_cost_is_found(tmp_path: Path, store: Path) -> N
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     cheap = replace(STABLE.cost, renyi=tuple(r * 0.999 for r in STABLE.cost.renyi))
     ledger.open_session(replace(opening(STABLE), whole=cheap))
-    assert "reserved" in failures(verify(tmp_path))["guarantee"]
+    assert "the session is charged" in failures(verify(tmp_path))["ledger rule"]
 
 
 def test_terms_that_differ_from_the_settings_are_found(tmp_path: Path, store: Path) -> None:

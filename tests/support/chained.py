@@ -1,0 +1,40 @@
+"""Ledgers rewritten and chained anew: every line follows from the one before, whatever it says."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from artifacts.chain import GENESIS, _digest
+
+
+@dataclass
+class Said:
+    """What a line says, open to change."""
+
+    domain: str
+    session: str
+    kind: str
+    body: dict[str, Any]
+
+
+def rewrite(home: Path, change: Callable[[list[Said]], object]) -> None:
+    """Change what the ledger of a home says, and chain it anew."""
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        read = database.execute("SELECT domain, session, kind, body FROM entries ORDER BY seq").fetchall()
+        said = [Said(domain, session, kind, json.loads(body)) for domain, session, kind, body in read]
+        change(said)
+        database.execute("DELETE FROM entries")
+        previous = GENESIS
+        for seq, one in enumerate(said, start=1):
+            body = json.dumps(one.body, sort_keys=True, separators=(",", ":"))
+            text = {"at": "then", "domain": one.domain, "session": one.session, "kind": one.kind, "body": body}
+            digest = _digest(seq, previous, **text)
+            database.execute(
+                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (seq, *text.values(), previous, digest)
+            )
+            previous = digest
+        database.commit()
