@@ -8,7 +8,12 @@
 Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
 Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
              changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
-Not covered  the law of the copies: any would do, being independent of the rows. Checked by tests/tasks/test_relabel.py
+Not covered  the law of the copies: any would do, being independent of the rows
+             Checked by tests/tasks/test_relabel.py and tests/tasks/test_orders.py
+
+Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
+and c. One more row adds the names of number n + 1 and leaves the others. A name alone decides the shard, and the place
+in it: where a row came from, which the number of rows before it decides, is forgotten.
 """
 
 from bisect import bisect_right
@@ -56,4 +61,4 @@ def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding,
     named = [unit + bytes([copy]) for unit, count in zip(units, copies, strict=True) for copy in range(count)]
     spread = rows[np.repeat(np.arange(len(units)), np.array(copies, dtype=np.int64))]
     placed = shards_of(pl.Series(named, dtype=pl.Binary), key, shards).alias(SHARD)
-    return spread.with_columns(placed).sort(SHARD, maintain_order=True)
+    return spread.with_columns(placed, pl.Series(UNIT, named, pl.Binary)).sort(SHARD, UNIT).drop(UNIT)

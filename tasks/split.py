@@ -6,8 +6,9 @@ row without a named unit is known by its place in the table: the content has the
 
 Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
 Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
-             order of their keyed content digests, so no row moves another. Where only labels are secret, changing those
-             of one unit changes the labels of one shard, and which row lies where stays as it is
+             order of their keyed content digests, identical ones in that of their units (one may be set aside and
+             another not), so no row moves another. Rows equal in both are equal to the bit. Where only labels are
+             secret, changing those of one unit changes the labels of one shard, and which row lies where stays as it is
 Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
 
 Why one shard: without a unit column, the n copies of a content are numbered 1 … n and their shards are n fixed values
@@ -102,7 +103,7 @@ def one_row_a_unit(
         for frame in rows:
             spill.add(frame, shards_of(frame[UNIT], key, PARTS))
         for part in filter(len, spill.read(PARTS)):
-            yield part.sort(CONTENT).unique(UNIT, keep="first", maintain_order=True)
+            yield part.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
 
 
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
@@ -154,7 +155,7 @@ def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[
 
 
 def _of_block(part: pl.DataFrame, index: int, block: int, *, whole: bool) -> pl.DataFrame:
-    rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT)
+    rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
     if not whole:
         rows = rows.unique(UNIT, keep="first", maintain_order=True)
     return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
