@@ -72,6 +72,11 @@ class Account:
         return cls((terms, told["neighbours"], Fraction(told["filter"]["order"])), cap, split)
 
     @property
+    def neighbours(self) -> str:
+        """Which tables the domain's claims compare."""
+        return self.terms[1]
+
+    @property
     def order(self) -> Fraction:
         """α*."""
         return self.terms[2]

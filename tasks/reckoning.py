@@ -10,7 +10,8 @@ Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
                 recap keeps the order and covers what is charged already
              2  every session that was opened was covered: Σ nats at the order ≤ B and Σ additive δ ≤ δ_A
              3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
-                ROUNDING; no key serves two sessions, no secret subset two relabelled ones
+                ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
+                ones
              4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
                 reservation, or what was refused where that is less and may be returned
              5  where a witness was lost or an older copy restored, every open session is charged whole, and a domain
@@ -34,6 +35,9 @@ ROUNDING = Fraction(1, 10**6)
 """By how much of itself an amount may have been rounded up."""
 QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 """By how much else, in nats and additive δ a refusal: the last digits of double arithmetic, and of what is stored."""
+
+HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
+"""The neighbours that a mechanism hides whose settings say what is secret of a unit."""
 
 
 class Line(Protocol):
@@ -128,6 +132,8 @@ class Reckoning:
         )
         self.holdings[line.session] = holding
         yield from _priced(holding, mechanism, account.order)
+        if HIDDEN.get(mechanism.get("secret"), account.neighbours) != account.neighbours:
+            yield f"its mechanism hides {mechanism['secret']}, and its domain compares: {account.neighbours}"
         if "relabel" in mechanism:
             if account.relabelled or account.lost:
                 yield "a second session may have answered from the domain's secret subset"

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -73,7 +73,8 @@ def history(home: Path) -> Ledger:
     commit(ledger, "s-2", outcome(1, asked=50))
     ledger.recap("people", 9.0, 2e-4, "the board said so")
     ledger.remark("people", "linked", "elsewhere")
-    ledger.open_session(_chosen("s-3", 0.25), further=True)
+    ledger.open_session(_chosen("s-3", secret="rows"), further=True)
+    ledger.open_session(_chosen("s-0", secret=None), further=True)  # as version 0.1.0 charged it
     ledger.open_session(asked(VECTOR, "s-4"), further=True)
     ledger.settle("s-4", give_back=True)
     ledger.open_session(asked(RELABELLED, "s-5", epsilon=1.0, delta=1e-6), further=True)
@@ -90,9 +91,9 @@ def history(home: Path) -> Ledger:
     return put_back
 
 
-def _chosen(name: str, epsilon: float) -> Opening:
-    mechanism = Universal(epsilon=epsilon)
-    terms = {"epsilon": epsilon, "delta": 0.0, "cutoff": None, "queries": None, "teachers": 0, "per_refusal": None}
+def _chosen(name: str, secret: Literal["rows", "labels"] | None) -> Opening:
+    mechanism = Universal(epsilon=0.25, secret=secret)
+    terms = {"epsilon": 0.25, "delta": 0.0, "cutoff": None, "queries": None, "teachers": 0, "per_refusal": None}
     return asked(STABLE, name, mechanism=mechanism.settings(), whole=mechanism.cost, **terms)
 
 
@@ -178,6 +179,13 @@ def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:
     opened(home)
     rewrite(home, at(1, "per_refusal", "delta", value="0.0001"))
     assert "a refusal is charged" in said_of(home)
+
+
+def test_a_choice_that_hides_other_neighbours_than_its_domain_is_found(home: Path) -> None:
+    ledger = Ledger.of(home)
+    named(ledger)
+    ledger.open_session(_chosen("s-1", secret="labels"))
+    assert "entry 2 (open s-1): its mechanism hides labels" in said_of(home)
 
 
 charge, admits, freeze, recapped, budget = Filter.charge, Filter.admits, Filter.freeze, Filter.recapped, Filter.budget
