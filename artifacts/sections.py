@@ -4,7 +4,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -15,9 +15,24 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
-MechanismName = Literal["stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes", "auto"]
-CUTOFF_MECHANISMS = ("stable", "sparse_vector", "published")
-"""Mechanisms that pay by refusal and end at the cutoff; the others pay by row asked and end at `queries`."""
+End = Literal["cutoff", "queries"]
+"""What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
+MECHANISMS: dict[str, tuple[End, ...]] = {
+    "stable": ("cutoff",),
+    "noisy_votes": ("queries",),
+    "confident": ("queries",),
+    "laplace_votes": ("queries",),
+    "sparse_vector": ("cutoff",),
+    "published": ("cutoff", "queries"),
+}
+"""The catalogue: each mechanism, which is `MECHANISM` of tasks/mechanisms/NAME.py, and what may end it.
+
+In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels.
+"""
+if TYPE_CHECKING:
+    MechanismName = str
+else:
+    MechanismName = Literal[(*MECHANISMS, "auto", "none")]
 
 
 class Part(BaseModel):
@@ -140,7 +155,7 @@ class LabelingPlan(Part):
     A plan may be without a cutoff until it is run: `concord plan` and `concord estimate` are there to find one.
     """
 
-    mechanism: Literal[MechanismName, "none"] = "stable"
+    mechanism: MechanismName = "stable"
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
     batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
@@ -150,16 +165,16 @@ class LabelingPlan(Part):
 
     @model_validator(mode="after")
     def ends_by_its_own_rule(self) -> Self:
-        by_refusal = self.mechanism in CUTOFF_MECHANISMS
-        if not by_refusal and self.mechanism != "auto" and self.cutoff is not None:
+        ends = MECHANISMS.get(self.mechanism, ("cutoff", "queries"))
+        if "cutoff" not in ends and self.cutoff is not None:
             raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
-        if by_refusal and self.mechanism != "published" and self.queries is not None:
+        if "queries" not in ends and self.queries is not None:
             raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
         return self
 
     def check_end(self) -> None:
         """Raise WrongInput where a session could not begin yet, since nothing says when it ends."""
-        if self.mechanism in CUTOFF_MECHANISMS and self.cutoff is None:
+        if "cutoff" in MECHANISMS.get(self.mechanism, ()) and self.cutoff is None:
             raise WrongInput(
                 f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "
                 "`concord plan` compares some, `concord estimate` suggests one from the private rows, at a price"

@@ -33,8 +33,8 @@ from tasks.chosen import student_of
 from tasks.encode import PublicBatch
 from tasks.estimate import HeldOut
 from tasks.mechanisms.dichotomies import HypothesisClass
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.relabelled import Relabelling
-from tasks.mechanisms.voting import Mechanism
 from tasks.recipe import Source, owner, votes_folder
 from tasks.relabel import Relabelled
 from tasks.release import Door

@@ -21,10 +21,10 @@ from artifacts.vault import Vault, derive, keyed_digest
 from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
 from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.planning import choose
 from tasks.mechanisms.relabelled import calibrate_relabelled
 from tasks.mechanisms.search import Stream
-from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment, session_key
 from tasks.relabel import candidates, relabelling
 from tasks.release import Door

@@ -16,10 +16,11 @@ import numpy as np
 from artifacts.audited import AuditReport
 from artifacts.errors import WrongInput
 from tasks.mechanisms import noise
-from tasks.mechanisms.attacks import Attack, attacks_on
+from tasks.mechanisms.attacks import Attack
 from tasks.mechanisms.audit import Event, best_event, lower_bound
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.voting import Draws, Ints, Mechanism
+from tasks.mechanisms.voting import Draws, Ints
 
 BLOCK = 2**18
 """Rows drawn for at a time, over all trials of a block."""
@@ -100,7 +101,7 @@ def audit(
     # Spawned, not forked: OpenDP and NumPy may have threads of their own.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         each = pool.map if processes > 1 else map
-        for attack in attacks_on(mechanism, classes, teachers):
+        for attack in mechanism.attacks(classes, teachers):
             scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, each)
             chosen, counted = np.split(scores, 2, axis=1)
             event, promise = best_event(chosen[0], chosen[1], delta, confidence)

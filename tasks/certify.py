@@ -7,6 +7,7 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,30 +47,11 @@ from artifacts.sections import StudentPlan
 from artifacts.sessions import NEIGHBOURS, Domain, Session
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
+from tasks.mechanisms.catalogue import mechanism_class
+from tasks.mechanisms.relabelled import PROOF as RELABELLED_PROOF
+from tasks.mechanisms.universal import Universal
 from tasks.study import Student
 from tasks.what_if import what_if
-
-PROOFS = {
-    "stable": "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
-    "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)",
-    "sparse_vector": "tasks/mechanisms/threshold.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) "
-    "with optimal composition (Kairouz, Oh & Viswanath 2015)",
-    "published": "tasks/mechanisms/published.py: Model-Agnostic Private Learning (Bassily, Thakkar & Thakurta 2018), "
-    "Algorithm 2, its cost recomputed",
-    "noisy_votes": "tasks/mechanisms/noisy_votes.py: discrete Gaussian votes (Canonne, Kamath & Steinke 2020; GNMax of "
-    "Papernot et al. 2018), data-independent",
-    "confident": "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent",
-    "laplace_votes": "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal "
-    "composition (Kairouz, Oh & Viswanath 2015)",
-    "universal": "tasks/mechanisms/universal.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
-    "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0",
-}
-
-RELABELLING = (
-    "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
-    "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
-)
-"""What is added to the proof of a mechanism that answers from relabelled rows."""
 
 
 class Certified(BaseModel):
@@ -112,7 +94,7 @@ def certify(
         spent = spending(session, per_refusal, table)
         drawn["spend"] = spend_figure(session, spent)
         drawn["labels"] = labels_figure(table, plan.data.classes, certificate.counts)
-        sooner = what_if(session, per_refusal, spent)
+        sooner = what_if(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
     text = certificate.model_dump_json(indent=2)
@@ -138,12 +120,11 @@ def describe(
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
-    proof = f"{PROOFS[name]}; {RELABELLING}" if "relabel" in session.mechanism else PROOFS[name]
     return Certificate(
         session=session.id,
         data_version=session.data_version,
         guarantee=guarantee,
-        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=proof),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
         relabelling=RelabellingRecord.of([one.mechanism for one in sessions]),
         teachers=session.teachers,
         counts=counts,
@@ -197,3 +178,11 @@ def counted(labels: pa.Table, session: Session) -> Counts:
             f"where the ledger has {session.answered} and {session.refused}"
         )
     return Counts(asked=answered + refused, answered=answered, refused=refused, not_asked=outcomes.get("not asked", 0))
+
+
+def _proof(settings: Mapping[str, Any]) -> str:
+    """Where the guarantee of such a session is proved."""
+    if settings["name"] == Universal.name:
+        return Universal.proof
+    proof = mechanism_class(settings["name"]).proof
+    return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof

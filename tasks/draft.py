@@ -22,6 +22,7 @@ from artifacts.plan import parse_plan
 from artifacts.sessions import Domain
 from tasks.cells import kind_of, text
 from tasks.files import PRIVATE, find_files
+from tasks.mechanisms.catalogue import mechanism_class
 from tasks.mechanisms.planning import Option, plan_mechanisms, recommend
 from tasks.mechanisms.search import Stream
 from tasks.rows import private_frames
@@ -32,8 +33,6 @@ ROWS_A_TEACHER = (100, 50, 25)
 ENOUGH = 10
 """Labels a class, counted as `tasks.mechanisms.planning` counts what noisy ones are worth."""
 MOST_TEACHERS = 2000
-COUNTING = ("noisy_votes", "laplace_votes", "confident")
-"""Mechanisms that release noisy counts, from which a regressor learns more than from their labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +178,7 @@ params = {{ C = 0.3 }}
 
 
 def _door(best: Option) -> str:
-    counting = best.name in COUNTING
+    counting = mechanism_class(best.name).counts
     ends = "# ends with the public rows" if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
     regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
     learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")

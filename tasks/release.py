@@ -32,7 +32,8 @@ from artifacts.sessions import Batch, Outcome, Session
 from artifacts.vault import Vault, derive, keyed_digest
 from artifacts.whole import make_folder
 from tasks.encode import PublicBatch
-from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
+from tasks.mechanisms.mechanism import Mechanism
+from tasks.mechanisms.voting import REFUSED, Answers, Ints
 from tasks.private import private_stage
 from tasks.randomness import Randomness, check_key, session_key
 

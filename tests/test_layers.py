@@ -18,6 +18,7 @@ LAYERS = {
         "artifacts.composition",
         "artifacts.privacy",
         "artifacts.errors",
+        "artifacts.sections.MECHANISMS",  # the catalogue: what plans may name
         "tasks.mechanisms",
         "numpy",
         "scipy",

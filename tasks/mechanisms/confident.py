@@ -17,17 +17,23 @@ Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py
 planted bugs.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import ceil, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import norm
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
 from tasks.mechanisms.accounting import check_budget, least_noise
-from tasks.mechanisms.counts import noises, noisy_labels, shifts
+from tasks.mechanisms.attacks import Attack, label_weights, one_vote_moved
+from tasks.mechanisms.counts import gaussian_surprisal, noises, noisy_labels, shifts
+from tasks.mechanisms.odds import Odds, changed_odds
+from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Source
 
 TEST_SHARE = 1 / 8
@@ -40,8 +46,11 @@ class Confident:
 
     name: ClassVar[str] = "confident"
     keyed: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
+    needs: ClassVar[str] = "the number of rows"
+    proof: ClassVar[str] = "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent"
 
     epsilon: float
     delta: float
@@ -125,3 +134,34 @@ class Confident:
         noise = np.zeros((len(paid), noises(self.classes)), np.int64)
         noise[released] = source.gaussian(self.scale, noise[released].size).reshape(-1, noise.shape[1])
         return Answers(*self.answer(paid, test_noise, noise, first - refused))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:
+        """ε at `delta` of so many tests and released rows, at least one, at the same scales."""
+        ended = replace(self, queries=asked, answers=max(1, asked - refused))
+        return min(self.epsilon, ended.cost.epsilon(self.delta))
+
+    def odds(self, votes: Floats) -> Odds:
+        """Odds of failing the test, and of a label changed by the noise of its counts."""
+        short = self.threshold - 0.5 - votes[:, 0]
+        return Odds(np.asarray(ndtr(short / self.test_scale)), changed_odds(votes, self.scale, ndtr, ndtri))
+
+    def for_teachers(self, ratio: float) -> Self:
+        """With a threshold that is the same part of them."""
+        return replace(self, threshold=round(self.threshold * ratio))
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
+        """Every row's largest count is at the threshold here, and one below it there."""
+        rows, most = self.queries, min(self.threshold, teachers)
+        here, there = one_vote_moved(rows, classes, most, teachers)
+        passed = norm.sf(self.threshold - 0.5 - np.array([most, most - 1]), scale=self.test_scale)
+        doubting = Attack(
+            name=f"{rows} rows whose largest count is {most} here and {most - 1} there",
+            here=here,
+            there=there,
+            labels=label_weights(np.tile([*(1 - passed), *passed], (rows, 1)), classes),
+            surprisal=partial(gaussian_surprisal, self.scale),
+        )
+        return (doubting,)
+
+
+MECHANISM = Confident

@@ -5,13 +5,16 @@ noise is added, and what it costs, is each mechanism's own file. Checked by test
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from artifacts.privacy import Cost
 from tasks.mechanisms.accounting import check_budget, least_noise
+from tasks.mechanisms.attacks import Attack, one_vote_moved
+from tasks.mechanisms.odds import Odds, changed_odds
+from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import Answers, Ints, Source
 
 
@@ -41,14 +44,22 @@ def noisy_labels(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
     return counts.argmax(axis=1), counts
 
 
+def gaussian_surprisal(scale: float, noise: Ints) -> Floats:
+    """Minus the log-likelihood of discrete Gaussian noise, up to a constant."""
+    return np.asarray(noise**2 / (2 * scale**2))
+
+
 @dataclass(frozen=True, kw_only=True)
 class NoisyCounts(ABC):
     """Public settings only: nothing held here has seen a vote."""
 
     name: ClassVar[str]
     keyed: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
+    answers: ClassVar[None] = None
+    needs: ClassVar[str] = "the number of rows"
 
     epsilon: float
     delta: float
@@ -91,3 +102,34 @@ class NoisyCounts(ABC):
     @abstractmethod
     def noise(self, source: Source, size: int) -> Ints:
         """`size` fresh draws of the mechanism's noise."""
+
+    @abstractmethod
+    def surprisal(self, noise: Ints) -> Floats:
+        """Minus the log-likelihood of noise, up to a constant."""
+
+    @abstractmethod
+    def distribution(self, at: Floats) -> Floats:
+        """Distribution function of the noise at scale 1, as if it were continuous."""
+
+    @abstractmethod
+    def quantile(self, at: Floats) -> Floats:
+        """The inverse of `distribution`."""
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of so many rows at the same scale."""
+        return min(self.epsilon, replace(self, queries=asked).cost.epsilon(self.delta))
+
+    def odds(self, votes: Floats) -> Odds:
+        """Nothing is refused; noise changes a label if it outweighs the margin."""
+        return Odds(np.zeros(len(votes)), changed_odds(votes, self.scale, self.distribution, self.quantile))
+
+    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
+        """The same: the noise is in votes, not in shares of them."""
+        return self
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
+        """On every row, one vote more for class 0 here and for class 1 there."""
+        here, there = one_vote_moved(self.queries, classes, teachers - teachers // 2, teachers)
+        labels = np.zeros((self.queries, classes + 1))
+        name = f"{self.queries} rows, one vote moved on each"
+        return (Attack(name=name, here=here, there=there, labels=labels, surprisal=self.surprisal),)

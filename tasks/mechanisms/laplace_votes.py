@@ -20,8 +20,11 @@ Checked by tests/privacy/test_laplace_votes.py: exact δ on worst neighbours, an
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from artifacts.privacy import Cost
 from tasks.mechanisms.counts import NoisyCounts, shifts
+from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import Ints, Source
 
 
@@ -30,6 +33,10 @@ class LaplaceVotes(NoisyCounts):
     """Counts under discrete Laplace noise of `scale`."""
 
     name: ClassVar[str] = "laplace_votes"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal composition "
+        "(Kairouz, Oh & Viswanath 2015)"
+    )
 
     @property
     def cost(self) -> Cost:
@@ -39,3 +46,19 @@ class LaplaceVotes(NoisyCounts):
     def noise(self, source: Source, size: int) -> Ints:
         """`size` fresh draws of discrete Laplace noise."""
         return source.laplace(self.scale, size)
+
+    def surprisal(self, noise: Ints) -> Floats:
+        """Of the discrete Laplace law."""
+        return np.asarray(np.abs(noise) / self.scale)
+
+    def distribution(self, at: Floats) -> Floats:
+        """Of the Laplace law of scale 1."""
+        tail = np.exp(-np.abs(at)) / 2
+        return np.where(at < 0, tail, 1 - tail)
+
+    def quantile(self, at: Floats) -> Floats:
+        """Of the Laplace law of scale 1."""
+        return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)))
+
+
+MECHANISM = LaplaceVotes

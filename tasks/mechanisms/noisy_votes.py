@@ -21,9 +21,14 @@ Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
 from artifacts.privacy import Cost
 from tasks.mechanisms.accounting import gaussian_delta
-from tasks.mechanisms.counts import NoisyCounts, shifts
+from tasks.mechanisms.counts import NoisyCounts, gaussian_surprisal, shifts
+from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import Ints, Source
 
 
@@ -32,6 +37,10 @@ class NoisyVotes(NoisyCounts):
     """Counts under discrete Gaussian noise of `scale`."""
 
     name: ClassVar[str] = "noisy_votes"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/noisy_votes.py: discrete Gaussian votes (Canonne, Kamath & Steinke 2020; GNMax of Papernot "
+        "et al. 2018), data-independent"
+    )
 
     @property
     def cost(self) -> Cost:
@@ -44,3 +53,28 @@ class NoisyVotes(NoisyCounts):
     def noise(self, source: Source, size: int) -> Ints:
         """`size` fresh draws of discrete Gaussian noise."""
         return source.gaussian(self.scale, size)
+
+    def surprisal(self, noise: Ints) -> Floats:
+        """Of the discrete Gaussian."""
+        return gaussian_surprisal(self.scale, noise)
+
+    def distribution(self, at: Floats) -> Floats:
+        """Of the standard normal law."""
+        return np.asarray(ndtr(at))
+
+    def quantile(self, at: Floats) -> Floats:
+        """Of the standard normal law."""
+        return np.asarray(ndtri(at))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at which so many rows cost no more than δ, exactly: `cost` has that only at the ε it was calibrated to."""
+        moved = asked * shifts(self.classes)
+
+        def beyond(epsilon: float) -> float:
+            return gaussian_delta(epsilon, moved, self.scale) - self.delta
+
+        held = beyond(self.epsilon) <= 0 < beyond(0.0)
+        return float(brentq(beyond, 0.0, self.epsilon)) if held else self.epsilon
+
+
+MECHANISM = NoisyVotes

@@ -18,16 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from artifacts.errors import WrongInput
+from artifacts.sections import MECHANISMS
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.outcome import Outcome
-from tasks.mechanisms.published import Published
 from tasks.mechanisms.search import Stream, margin_needed, teachers_needed
-from tasks.mechanisms.voting import Mechanism
 
-NAMES = ("stable", "noisy_votes", "confident", "laplace_votes", "sparse_vector", "published")
-"""In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels."""
 NEAR = 0.9
-"""Of options worth at least this part of the most, the first of NAMES is best: a guess does not tell them apart."""
-BY_REFUSAL = ("stable", "sparse_vector", "published")
+"""Of options worth at least this part of the most, the first of MECHANISMS is best: a guess cannot rank them."""
 CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 30_000)
 """Cutoffs that are tried. Public and fixed: a cutoff must not follow from private votes."""
 
@@ -61,7 +58,7 @@ class Option:
 
 def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
     """Every mechanism with what is expected of it, best first; at that cutoff alone, where it is fixed already."""
-    options = [plan_mechanism(name, stream, cutoff) for name in NAMES]
+    options = [plan_mechanism(name, stream, cutoff) for name in MECHANISMS]
     near = NEAR * max(option.worth for option in options)
     return sorted(options, key=lambda one: (not one.feasible, -min(one.worth, near)))
 
@@ -87,7 +84,7 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
     """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible where it has no place."""
     try:
         cutoffs = CUTOFFS if cutoff is None else (cutoff,)
-        mechanism = stream.best(name, cutoffs) if name in BY_REFUSAL else stream.calibrated(name, None)
+        mechanism = stream.best(name, cutoffs) if "cutoff" in MECHANISMS[name] else stream.calibrated(name, None)
     except WrongInput as wrong:
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
     expected = stream.outcome(mechanism)
@@ -104,15 +101,9 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
         label_error=expected.changed,
         expected_right=expected.answered * (1 - expected.changed),
         worth=worth,
-        needs=_needs(mechanism),
+        needs=mechanism.needs,
         reason=_reason(mechanism, stream, expected, worth) if feasible else _too_few(needed),
     )
-
-
-def _needs(mechanism: Mechanism) -> str:
-    if isinstance(mechanism, Published):
-        return f"a cutoff and the number of rows; the paper asks for {mechanism.teachers:,} teachers"
-    return "the number of rows" if mechanism.cutoff is None else "a cutoff; rows may go on without end"
 
 
 def _reason(mechanism: Mechanism, stream: Stream, expected: Outcome, worth: float) -> str:

@@ -32,6 +32,10 @@ class Published(NoisyThreshold):
     """The noisy threshold at the printed settings. `queries` is m, `teachers` the printed k for failure rate `beta`."""
 
     name: ClassVar[str] = "published"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/published.py: Model-Agnostic Private Learning (Bassily, Thakkar & Thakurta 2018), Algorithm "
+        "2, its cost recomputed"
+    )
 
     queries: int
     beta: float
@@ -60,6 +64,11 @@ class Published(NoisyThreshold):
                 f"{delta:g}, cutoff = {cutoff} and queries = {queries}: above an epsilon of 7 to 10 it need not hold"
             )
         return made
+
+    @property
+    def needs(self) -> str:
+        """What must be fixed before it is asked; the paper's k among it."""
+        return f"a cutoff and the number of rows; the paper asks for {self.teachers:,} teachers"
 
 
 def noise_scale(epsilon: float, delta: float, cutoff: int) -> float:
@@ -96,3 +105,6 @@ def _check(epsilon: float, delta: float, cutoff: int, queries: int, beta: float)
             "published needs 0 < epsilon < inf, 0 < delta < 1, 0 < beta < 1, cutoff >= 1 and queries >= 1, "
             f"got {epsilon}, {delta}, {beta}, {cutoff}, {queries}"
         )
+
+
+MECHANISM = Published

@@ -29,15 +29,14 @@ from typing import TypeVar
 import numpy as np
 
 from artifacts.errors import WrongInput
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.threshold import NoisyThreshold
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.voting import REFUSED, Ints, Source
 
 Answer = TypeVar("Answer", bound=Hashable)
 
 
 def ask(
-    mechanism: StableVoting | NoisyThreshold,
+    mechanism: Mechanism,
     answers: Iterable[Sequence[Answer]],
     source: Source,
     first: int = 0,
@@ -48,7 +47,7 @@ def ask(
     answers (queries, teachers); `first` and `refused` are the session's queries and refusals before these. Raises
     WrongInput for a mechanism that releases more than the plurality, or where there are no teachers.
     """
-    if not isinstance(mechanism, StableVoting | NoisyThreshold):
+    if mechanism.counts:
         raise WrongInput(f"undeclared answers can only be released by refusing, which {mechanism.name!r} does not")
     leads = [leaders(row) for row in answers]
     votes = np.array([counts for _, counts in leads], dtype=np.int64).reshape(-1, 2)

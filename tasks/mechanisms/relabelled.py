@@ -33,20 +33,28 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from scipy.stats import poisson
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import UP, Cost
+from tasks.mechanisms.attacks import Attack
 from tasks.mechanisms.dichotomies import Hypotheses
 from tasks.mechanisms.exponential import ExponentialMechanism
-from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.voting import Answers, Ints, Mechanism, Source
+from tasks.mechanisms.mechanism import Mechanism
+from tasks.mechanisms.odds import Odds
+from tasks.mechanisms.profile import Floats
+from tasks.mechanisms.voting import Answers, Ints, Source
 
 Form = Literal["tight", "published", "none"]
 """How teachers' rows are drawn from the relabelled subset: `tight` partitions, then resamples inside each shard;
 `published` spreads copies over shards; `none` takes each row once."""
+PROOF = (
+    "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
+    "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
+)
+"""What is added to the proof of a mechanism that answers from relabelled rows."""
 BUDGETED = UP**3
 """Head-room kept of a budget for rounding on the way back to it."""
 LARGEST = 700.0
@@ -133,6 +141,26 @@ class Relabelled:
         return None
 
     @property
+    def counts(self) -> bool:
+        """As the inner mechanism."""
+        return self.inner.counts
+
+    @property
+    def answers(self) -> int | None:
+        """As the inner mechanism."""
+        return self.inner.answers
+
+    @property
+    def needs(self) -> str:
+        """As the inner mechanism."""
+        return self.inner.needs
+
+    @property
+    def proof(self) -> str:
+        """The inner mechanism's, and the relabelling's."""
+        return f"{self.inner.proof}; {PROOF}"
+
+    @property
     def cost(self) -> Cost:
         """The (ε, δ) it was calibrated to, or more where the inner mechanism costs more at its part of δ; never a
         Rényi curve."""
@@ -149,6 +177,22 @@ class Relabelled:
     def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
         """Answer a batch as the inner mechanism does."""
         return self.inner.release(votes, source, first, refused)
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """The whole ε, whatever is asked."""
+        return self.epsilon
+
+    def odds(self, votes: Floats) -> Odds:
+        """As the inner mechanism."""
+        return self.inner.odds(votes)
+
+    def for_teachers(self, ratio: float) -> Self:
+        """As the inner mechanism."""
+        return replace(self, inner=self.inner.for_teachers(ratio))
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
+        """As on the inner mechanism: what the choice of a hypothesis adds is tested exactly instead."""
+        return self.inner.attacks(classes, teachers)
 
 
 def calibrate_relabelled(

@@ -9,7 +9,7 @@ Checked by tests/tasks/test_planning.py.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from artifacts.errors import WrongInput
 from tasks.mechanisms.accounting import check_budget
 from tasks.mechanisms.catalogue import calibrate
-from tasks.mechanisms.confident import Confident
 from tasks.mechanisms.fitting import LEAST_ORDER
-from tasks.mechanisms.outcome import Outcome, odds, outcome
+from tasks.mechanisms.mechanism import Mechanism
+from tasks.mechanisms.outcome import Outcome, outcome
 from tasks.mechanisms.profile import Floats, Shares, profile
-from tasks.mechanisms.voting import Mechanism
 
 FAILURES = 0.01
 """A margin or a number of teachers is enough when a row is refused, or its label changed, with at most these odds."""
@@ -117,22 +116,15 @@ def teachers_needed(mechanism: Mechanism, stream: Stream) -> int | None:
     average = stream.shares.mean(axis=0)
 
     def enough(teachers: int) -> bool:
-        return _fails(_for_teachers(mechanism, teachers / stream.teachers), average * teachers) <= FAILURES
+        return _fails(mechanism.for_teachers(teachers / stream.teachers), average * teachers) <= FAILURES
 
     return _least(enough)
 
 
 def _fails(mechanism: Mechanism, votes: Floats) -> float:
     """The odds that one row of votes (classes,) is refused or its label changed."""
-    by_row = odds(mechanism, votes[None, :])
+    by_row = mechanism.odds(votes[None, :])
     return float(1 - (1 - by_row.refused[0]) * (1 - by_row.changed[0]))
-
-
-def _for_teachers(mechanism: Mechanism, ratio: float) -> Mechanism:
-    """The mechanism for so many times the teachers: only one has a threshold that is a part of them."""
-    if isinstance(mechanism, Confident):
-        return replace(mechanism, threshold=round(mechanism.threshold * ratio))
-    return mechanism
 
 
 def _peak(score: Callable[[int], float], places: int) -> int:

@@ -40,6 +40,11 @@ class SparseVector(NoisyThreshold):
     """The noisy threshold at the best settings for a budget; it may be asked without end."""
 
     name: ClassVar[str] = "sparse_vector"
+    needs: ClassVar[str] = "a cutoff; rows may go on without end"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/threshold.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) with optimal "
+        "composition (Kairouz, Oh & Viswanath 2015)"
+    )
     queries: ClassVar[None] = None
 
     @classmethod
@@ -88,3 +93,6 @@ def _largest_epoch(epsilon: float, delta: float, cutoff: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if hockey_stick(middle, cutoff, epsilon) <= delta else (low, middle)
     return low
+
+
+MECHANISM = SparseVector

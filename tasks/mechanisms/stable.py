@@ -22,6 +22,7 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 """
 
 import base64
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -29,16 +30,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from artifacts.privacy import ORDERS, UP, Cost
+from tasks.mechanisms.attacks import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 from tasks.mechanisms.distance import distance_to_instability, plurality
 from tasks.mechanisms.fitting import Accountant, fit
 from tasks.mechanisms.game import played_delta
-from tasks.mechanisms.refusal import WHOLE, Table, per_refusal
+from tasks.mechanisms.odds import Odds, distances, only_refused
+from tasks.mechanisms.refusal import WHOLE, Floats, Table, per_refusal, probabilities
 from tasks.mechanisms.voting import REFUSED, Answers, Draws, Ints, Source
 
 FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 
 BLOCK = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
+LEAST_REFUSED = 1 / 3
+"""Rows refused less often than this are no part of an attack: they show little more, at the price of long streams."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +52,14 @@ class StableVoting:
 
     name: ClassVar[str] = "stable"
     keyed: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
     queries: ClassVar[None] = None
+    answers: ClassVar[None] = None
+    needs: ClassVar[str] = "a cutoff; rows may go on without end"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
+        "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)"
+    )
 
     epsilon: float
     delta: float
@@ -70,18 +82,18 @@ class StableVoting:
         epsilon: float,
         delta: float,
         cutoff: int,
-        least_order: float = 1.5,
+        order: float = 1.5,
         accountant: Accountant = "renyi",
     ) -> Self:
         """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput where none fits.
 
-        least_order   a table's curve is infinite a little above the order it is built for, so this should be the
+        order         a table's curve is infinite a little above the order it is built for, so this should be the
                       order of the domain it will be charged in
         accountant    "game" calibrates to the best adaptive adversary (game.py), up to MOST_PLAYED refusals: about 5%
                       less distance, seconds at 30 refusals and most of a minute at 300. Its curve, which a domain is
                       charged by, rises accordingly
         """
-        made = fit(float(epsilon), float(delta), int(cutoff), float(least_order), accountant)
+        made = fit(float(epsilon), float(delta), int(cutoff), float(order), accountant)
         return cls(
             epsilon=float(epsilon),
             delta=float(delta),
@@ -157,3 +169,45 @@ class StableVoting:
     def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of ending at the next refusal after `refused`, and no later than the cutoff."""
+        refusals = min(refused + 1, self.cutoff)
+        curve = tuple(refusals * r for r in self.per_refusal.renyi)
+        spent = Cost(renyi=curve, delta=refusals * self.per_refusal.delta)
+        return min(self.epsilon, spent.epsilon(self.delta))
+
+    def odds(self, votes: Floats) -> Odds:
+        """The table's own probabilities of refusal; no label is changed."""
+        return only_refused((self.refusal / WHOLE).take(distances(votes), mode="clip"))
+
+    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
+        """The same: the table counts votes, not shares of them."""
+        return self
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
+        """Waiting for the last refusal, and rows whose labels differ."""
+        return self._waiting(classes), split_attack(self.cutoff, classes)
+
+    def _waiting(self, classes: int) -> Attack:
+        """One row over and over, at adjacent distances: how many answers until the last refusal says which.
+
+        Of all pairs, the one whose waiting times overlap least: their Bhattacharyya coefficient is
+        √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.
+        """
+        refused, answered = probabilities(self.refusal)
+        p, q, not_p, not_q = refused[:-1], refused[1:], answered[:-1], answered[1:]
+        overlap = np.sqrt(p * q) / (1 - np.sqrt(not_p * not_q))
+        overlap[1:][q[1:] < LEAST_REFUSED] = 1.0
+        at = int(overlap.argmin())
+        rows = math.ceil(2 * self.cutoff / q[at]) + 20
+        return Attack(
+            name=f"{rows} rows at distance {at} here and {at + 1} there",
+            here=at_distance(np.full(rows, at), at + 1, classes),
+            there=at_distance(np.full(rows, at + 1), at + 1, classes),
+            labels=label_weights(np.tile([p[at], q[at], not_p[at], not_q[at]], (rows, 1)), classes),
+            share=1 - SPLIT_SHARE,
+        )
+
+
+MECHANISM = StableVoting

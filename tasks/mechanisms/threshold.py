@@ -21,16 +21,22 @@ independent and D does not cover them. Checked by tests/privacy/test_sparse_vect
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import UP, Cost
+from tasks.mechanisms.attacks import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 from tasks.mechanisms.distance import distance_to_instability, plurality
+from tasks.mechanisms.odds import Odds, distances, only_refused
+from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import REFUSED, Answers, Ints, Source
+
+ANSWERED = 4
+"""Rows that should be answered, before each that should be refused, in the attack on a noisy threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +45,15 @@ class NoisyThreshold:
 
     name: ClassVar[str]
     keyed: ClassVar[bool] = False
+    counts: ClassVar[bool] = False
     per_refusal: ClassVar[None] = None
+    answers: ClassVar[None] = None
+
+    if TYPE_CHECKING:  # a field of `published` and none of `sparse_vector`
+
+        @property
+        def queries(self) -> int | None:
+            """Rows it may answer at most; None if the stream may be endless."""
 
     epsilon: float
     delta: float
@@ -104,6 +118,42 @@ class NoisyThreshold:
         """Answer a batch. Threshold noise is drawn once a session; query noise is fresh: the caller keeps answers."""
         thresholds = source.once("thresholds", lambda: source.laplace(self.threshold_scale, self.cutoff))
         return Answers(self.answer(votes, source.laplace(self.query_scale, len(votes)), thresholds, refused))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of ending at the next refusal after `refused`, and no later than the cutoff."""
+        ended = replace(self, cutoff=min(refused + 1, self.cutoff))
+        return min(self.epsilon, ended.cost.epsilon(self.delta))
+
+    def odds(self, votes: Floats) -> Odds:
+        """Pr[distance + Y ≤ threshold + X], each distance by its own exact tail; no label is changed."""
+        scales = self.threshold_scale, self.query_scale
+        different, place = np.unique(distances(votes), return_inverse=True)
+        short = (self.threshold - different).tolist()
+        refused = [sum_tail(*scales, -less) if less <= 0 else 1 - sum_tail(*scales, less + 1) for less in short]
+        return only_refused(np.array(refused)[place])
+
+    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
+        """The same: the threshold counts votes, not shares of them."""
+        return self
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
+        """Crossing the threshold, and rows whose labels differ."""
+        return self._crossing(classes), split_attack(self.cutoff, classes)
+
+    def _crossing(self, classes: int) -> Attack:
+        """The proof's worst case, over and over: rows farther here, to be answered, then a nearer one, refused."""
+        rows = min(4 * self.cutoff + 2 * ANSWERED, self.queries or 2**62)
+        crossed = (np.arange(rows) % (ANSWERED + 1) == ANSWERED).astype(np.int64)
+        low = self.threshold
+        tails = [sum_tail(self.threshold_scale, self.query_scale, least) for least in (1, 0)]
+        here, there = np.array(tails)[1 - crossed], np.array(tails)[crossed]
+        return Attack(
+            name=f"{rows} rows at distances {low} and {low + 1}, {ANSWERED} farther here for one that is nearer",
+            here=at_distance(low + 1 - crossed, low + 1, classes),
+            there=at_distance(low + crossed, low + 1, classes),
+            labels=label_weights(np.column_stack([1 - here, 1 - there, here, there]), classes),
+            share=1 - SPLIT_SHARE,
+        )
 
 
 def sum_tail(first_scale: float, second_scale: float, least: int) -> float:

@@ -38,6 +38,10 @@ class Universal:
     """Public settings only: ε of the one choice, and what is secret of a unit; None of version 0.1.0, see above."""
 
     name: ClassVar[str] = "universal"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/universal.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
+        "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0"
+    )
 
     epsilon: float
     secret: Literal["rows", "labels"] | None

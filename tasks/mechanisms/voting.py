@@ -1,13 +1,11 @@
-"""What every mechanism at the door is: public settings, a cost, and an answer to votes given explicit randomness."""
+"""Votes and answers: what a mechanism at the door is given, what it gives back, and where its randomness comes from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from artifacts.privacy import Cost
 
 Ints = NDArray[np.int64]
 Draws = NDArray[np.uint64]
@@ -38,45 +36,3 @@ class Source(Protocol):
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
         """What `draw` gave the first time it was asked for in this session, kept in the vault since."""
-
-
-class Mechanism(Protocol):
-    """A way to answer votes. Fields are public settings; nothing held here has seen a private row."""
-
-    @property
-    def name(self) -> str:
-        """What plans and the ledger call it."""
-
-    @property
-    def keyed(self) -> bool:
-        """Whether its answers follow from the session key alone, so that a retry needs no stored noise."""
-
-    @property
-    def cost(self) -> Cost:
-        """What it will have spent at its end, computed from the very settings that run."""
-
-    @property
-    def cutoff(self) -> int | None:
-        """Refusals until it halts; None where it does not pay by refusal."""
-
-    @property
-    def queries(self) -> int | None:
-        """Rows it may answer at most; None where the stream may be endless."""
-
-    @property
-    def per_refusal(self) -> Cost | None:
-        """What one refusal is charged when the session is settled by what happened; None: charged whole."""
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and what they gave."""
-
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
-        """Answer a batch: votes (rows, classes), its first session-wide row, and the refusals before it."""
-
-
-class Calibrated(Protocol):
-    """A mechanism class, as the catalogue holds it."""
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float) -> Self:
-        """The mechanism that spends at most (epsilon, delta); further keywords differ by mechanism."""

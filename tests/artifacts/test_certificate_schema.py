@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from artifacts.certificate import FORMAT, SCHEMA_FILE, schema
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Mechanism
 from tests.support.published import SESSION, certified, world
 
 MECHANISMS: dict[str, Mechanism] = {

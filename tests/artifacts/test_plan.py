@@ -23,7 +23,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "teachers__params": (3, "teachers.params must be a table of keys, got 3"),
     "teachers__estimator": ("LogisticRegression", "such as sklearn.linear_model.LogisticRegression"),
     "labeling__agreement": (3, "labeling.agreement must be less than or equal to 1, got 3"),
-    "labeling__mechanism": ("stabel", "labeling.mechanism must be 'stable', 'sparse_vector',"),
+    "labeling__mechanism": ("stabel", "labeling.mechanism must be 'stable', 'noisy_votes',"),
 }
 
 

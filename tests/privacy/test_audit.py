@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,15 @@ from artifacts.errors import WrongInput
 from tasks import audit as tasks_audit
 from tasks.audit import Fresh, audit, both_sides
 from tasks.mechanisms import noise
-from tasks.mechanisms.attacks import attacks_on
 from tasks.mechanisms.audit import Event, best_event, log_ratio, lower_bound
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.distance import distance_to_instability, plurality
 from tasks.mechanisms.fitting import LEAST_ORDER
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.refusal import WHOLE
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED, Answers, Ints, Mechanism
+from tasks.mechanisms.voting import REFUSED, Answers, Ints
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
@@ -108,7 +107,7 @@ def test_the_telling_event_is_found_on_either_side(more: str, event: Event) -> N
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
-    attacks = attacks_on(calibrated(name, classes, cutoff=3), classes, teachers=30)
+    attacks = calibrated(name, classes, cutoff=3).attacks(classes, teachers=30)
     for attack in attacks:
         moved = attack.here - attack.there
         assert attack.here.shape[1] == classes
@@ -121,7 +120,7 @@ def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
 
 @pytest.mark.parametrize("name", ["stable", "sparse_vector", "published"])
 def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> None:
-    crossing, split = attacks_on(calibrated(name, cutoff=3), 2, teachers=30)
+    crossing, split = calibrated(name, cutoff=3).attacks(2, teachers=30)
     gaps = distance_to_instability(crossing.here) - distance_to_instability(crossing.there)
     assert set(np.abs(gaps).tolist()) == {1}
     assert (plurality(crossing.here) == plurality(crossing.there)).all()
@@ -131,7 +130,7 @@ def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> Non
 
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
-    attack = attacks_on(mechanism, 2, teachers=30)[0]
+    attack = mechanism.attacks(2, teachers=30)[0]
     draws = noise.keyed_draws(bytes(32), 0, len(attack.here))
 
     def log_likelihood(votes: Ints, labels: Ints) -> float:
@@ -147,7 +146,7 @@ def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
     mechanism: NoisyVotes = calibrated("noisy_votes", classes)
-    (attack,) = attacks_on(mechanism, classes, teachers=30)
+    (attack,) = mechanism.attacks(classes, teachers=30)
     answers = mechanism.release(attack.here, Fresh(1, 2), 0, 0)
 
     def log_likelihood(votes: Ints) -> float:
@@ -161,7 +160,7 @@ def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
 def test_sessions_follow_their_exact_law() -> None:
     """How many rows stable voting answers before its last refusal, on both sides, against the negative binomial."""
     mechanism = calibrated("stable", cutoff=2, epsilon=2.0)
-    attack = attacks_on(mechanism, 2, teachers=30)[0]
+    attack = mechanism.attacks(2, teachers=30)[0]
     counting = replace(attack, labels=np.ones_like(attack.labels))
     trials = 5_000
     for scores, votes in zip(both_sides(mechanism, counting, trials), (attack.here, attack.there), strict=True):
@@ -271,8 +270,3 @@ def test_planted_bugs_are_caught(bug: str) -> None:
 def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float) -> None:
     with pytest.raises(WrongInput, match="an audit needs"):
         audit(calibrated("stable"), epsilon=EPSILON, delta=DELTA, trials=trials, confidence=confidence)
-
-
-def test_a_mechanism_without_an_attack_is_refused() -> None:
-    with pytest.raises(WrongInput, match="no attack is known on 'exotic'"):
-        attacks_on(SimpleNamespace(name="exotic"), 2, teachers=30)

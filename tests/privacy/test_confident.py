@@ -11,8 +11,9 @@ from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
 from tasks.mechanisms.confident import Confident
 from tasks.mechanisms.counts import noises, noisy_labels
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.voting import REFUSED, Ints, Mechanism
+from tasks.mechanisms.voting import REFUSED, Ints
 from tests.privacy.exact import (
     LEFT_OUT,
     Floats,

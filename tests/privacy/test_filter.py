@@ -178,7 +178,7 @@ def test_a_new_cap_keeps_the_order() -> None:
 
 
 def test_refusals_at_their_own_charge_add_up_to_the_reservation() -> None:
-    stable = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20, least_order=CAP.order)
+    stable = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20, order=CAP.order)
     each, whole = CAP.charge(stable.per_refusal).times(20), CAP.charge(stable.cost)
     assert abs(each.renyi - whole.renyi) <= whole.renyi * Decimal("1e-12") + 20 * RENYI_QUANTUM
     assert each.delta == pytest.approx(whole.delta, rel=Decimal("1e-12"))

@@ -8,7 +8,7 @@ import pytest
 from artifacts.composition import hockey_stick as composed
 from tasks.mechanisms.counts import noises, shifts
 from tasks.mechanisms.laplace_votes import LaplaceVotes
-from tasks.mechanisms.voting import Mechanism
+from tasks.mechanisms.mechanism import Mechanism
 from tests.privacy.exact import LEFT_OUT, Silent, laplace_law, row_pairs, worst
 
 TEACHERS = 2

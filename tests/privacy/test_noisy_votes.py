@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tasks.mechanisms.counts import noises, noisy_labels
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.voting import Ints, Mechanism
+from tasks.mechanisms.voting import Ints
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, row_pairs, worst
 
 TEACHERS = 2

@@ -119,7 +119,7 @@ def test_noisy_counts_of_undeclared_answers_would_leak() -> None:
 def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
     noisy = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
     with pytest.raises(WrongInput, match="noisy_votes"):
-        ask(noisy, [["a", "b"]], Fixed())  # type: ignore[arg-type]  # what the type forbids is refused as well
+        ask(noisy, [["a", "b"]], Fixed())
 
 
 # Asking -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from artifacts.errors import WrongInput
 from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.relabelled import (
     Form,
     Relabelled,
@@ -22,7 +23,6 @@ from tasks.mechanisms.relabelled import (
     most_copies,
     share_for,
 )
-from tasks.mechanisms.voting import Mechanism
 from tests.privacy.exact import Silent
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]

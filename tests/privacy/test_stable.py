@@ -101,7 +101,7 @@ def test_what_one_refusal_costs_adds_up_to_the_whole() -> None:
 def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
     at = ORDERS.index(11.0)
     assert math.isinf(StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10).cost.renyi[at])
-    made = StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10, least_order=11.0)
+    made = StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10, order=11.0)
     assert math.isfinite(made.cost.renyi[at])
     assert made.cost.epsilon(1e-6) <= 8
 

@@ -12,7 +12,8 @@ from artifacts.ledger import Ledger
 from artifacts.sessions import Session
 from artifacts.vault import Vault
 from tasks.ending import close, forget
-from tasks.mechanisms.voting import Ints, Mechanism
+from tasks.mechanisms.mechanism import Mechanism
+from tasks.mechanisms.voting import Ints
 from tasks.randomness import Randomness
 from tasks.release import Door
 from tests.promises import crashes

@@ -28,10 +28,11 @@ from artifacts.released import Released
 from artifacts.schemas import Ref, votes_schema
 from artifacts.sessions import Session
 from tasks.encode import PublicBatch
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noise import keyed_draws
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Draws, Ints, Mechanism
+from tasks.mechanisms.voting import Draws, Ints
 from tasks.randomness import Randomness, commitment
 from tasks.reckoning import reckon
 from tasks.release import Door, release

@@ -10,10 +10,11 @@ from artifacts.schemas import Ref, votes_schema
 from artifacts.sessions import Opening, Session
 from tasks.admit import Charged
 from tasks.encode import PublicBatch
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Ints, Mechanism
+from tasks.mechanisms.voting import Ints
 from tasks.randomness import commitment
 from tasks.release import Door, release
 

@@ -17,7 +17,7 @@ from artifacts.sessions import Batch, Opening
 from artifacts.vault import Vault
 from tasks.certify import Certified, certify
 from tasks.encode import PublicBatch, learn_encoding, stage_public
-from tasks.mechanisms.voting import Mechanism
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.study import Student, evaluate, publish, study
 
 CLASSES = ("no", "yes")

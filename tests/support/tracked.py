@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from artifacts.ledger import Ledger
 from artifacts.tracking import Tracked, Tracking
 from tasks.certify import Certified
-from tasks.mechanisms.voting import Mechanism
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.track import track
 from tests.support.published import SESSION, World, certified
 

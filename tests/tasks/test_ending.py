@@ -10,9 +10,9 @@ from artifacts.privacy import Charge
 from artifacts.schemas import Ref
 from artifacts.sessions import Opening
 from tasks.ending import close, forget
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Mechanism
 from tasks.randomness import commitment
 from tasks.recipe import Recipe, Source, votes_folder, write_recipe
 from tasks.release import Door

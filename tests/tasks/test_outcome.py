@@ -8,11 +8,11 @@ import pytest
 
 from tasks.mechanisms.confident import Confident
 from tasks.mechanisms.laplace_votes import LaplaceVotes
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.outcome import odds, outcome
+from tasks.mechanisms.outcome import outcome
 from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Mechanism
 
 SEED = 20240229
 GENERATOR = np.random.default_rng(SEED)
@@ -53,8 +53,8 @@ def test_odds_of_a_changed_label_are_those_of_the_mechanism(
     noise = (gaussian if kind is NoisyVotes else laplace)(60.0, (TRIALS * len(votes), 1 if classes == 2 else classes))
     labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
     changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
-    assert agree(changed, odds(mechanism, votes.astype(float)).changed)
-    assert not agree(changed, odds(kind(**{**asdict(mechanism), "scale": 90.0}), votes.astype(float)).changed)
+    assert agree(changed, mechanism.odds(votes.astype(float)).changed)
+    assert not agree(changed, kind(**{**asdict(mechanism), "scale": 90.0}).odds(votes.astype(float)).changed)
 
 
 def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
@@ -64,7 +64,7 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
     rows = np.tile(VOTES, (TRIALS, 1))
     labels, _ = mechanism.answer(rows, gaussian(50.0, (len(rows),)), gaussian(40.0, (len(rows), 3)))
     by_row = labels.reshape(TRIALS, 4)
-    expected = odds(mechanism, VOTES.astype(float))
+    expected = mechanism.odds(VOTES.astype(float))
     assert agree((by_row < 0).mean(axis=0), expected.refused)
     assert agree((by_row > 0).mean(axis=0), (1 - expected.refused) * expected.changed)
 
@@ -72,7 +72,7 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
 def test_odds_of_stable_voting_are_its_table() -> None:
     mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
     expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
-    assert odds(mechanism, PAIRS.astype(float)).refused.tolist() == expected
+    assert mechanism.odds(PAIRS.astype(float)).refused.tolist() == expected
 
 
 def runs(mechanism: Mechanism, votes: np.ndarray, queries: int, times: int = 300) -> float:

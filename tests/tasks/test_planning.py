@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from artifacts.errors import WrongInput
+from artifacts.sections import MECHANISMS
 from tasks.mechanisms.catalogue import calibrate
 from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.outcome import Odds, odds, outcome
-from tasks.mechanisms.planning import NAMES, Option, choose, plan_mechanisms, recommend
+from tasks.mechanisms.odds import Odds
+from tasks.mechanisms.outcome import outcome
+from tasks.mechanisms.planning import Option, choose, plan_mechanisms, recommend
 from tasks.mechanisms.profile import profile
 from tasks.mechanisms.published import noise_scale, teachers_required
 from tasks.mechanisms.search import FAILURES, Stream, margin_needed, teachers_needed
@@ -58,7 +60,7 @@ def test_a_larger_budget_more_teachers_and_more_agreement_never_teach_less(name:
         assert all(taught(name, less) <= taught(name, more) for less, more in pairwise(options))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_margins_and_ensembles_shrink_as_epsilon_grows(name: str) -> None:
     options = [planned(epsilon=value, cutoff=20)[name] for value in (0.5, 1.0, 2.0)]
     for less, more in pairwise(options):
@@ -126,14 +128,14 @@ def test_the_printed_teachers_are_more_than_enough_for_what_runs() -> None:
 
 
 def test_margin_needed_is_the_least_that_is_enough() -> None:
-    for name in NAMES:
+    for name in MECHANISMS:
         at = stream(classes=3)
         mechanism = at.calibrated(name, 10 if name in ("stable", "sparse_vector", "published") else None)
         needed = margin_needed(mechanism, at)
         assert needed is not None
         level = np.array([2, -1, -1]) / 3
         rows = 200 + np.array([needed - 1, needed])[:, None] * level
-        found = odds(mechanism, rows)
+        found = mechanism.odds(rows)
         fails = 1 - (1 - found.refused) * (1 - found.changed)
         assert fails[1] <= FAILURES < fails[0]
 
@@ -157,11 +159,11 @@ def test_confident_votes_have_no_number_of_teachers_where_agreement_is_below_the
 
 def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
     options = list(planned().values())
-    assert sorted(option.name for option in options) == sorted(NAMES)
+    assert sorted(option.name for option in options) == sorted(MECHANISMS)
     assert [option.feasible for option in options] == sorted((option.feasible for option in options), reverse=True)
     most = max(option.worth for option in options)
     near = [option.name for option in options if option.worth >= 0.9 * most]
-    assert near == [name for name in NAMES if name in near] == [option.name for option in options[: len(near)]]
+    assert near == [name for name in MECHANISMS if name in near] == [option.name for option in options[: len(near)]]
     rest = [option.worth for option in options[len(near) :] if option.feasible]
     assert rest == sorted(rest, reverse=True)
     assert json.loads(json.dumps([asdict(option) for option in options]))[0]["name"] == options[0].name
@@ -216,4 +218,4 @@ def test_an_option_is_what_the_door_would_run() -> None:
     )
     expected = outcome(made, profile(0.92, 2) * 600, 2000)
     assert expected.answered == option.expected_answered
-    assert isinstance(odds(made, np.array([[600.0, 0.0]])), Odds)
+    assert isinstance(made.odds(np.array([[600.0, 0.0]])), Odds)

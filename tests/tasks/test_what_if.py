@@ -10,8 +10,8 @@ from artifacts.ledger import Ledger
 from artifacts.sessions import Session
 from tasks.figures import Spending, spending
 from tasks.mechanisms.catalogue import calibrate
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Mechanism
 from tasks.recompute import least_delta
 from tasks.what_if import PLANS, what_if
 from tests.support.published import SESSION, session, world
@@ -44,7 +44,7 @@ def answered(home: Path, mechanism: Mechanism, refused: list[int], rows: int = R
 def test_it_grows_with_what_is_planned_for_up_to_the_claim(tmp_path: Path, name: str) -> None:
     mechanism, refused = calibrated(name), list(range(0, 2 * CUTOFF, 2)) if name in BY_REFUSAL else []
     now, spent = answered(tmp_path, mechanism, refused, rows=2 * CUTOFF - 1 if refused else ROWS)
-    sooner = what_if(now, mechanism.per_refusal, spent)
+    sooner = what_if(now, spent)
     assert sooner is not None
     assert (np.diff(sooner.epsilon) >= 0).all()
     assert 0 < sooner.epsilon[0] < sooner.epsilon[-1] <= now.epsilon
@@ -52,7 +52,7 @@ def test_it_grows_with_what_is_planned_for_up_to_the_claim(tmp_path: Path, name:
         planned = {"cutoff": min(asked - had + 1, CUTOFF)} if name in BY_REFUSAL else {"queries": asked, "answers": had}
         settings = {**now.mechanism, **{term: int(end) for term, end in planned.items() if term in now.mechanism}}
         assert least_delta(settings, epsilon) <= now.delta * (1 + 1e-6)  # by a path of its own
-    whole = what_if(now, mechanism.per_refusal, _at_the_end(now))
+    whole = what_if(now, _at_the_end(now))
     assert whole is not None
     if name != "confident":  # which was planned to answer half of its rows, and answered all
         assert whole.epsilon == pytest.approx(min(now.epsilon, mechanism.cost.epsilon(now.delta)))
@@ -61,7 +61,7 @@ def test_it_grows_with_what_is_planned_for_up_to_the_claim(tmp_path: Path, name:
 def test_a_session_that_pays_by_refusal_is_planned_to_the_next_one(tmp_path: Path) -> None:
     mechanism = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=CUTOFF)
     now, spent = answered(tmp_path, mechanism, [3, 7])
-    sooner = what_if(now, mechanism.per_refusal, spent)
+    sooner = what_if(now, spent)
     assert sooner is not None
     first, second, third = (replace(mechanism, cutoff=count).cost.epsilon(now.delta) for count in (1, 2, 3))
     assert first < second < third
@@ -71,7 +71,7 @@ def test_a_session_that_pays_by_refusal_is_planned_to_the_next_one(tmp_path: Pat
 def test_there_is_none_where_rows_were_relabelled_or_nothing_was_asked(tmp_path: Path) -> None:
     mechanism = calibrated("noisy_votes")
     now, spent = answered(tmp_path, mechanism, [])
-    assert what_if(now, None, spent) is not None
-    assert what_if(replace(now, asked=0), None, spent) is None
-    assert what_if(replace(now, mechanism={**now.mechanism, "relabel": {}}), None, spent) is None
-    assert what_if(replace(now, mechanism={"name": "universal"}), None, spent) is None
+    assert what_if(now, spent) is not None
+    assert what_if(replace(now, asked=0), spent) is None
+    assert what_if(replace(now, mechanism={**now.mechanism, "relabel": {}}), spent) is None
+    assert what_if(replace(now, mechanism={"name": "universal"}), spent) is None

@@ -1,0 +1,150 @@
+"""A new mechanism is its file, a line of the catalogue and its recomputation: one is added here and goes all the way.
+
+It answers every row with the plurality label, or by a keyed coin with the other one: randomised response.
+"""
+
+import math
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pytest
+
+from artifacts.privacy import ORDERS, Cost
+from artifacts.sections import MECHANISMS
+from tasks.audit import audit
+from tasks.mechanisms.attacks import Attack, label_weights, one_vote_moved
+from tasks.mechanisms.catalogue import calibrate, from_settings
+from tasks.mechanisms.distance import plurality
+from tasks.mechanisms.odds import Odds
+from tasks.mechanisms.planning import plan_mechanisms
+from tasks.mechanisms.profile import Floats
+from tasks.mechanisms.search import Stream
+from tasks.mechanisms.voting import Answers, Ints, Source
+from tasks.recompute import ROUTES, Route, _responses_delta, _responses_nats, charge, least_delta
+from tests.support.at_door import CLASSES, counts_of, make_case
+
+NAME = "responses"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Responses:
+    """Two classes alone; `each` is the ε of one row."""
+
+    name: ClassVar[str] = NAME
+    proof: ClassVar[str] = "tests/privacy/test_new_mechanism.py: randomised response (Warner 1965)"
+    keyed: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    per_refusal: ClassVar[None] = None
+    answers: ClassVar[None] = None
+    needs: ClassVar[str] = "the number of rows"
+
+    epsilon: float
+    delta: float
+    queries: int
+    each: float
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float, queries: int) -> Self:
+        return cls(epsilon=epsilon, delta=delta, queries=queries, each=epsilon / queries)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        return cls(**{key: value for key, value in settings.items() if key != "name"})
+
+    def settings(self) -> dict[str, Any]:
+        return {"name": self.name, **asdict(self)}
+
+    @property
+    def cost(self) -> Cost:
+        return Cost.approximate(self.each, times=self.queries)
+
+    @property
+    def flipped(self) -> float:
+        return 1 / (1 + math.exp(self.each))
+
+    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:  # noqa: ARG002
+        paid = votes[: max(0, self.queries - first)]
+        coins = source.uniform(first, len(paid)) < np.uint64(self.flipped * 2**64)
+        return Answers(np.where(coins, 1 - plurality(paid), plurality(paid)))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        return replace(self, queries=asked).cost.epsilon(self.delta)
+
+    def odds(self, votes: Floats) -> Odds:
+        return Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
+
+    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
+        return self
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
+        here, there = one_vote_moved(self.queries, classes, teachers - teachers // 2, teachers)
+        flip = self.flipped
+        labels = label_weights(np.tile([0.5, 0.5, 1 - flip, flip], (self.queries, 1)), classes)
+        labels[:, 1] = -labels[:, 0]
+        return (Attack(name="a torn row", here=here, there=there, labels=labels),)
+
+
+class Leaking(Responses):
+    """A planted bug: it flips half as often as it says."""
+
+    @property
+    def flipped(self) -> float:
+        return super().flipped / 8
+
+
+@pytest.fixture(autouse=True)
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file, its line of the catalogue, its recomputation."""
+    module = ModuleType(f"tasks.mechanisms.{NAME}")
+    module.MECHANISM = Responses  # type: ignore[attr-defined]  # what the file would define
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
+    route = Route(
+        lambda settings, epsilon: _responses_delta(settings["each"], settings["queries"], epsilon),
+        lambda settings, order: (_responses_nats(settings["each"], settings["queries"], order), 0.0),
+    )
+    monkeypatch.setitem(ROUTES, NAME, route)
+
+
+def made(epsilon: float = 12.0) -> Responses:
+    found = calibrate(NAME, epsilon=epsilon, delta=1e-9, cutoff=None, queries=120, classes=2, teachers=600, order=2.0)
+    assert isinstance(found, Responses)
+    return found
+
+
+def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
+    assert from_settings(made().settings()) == made()
+    stream = Stream.expected(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
+    option = next(one for one in plan_mechanisms(stream) if one.name == NAME)
+    assert option.feasible
+    assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))
+    assert option.needs == Responses.needs
+
+
+def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:
+    case = make_case(tmp_path, made())
+    released = case.run()
+    assert case.run().equals(released)
+    plain = np.concatenate([plurality(counts_of(batch)) for batch in range(3)])
+    changed = (released["label"].to_numpy(zero_copy_only=False) != np.array(CLASSES)[plain]).sum()
+    assert 0 < changed < len(plain)
+
+
+def test_verify_recomputes_what_it_charges() -> None:
+    settings = made(epsilon=2.0).settings()
+    assert least_delta(settings, 2.0) <= 1e-9
+    nats, additive = charge(settings, 2.0)
+    assert nats == pytest.approx(made(epsilon=2.0).cost.renyi[ORDERS.index(2.0)], rel=1e-6)
+    assert additive == 0.0
+
+
+def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
+    claim = replace(made(epsilon=2.0), queries=1, each=2.0)
+    settings: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-9, "trials": 20_000, "teachers": 3, "workers": 1}
+    assert audit(claim, **settings).holds
+    assert not audit(Leaking(**asdict(claim)), **settings).holds
