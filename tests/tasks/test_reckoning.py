@@ -23,12 +23,12 @@ from artifacts.ledger import Ledger
 from artifacts.privacy import Charge, Filter
 from artifacts.sessions import Opening, Session
 from artifacts.witness import Witness
+from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.noisy_votes import NoisyVotes
 from tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from tasks.mechanisms.sparse_vector import SparseVector
 from tasks.mechanisms.stable import StableVoting
 from tasks.mechanisms.universal import Universal
-from tasks.mechanisms.voting import Mechanism
 from tasks.reckoning import reckon
 from tasks.verify import verify
 from tests.artifacts.openings import batch, commit, outcome
