@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.stats import binom, dlaplace, norm
 
 from artifacts.errors import NotVerified
@@ -31,6 +30,11 @@ WIDE = 12
 """Standard deviations beyond which nothing is summed: less than 1e-32."""
 HEADROOM = (1 + 1e-9) ** 2
 """By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
+NARROW = 1 << 15
+"""Reach of a sum of discrete Gaussians above which it is taken for continuous where it adds to another: lattice and
+density differ by about one in its variance, a few in 10^7."""
+FFT_FLOOR = 1e-11
+"""Part of its largest value below which a law by Fourier transform is rounding, and the normal density is taken."""
 LARGEST_GRID = 1 << 22
 """Points up to which sums of discrete Gaussians are convolved; beyond, the continuous law is the same to 1e-9."""
 
@@ -130,15 +134,53 @@ def _moved(settings: Settings, rows: str) -> int:
 def _gaussian_delta(settings: Settings, epsilon: float) -> float:
     """Exactly, from the law of the sum of discrete Gaussians; for large sums the closed form of Balle & Wang 2018."""
     count, scale = _moved(settings, "queries"), float(settings["scale"])
-    reach = math.ceil(WIDE * scale * math.sqrt(count))
-    if 2 * reach + 1 > LARGEST_GRID:
-        mu = math.sqrt(count) / scale
-        below = epsilon + norm.logcdf(-epsilon / mu - mu / 2)
-        return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(below))
+    if 2 * _reach(count, scale) + 1 > LARGEST_GRID:
+        return float(_balle_wang(math.sqrt(count) / scale, epsilon))
+    return _hockey_stick(*_sum_law(count, scale), epsilon)
+
+
+def _reach(count: int, scale: float) -> int:
+    return math.ceil(WIDE * scale * math.sqrt(count))
+
+
+def _balle_wang(mu: float, epsilon: Any) -> Any:
+    """δ of a continuous Gaussian of scale 1 shifted by mu, at ε or at each of an array."""
+    return norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+
+
+@lru_cache(maxsize=4)
+def _sum_law(count: int, scale: float) -> tuple[Any, Any]:
+    """The law of the sum of so many discrete Gaussians, and the privacy loss at each of its values."""
+    reach = _reach(count, scale)
     points = np.fft.ifftshift(np.arange(-reach, reach + 1))
     single = np.exp(-(points.astype(float) ** 2) / (2 * scale**2))
-    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, len(points)).clip(0)
-    return _hockey_stick(law, (count - 2 * points) / (2 * scale**2), epsilon)
+    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, len(points))
+    far = np.exp(-(points.astype(float) ** 2) / (2 * count * scale**2)) / (scale * math.sqrt(2 * math.pi * count))
+    return np.where(law > FFT_FLOOR * law.max(), law, far), (count - 2 * points) / (2 * scale**2)
+
+
+def _confident_delta(settings: Settings, epsilon: float) -> float:
+    """Exactly, from the laws of two sums: of the noise of all tests, and of all released counts. For each value of the
+    narrower one, the δ of the other at what its loss leaves of ε; sums above NARROW are as good as continuous."""
+    tests = int(settings["queries"]), float(settings["test_scale"])
+    counts = _moved(settings, "answers"), float(settings["scale"])
+    narrow, wide = sorted((tests, counts), key=lambda group: _reach(*group))
+    if _reach(*narrow) > NARROW:
+        return float(_balle_wang(math.sqrt(sum(count / scale**2 for count, scale in (narrow, wide))), epsilon))
+    law, loss = _sum_law(*narrow)
+    if _reach(*wide) > NARROW:
+        return float(np.sum(law * _balle_wang(math.sqrt(wide[0]) / wide[1], epsilon - loss)))
+    return float(np.sum(law * _sum_delta(*wide, epsilon - loss)))
+
+
+def _sum_delta(count: int, scale: float, epsilon: Any) -> Any:
+    """δ of so many discrete Gaussians, each shifted by one, at each ε of an array."""
+    law, loss = _sum_law(count, scale)
+    order = np.argsort(loss)
+    law, loss = law[order], loss[order]
+    here, there = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (law, law * np.exp(-loss)))
+    beyond = np.searchsorted(loss, epsilon, side="right")
+    return here[beyond] - np.exp(epsilon) * there[beyond]
 
 
 def _rho(settings: Settings) -> float:
@@ -147,17 +189,6 @@ def _rho(settings: Settings) -> float:
         return _moved(settings, "queries") / (2 * float(settings["scale"]) ** 2)
     tests = int(settings["queries"]) / (2 * float(settings["test_scale"]) ** 2)
     return tests + _moved(settings, "answers") / (2 * float(settings["scale"]) ** 2)
-
-
-def _concentrated_delta(settings: Settings, epsilon: float) -> float:
-    """The best order's conversion of α·ρ, over a continuum of orders."""
-    rho = _rho(settings)
-
-    def log_delta(log_excess: float) -> float:
-        order = 1 + math.exp(log_excess)
-        return (order - 1) * (order * rho - epsilon + math.log1p(-1 / order)) - math.log(order)
-
-    return math.exp(min(0.0, float(minimize_scalar(log_delta, bounds=(-7, 14), method="bounded").fun)))
 
 
 def _concentrated_charge(settings: Settings, order: float) -> tuple[float, float]:
@@ -257,7 +288,7 @@ ROUTES = {
     "sparse_vector": Route(_threshold_delta, _threshold_charge),
     "published": Route(_threshold_delta, _threshold_charge),
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
-    "confident": Route(_concentrated_delta, _concentrated_charge),
+    "confident": Route(_confident_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
     "universal": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),

@@ -9,10 +9,11 @@ Privacy statement
     Not covered  the data-dependent ε of the paper: it is itself private, and is neither used nor reported
 
 Proof. One unit changes one teacher's vote from one class to another: no count moves by more than one, so neither does
-their maximum, and a test is a discrete Gaussian of sensitivity 1. A released row is noisy_votes.py's. Which rows are
-released depends on the tests, so the number of steps at each scale is adaptive; but at every fixed order the sum of
-their Rényi divergences is at most α·ρ whatever happens, since at most `queries` are tested and at most `answers`
-released, which is what adaptive composition asks (Feldman & Zrnic 2021, Thm. 3.1). ∎
+their maximum, and a test is a function of one discrete Gaussian shifted by at most one. A released row is
+noisy_votes.py's. Which rows are released depends on the tests, and with it in what order the draws come; but never are
+there more than `queries` of the one scale and answers · shifts of the other, which is all that δ depends on
+(accounting.py). For the same reason their Rényi divergences never add up to more than α·ρ (Feldman & Zrnic 2021,
+Thm. 3.1). ∎
 Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py: exact δ against an adaptive asker, and
 planted bugs.
 """
@@ -29,7 +30,7 @@ from scipy.stats import norm
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
-from tasks.mechanisms.accounting import check_budget, least_noise
+from tasks.mechanisms.accounting import check_budget, gaussians_delta, least_epsilon, least_noise
 from tasks.mechanisms.attacks import Attack, label_weights, one_vote_moved
 from tasks.mechanisms.counts import gaussian_surprisal, noises, noisy_labels, shifts
 from tasks.mechanisms.odds import Odds, changed_odds
@@ -99,9 +100,19 @@ class Confident:
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated: every test, and every row that may be released."""
-        tests = self.queries / (2 * self.test_scale**2)
-        return Cost.gaussian(tests + self.answers * shifts(self.classes) / (2 * self.scale**2))
+        """ρ-zero-concentrated; and the budget itself where the exact δ is within it."""
+        proved = self.delta_at(self.epsilon) <= self.delta
+        claims = ((self.epsilon, self.delta),) if proved else ()
+        return replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)
+
+    @property
+    def draws(self) -> tuple[tuple[int, float], ...]:
+        """How many draws are made at most, and at which scale: for every test, and every row that may be released."""
+        return (self.queries, self.test_scale), (self.answers * shifts(self.classes), self.scale)
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ of all of it at that ε, exactly but for rounding up."""
+        return gaussians_delta(epsilon, self.draws)
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
@@ -137,8 +148,7 @@ class Confident:
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:
         """ε at `delta` of so many tests and released rows, at least one, at the same scales."""
-        ended = replace(self, queries=asked, answers=max(1, asked - refused))
-        return min(self.epsilon, ended.cost.epsilon(self.delta))
+        return least_epsilon(replace(self, queries=asked, answers=min(self.answers, max(1, asked - refused))))
 
     def odds(self, votes: Floats) -> Odds:
         """Odds of failing the test, and of a label changed by the noise of its counts."""

@@ -22,11 +22,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from artifacts.privacy import Cost
-from tasks.mechanisms.accounting import gaussian_delta
+from tasks.mechanisms.accounting import gaussian_delta, least_epsilon
 from tasks.mechanisms.counts import NoisyCounts, gaussian_surprisal, shifts
 from tasks.mechanisms.profile import Floats
 from tasks.mechanisms.voting import Ints, Source
@@ -45,10 +44,17 @@ class NoisyVotes(NoisyCounts):
     @property
     def cost(self) -> Cost:
         """ρ-zero-concentrated, and the budget itself where the exact δ at `scale` is within it."""
-        moved = self.queries * shifts(self.classes)
-        proved = gaussian_delta(self.epsilon, moved, self.scale) <= self.delta
+        proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
-        return replace(Cost.gaussian(moved / (2 * self.scale**2)), claims=claims)
+        return replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ of all of it at that ε, exactly but for rounding up."""
+        return gaussian_delta(epsilon, self._moved, self.scale)
+
+    @property
+    def _moved(self) -> int:
+        return self.queries * shifts(self.classes)
 
     def noise(self, source: Source, size: int) -> Ints:
         """`size` fresh draws of discrete Gaussian noise."""
@@ -67,14 +73,8 @@ class NoisyVotes(NoisyCounts):
         return np.asarray(ndtri(at))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at which so many rows cost no more than δ, exactly: `cost` has that only at the ε it was calibrated to."""
-        moved = asked * shifts(self.classes)
-
-        def beyond(epsilon: float) -> float:
-            return gaussian_delta(epsilon, moved, self.scale) - self.delta
-
-        held = beyond(self.epsilon) <= 0 < beyond(0.0)
-        return float(brentq(beyond, 0.0, self.epsilon)) if held else self.epsilon
+        """ε at `delta` of so many rows at the same scale."""
+        return least_epsilon(replace(self, queries=asked))
 
 
 MECHANISM = NoisyVotes

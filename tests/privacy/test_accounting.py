@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import Cost
-from tasks.mechanisms.accounting import check_budget, gaussian_delta, least_noise
+from tasks.mechanisms.accounting import check_budget, gaussian_delta, gaussians_delta, least_noise
 from tests.privacy.exact import Floats, gaussian_law, hockey_stick
 
 
@@ -45,6 +45,40 @@ def test_the_bound_is_never_below_the_exact_sum(shifts: int, scale: float, epsil
 @pytest.mark.parametrize("epsilon", [0.2, 0.7, 1.2])
 def test_the_bound_is_within_two_percent_of_the_exact_sum(shifts: int, scale: float, epsilon: float) -> None:
     assert gaussian_delta(epsilon, shifts, scale) <= 1.02 * exact_delta(epsilon, shifts, scale)
+
+
+def exact_of_two(epsilon: float, first: tuple[int, float], second: tuple[int, float]) -> float:
+    """δ of two groups (how many, scale) of discrete Gaussians, each shifted by one: over both sums."""
+    laws, losses = [], []
+    for shifts, scale in (first, second):
+        laws.append(sum_law(scale, shifts))
+        losses.append((shifts - 2 * (np.arange(len(laws[-1])) - len(laws[-1]) // 2)) / (2 * scale**2))
+    whole = losses[0][:, None] + losses[1][None, :]
+    return float(np.sum(np.outer(*laws) * -np.expm1(np.minimum(epsilon - whole, 0))))
+
+
+GROUPS = [((1, 0.7), (1, 0.5)), ((2, 0.6), (3, 4.0)), ((8, 9.0), (1, 3.0)), ((16, 10.0), (8, 9.0))]
+
+
+@pytest.mark.parametrize(("first", "second"), GROUPS)
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_the_bound_of_several_scales_is_never_below_the_exact_sum(
+    first: tuple[int, float], second: tuple[int, float], epsilon: float
+) -> None:
+    exact = exact_of_two(epsilon, first, second)
+    assert gaussians_delta(epsilon, (first, second)) >= exact - 1e-13
+    if min(first[1], second[1]) >= 9 and epsilon <= 1:
+        assert gaussians_delta(epsilon, (first, second)) <= 1.1 * exact
+        forgotten = [((first[0] - 3, first[1]), second), (first, (second[0], 1.1 * second[1])), (first,), (second,)]
+        assert all(gaussians_delta(epsilon, draws) < exact for draws in forgotten)
+
+
+@pytest.mark.parametrize(("shifts", "scale"), SETTINGS)
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_groups_of_one_scale_are_one_group(shifts: int, scale: float, epsilon: float) -> None:
+    assert gaussians_delta(epsilon, [(shifts, scale)]) >= exact_delta(epsilon, shifts, scale) - 1e-13
+    coarser = gaussians_delta(epsilon, [(shifts, scale), (shifts, scale)])
+    assert coarser >= gaussians_delta(epsilon, [(2 * shifts, scale)]) * (1 - 1e-9)
 
 
 def test_the_sum_tells_all_there_is_to_tell() -> None:

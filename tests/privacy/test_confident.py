@@ -1,5 +1,6 @@
 """Confident votes: exact δ against an adaptive asker, planted bugs, the cap on released rows, what leaves the door."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -21,8 +22,10 @@ from tests.privacy.exact import (
     aligned,
     every_noise,
     gaussian_law,
+    hockey_stick,
     neighbours,
     row_keys,
+    together,
     vote_rows,
 )
 
@@ -69,6 +72,33 @@ def adaptive_delta(mechanism: Confident, epsilon: float) -> float:
         return float(max(0.0, here - factor * there, *gains))
 
     return max(sum(map(last, one.here, one.there, one.released)) for one in after[False])
+
+
+@pytest.mark.parametrize("threshold", [2, 3])
+@pytest.mark.parametrize(("test_scale", "scale"), [(1.5, 1.0), (0.9, 1.4), (2.5, 2.0)])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_the_exact_delta_holds_against_an_adaptive_asker(
+    threshold: int, test_scale: float, scale: float, epsilon: float
+) -> None:
+    mechanism = replace(SMALL, threshold=threshold, test_scale=test_scale, scale=scale)
+    assert adaptive_delta(mechanism, epsilon) + LEFT_OUT <= mechanism.delta_at(epsilon)
+
+
+def all_at_once(draws: Sequence[tuple[int, float]], epsilon: float) -> float:
+    """The exact δ of so many draws of each scale, each shifted by one, whatever their order."""
+    laws = [gaussian_law(scale)[1] for count, scale in draws for _ in range(count)]
+    return hockey_stick(together([(np.append(law, 0.0), np.insert(law, 0, 0.0)) for law in laws]), epsilon)
+
+
+@pytest.mark.parametrize(("test_scale", "scale", "epsilon"), [(1.5, 1.0, 1.0), (2.0, 2.0, 0.5)])
+def test_an_adaptive_order_gains_no_more_than_all_draws_and_a_forgotten_one_is_rejected(
+    test_scale: float, scale: float, epsilon: float
+) -> None:
+    mechanism = replace(SMALL, threshold=3, test_scale=test_scale, scale=scale)
+    gained, (tests, counts) = adaptive_delta(mechanism, epsilon), mechanism.draws
+    assert gained <= all_at_once(mechanism.draws, epsilon) <= mechanism.delta_at(epsilon)
+    assert all_at_once([tests], epsilon) < gained  # planted: releases for nothing
+    assert all_at_once([counts], epsilon) < gained  # planted: tests for nothing
 
 
 def claim(cost: Cost) -> float:
@@ -142,6 +172,13 @@ def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, q
     assert mechanism.cost.epsilon(delta) <= epsilon
     less = replace(mechanism, scale=mechanism.scale * 0.9999, test_scale=mechanism.test_scale * 0.9999)
     assert less.cost.epsilon(delta) > epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "less"), [(1.0, 1e-5, 0.088), (4.0, 1e-5, 0.073), (1.0, 1e-9, 0.051)])
+def test_exact_accounting_takes_less_epsilon_than_the_curve(epsilon: float, delta: float, less: float) -> None:
+    made = Confident.calibrate(epsilon=epsilon, delta=delta, queries=1000, classes=2, teachers=250)
+    assert made.cost.epsilon(delta) == epsilon
+    assert 1 - epsilon / replace(made.cost, claims=()).epsilon(delta) == pytest.approx(less, abs=0.003)
 
 
 def test_half_of_the_rows_cost_less_noise_than_all() -> None:
