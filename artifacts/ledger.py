@@ -54,8 +54,7 @@ class Ledger(Reading):
 
         Its witness is the file that CONCORD_WITNESS names, if it names one.
         """
-        url = os.environ.get("CONCORD_LEDGER", f"sqlite:///{home.absolute() / 'ledger.db'}")
-        return cls(url, Witness.of(home))
+        return cls(os.environ.get("CONCORD_LEDGER", own_address(home)), Witness.of(home))
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen at its first mention. Raises WrongInput naming the field that is not what was frozen."""
@@ -154,20 +153,21 @@ class Ledger(Reading):
         with self._entries.reading() as rows:
             return rows.since(1)
 
-    def history(self) -> Iterator[Reading]:
-        """The ledger as it stood after each entry, in order; each is good until the next is asked for."""
+    def history(self) -> Iterator[tuple[Line, Reading]]:
+        """Each line, and the ledger as it stood after it, in order; a reading is good until the next is asked for."""
         with self._entries.reading() as rows:
             lines = rows.since(1)
         book = Book()
         for line in lines:
             book.read(line)
-            yield Reading(book)
+            yield line, Reading(book)
 
     def verify(self) -> None:
-        """Read every entry again from the first. Raises NotVerified naming the first that is not what was written."""
-        with self._entries.reading() as rows:
-            _catch_up(Book(), rows)
-        self.domains()  # what this process read before must still be there as well
+        """Read every entry from the first. Raises NotVerified naming the first that is not what was written."""
+        if self._book.length:
+            with self._entries.reading() as rows:
+                _catch_up(Book(), rows)
+        self.domains()  # what this process read before must still be there; where it read nothing, this reads it all
 
     def back_up(self, file: Path) -> bool:
         """Copy the ledger to a new file; not where it is on a server. Returns whether it did."""
@@ -214,6 +214,11 @@ class Ledger(Reading):
                 _catch_up(self._book, rows)
                 self._append(self._watching.announce(self._book), rows)
             self._be_seen()
+
+
+def own_address(home: Path) -> str:
+    """The address of a home's own ledger, which no other home shares."""
+    return f"sqlite:///{home.absolute() / 'ledger.db'}"
 
 
 def _catch_up(book: Book, rows: Rows) -> None:

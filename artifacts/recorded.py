@@ -101,11 +101,10 @@ class Records:
         """The store of a home folder; what it says of its own files holds wherever the home lies now."""
         check_answers("MLFLOW_TRACKING_URI")
         database, folder = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
-        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
-        if uri == f"sqlite:///{database}":
+        if own_store(home):
             with told_in_one_sentence():
                 follow(database, folder)
-        return cls(uri, folder)
+        return cls(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}"), folder)
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
@@ -114,6 +113,17 @@ class Records:
             mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
             found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
         return [run.info.run_id for run in found]
+
+    def sessions(self) -> set[str]:
+        """Every session that a finished run is of: of labels, or of an estimate."""
+        with told_in_one_sentence():
+            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            found, page = set[str](), None
+            while page != "":
+                runs = self._client.search_runs(everywhere, "attributes.status = 'FINISHED'", page_token=page)
+                found |= {run.data.tags[tag] for run in runs for tag in ("session", "estimate") if tag in run.data.tags}
+                page = runs.token or ""
+        return found
 
     def models(self, session: str) -> list[str]:
         """Where the registered models of a session are, the latest run's first."""
@@ -197,6 +207,12 @@ class Records:
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def own_store(home: Path) -> bool:
+    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
+    own = f"sqlite:///{home.absolute() / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI", own) == own
 
 
 def _fields(read: DatasetInput) -> dict[str, str]:

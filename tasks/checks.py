@@ -16,13 +16,17 @@ from artifacts.sessions import Session
 
 
 class Check(BaseModel):
-    """One thing that was checked, whether it holds, and what was found."""
+    """One thing that was checked, whether it holds, and what was found.
+
+    warning   it holds, and whoever relies on it must know what was found
+    """
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     ok: bool
     detail: str
+    warning: bool = False
 
 
 @dataclass(frozen=True)

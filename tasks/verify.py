@@ -1,8 +1,9 @@
 """Verify: check what was written against the ledger, and the guarantee against its own settings.
 
-For every session: the ledger's chain; every released file; the certificate's words against the ledger's; MLflow's
-numbers, files and registered model; and the guarantee, recomputed from the recorded settings by another path.
-Nothing is changed and nothing private is read: the vault stays closed.
+Of the whole: the ledger's chain, its rule kept a second time, and that it knows every session the home holds. For every
+session: every released file; the certificate's words against the ledger's; MLflow's numbers, files and registered
+model; and the guarantee, recomputed from the recorded settings by another path. Nothing is changed and nothing private
+is read: the vault stays closed. The ledger is read once and its history once more, however many sessions there are.
 
 Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
@@ -14,19 +15,15 @@ Not covered  a home folder put back whole to an older copy, where no witness is 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from artifacts.certificate import Certificate
 from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.reading import Reading
 from artifacts.recorded import Records
 from artifacts.released import Released
-from artifacts.sessions import Session
 from tasks import recompute, verify_mlflow
-from tasks.certify import counted, describe, outcomes
-from tasks.checks import Check, Subject, equal, parsed
+from tasks.checks import Check, Subject, equal
 from tasks.reckoning import reckon
+from tasks.verify_certificate import Certificates
+from tasks.verify_home import Home, labels
 
 SLACK = 1 + 1e-9
 """For what doubles lose on the way; claims are rounded up by more."""
@@ -44,13 +41,21 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
     checks += _witness(ledger)
     try:
-        subjects = list(_subjects(ledger, Released(home), Records.of(home), subject))
+        records = Records.of(home)
+        held = Home(home, ledger, records)
+        subjects = [] if subject in held.unknown else list(_subjects(ledger, Released(home), records, held, subject))
     except EnvironmentFailed as failed:
-        return [*checks, Check(name="MLflow store", ok=False, detail=str(failed))]
+        failing = Check(name="MLflow store", ok=False, detail=str(failed))
+        return [*checks, *Home(home, ledger, None).checks(), failing]
+    return [*checks, *held.checks(), *_of_sessions(subjects, ledger, Released(home))]
+
+
+def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) -> Iterator[Check]:
+    certificates = Certificates([one for one in subjects if one.published], ledger, released)
     for one in subjects:
-        these = {**AT_THE_DOOR, **(WHEN_PUBLISHED if one.published else {})}
-        checks += [_checked(f"{one.session.id}: {name}", check, one) for name, check in these.items()]
-    return checks
+        these = {**AT_THE_DOOR, **({"certificate": certificates.check, **WHEN_PUBLISHED} if one.published else {})}
+        for name, check in these.items():
+            yield _checked(f"{one.session.id}: {name}", check, one)
 
 
 def _rule(ledger: Ledger) -> Check:
@@ -73,18 +78,23 @@ def _witness(ledger: Ledger) -> list[Check]:
     return [Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")] if named else []
 
 
-def _subjects(ledger: Ledger, released: Released, records: Records, asked: str | None) -> Iterator[Subject]:
-    sessions = {one.id: one for domain in ledger.domains() for one in ledger.sessions(domain.name)}
-    if asked is None or asked in sessions:
-        for session in sessions.values() if asked is None else [sessions[asked]]:
+def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, asked: str | None) -> Iterator[Subject]:
+    """The sessions that are asked about; those of other homes are verified there, where their files are."""
+    everywhere = {one.id: one for domain in ledger.domains() for one in ledger.sessions(domain.name)}
+    sessions = {name: session for name, session in everywhere.items() if name not in held.others}
+    if asked is None or asked in everywhere:
+        for session in sessions.values() if asked is None else [sessions[asked]] if asked in sessions else []:
             latest = next(iter(records.runs(session.id)), None)
             run = records.recorded(latest) if latest else None
             yield Subject(session, ledger, released, records, run, latest=True)
         return
     run = records.recorded(asked)
-    if run is None or run.tags.get("session") not in sessions:
+    name = "" if run is None else run.tags.get("session", "")
+    if name in held.unknown | held.others:
+        return
+    if name not in sessions:
         raise WrongInput(f"there is no session and no run {asked!r}")
-    session = sessions[run.tags["session"]]
+    session = sessions[name]
     yield Subject(session, ledger, released, records, run, latest=records.runs(session.id)[:1] == [asked])
 
 
@@ -93,65 +103,6 @@ def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Ch
         return Check(name=name, ok=True, detail=check(subject))
     except ConcordError as wrong:
         return Check(name=name, ok=False, detail=str(wrong))
-
-
-def _labels(subject: Subject) -> str:
-    """Released labels are those the ledger committed."""
-    refs = [batch.outcome.released for batch in subject.ledger.batches(subject.session.id) if batch.outcome]
-    for ref in refs:
-        subject.released.read(ref)
-    return f"{len(refs)} files are as committed"
-
-
-def _certificate(subject: Subject) -> str:
-    """The certificate says what the ledger says, and the files it names are as it digests them."""
-    path = f"{subject.session.id}/certificate.json"
-    ref = subject.released.find(path)
-    if ref is None:
-        raise NotVerified(f"the released file {path} is missing")
-    certificate = parsed(subject.released.read(ref), path)
-    for file in certificate.files:
-        subject.released.read(file)
-    _as_recorded(certificate, subject)
-    return f"it agrees with the ledger, and so do the {len(certificate.files)} files it names"
-
-
-def _as_recorded(certificate: Certificate, subject: Subject) -> None:
-    """Raise NotVerified where the certificate says what the ledger never did since the session last answered. The
-    ledger goes on after a certificate is written, so any one moment will do."""
-    session, ledger, beside = subject.session, subject.ledger, {one.session: one.labels for one in certificate.beside}
-    for answered, labels in ({session.id: certificate.labels} | beside).items():
-        committed = {batch.outcome.released for batch in ledger.batches(answered) if batch.outcome}
-        if not committed <= set(labels):
-            raise NotVerified(f"the certificate's labels leave out some that session {answered} released")
-    counts = counted(outcomes(session, certificate.labels, subject.released), session)
-    told = (certificate.labels, counts, certificate.student, beside)
-    alike = [
-        describe(session.id, *told, moment)
-        for moment in ledger.history()
-        if all(_has_answered(ledger.session(name), moment) for name in (session.id, *beside))
-    ]
-    for name in (field for field in Certificate.model_fields if field != "versions"):
-        said, latest = getattr(certificate, name), getattr(alike[-1], name)
-        alike = [one for one in alike if getattr(one, name) == said]
-        if not alike:
-            equal(f"the certificate's {name}", _apart(said, latest), _apart(latest, said))
-
-
-def _has_answered(session: Session, moment: Reading) -> bool:
-    """Whether all that the session answered was answered by then."""
-    known = [one for one in moment.sessions(session.domain) if one.id == session.id]
-    return bool(known) and known[0].asked == session.asked
-
-
-def _apart(one: object, other: object) -> object:
-    """What of one value is not so in the other: a sentence about both then shows where they differ."""
-    match one:
-        case BaseModel():
-            return {name: value for name, value in one if value != getattr(other, name, None)}
-        case tuple() if isinstance(other, tuple):
-            return tuple(part for part in one if part not in other)
-    return one
 
 
 def _guarantee(subject: Subject) -> str:
@@ -167,9 +118,8 @@ def _guarantee(subject: Subject) -> str:
     return f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g} of the {session.delta:g} claimed"
 
 
-AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": _labels, "guarantee": _guarantee}
+AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}
 WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
-    "certificate": _certificate,
     "report and figures": verify_mlflow.files,
     "model": verify_mlflow.model,
     "MLflow": verify_mlflow.rows,

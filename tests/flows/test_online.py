@@ -65,6 +65,9 @@ def test_rows_answered_online_are_the_session_s(session: str, plan: Plan, home: 
     assert (state.asked, state.batches, state.next_row) == (316, 19, 316)
     assert state.refused >= answers.count(None)
     assert Ledger.of(home).total("people") == charged  # the session's reservation covers its refusals
+    checks = verify(home)
+    assert all(check.ok for check in checks)
+    assert any("16 rows were answered since" in check.detail for check in checks)
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (316, 0)
     rows = certified(home, summary)

@@ -24,7 +24,7 @@ from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
-LEDGER = ["ledger chain", "ledger rule"]
+LEDGER = ["ledger chain", "ledger rule", "the home's sessions"]
 NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
 
 
@@ -87,7 +87,7 @@ def test_an_honest_home_passes_every_check(honest: tuple[World, Tracked]) -> Non
         checks = verify(small.home, subject)
         assert failures(checks) == {}
         assert [check.name for check in checks] == [*LEDGER, *(f"{SESSION}: {name}" for name in NAMES)]
-    assert "the settings prove δ = 9.9" in verify(small.home)[3].detail
+    assert "the settings prove δ = 9.9" in verify(small.home)[4].detail
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_pat
     session(small, STABLE, small.truth)
     checks = verify(tmp_path)
     assert failures(checks) == {}
-    assert [check.name for check in checks[2:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
+    assert [check.name for check in checks[3:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
 
 
 def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: Path) -> None:

@@ -1,0 +1,113 @@
+"""Verify what a home holds: every session that released files, vault and MLflow hold is one that the ledger knows.
+
+A ledger that was deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule;
+that the home holds more than it tells is what gives it away.
+
+Assumes      a session's recipe is in the vault when its first row is asked, and its folder in `released` afterwards
+Guarantees   a session that the home holds and the ledger does not is named, and where it was found; so are answers
+             that were released in a batch that the ledger never committed
+Not covered  a session whose every trace is gone; MLflow on a server, which may hold sessions of other homes. After a
+             restoration on the record, what the ledger lost is named and does not fail: it was charged as lost
+             Checked by tests/tasks/test_verify_home.py
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from artifacts.errors import NotVerified
+from artifacts.ledger import Ledger, own_address
+from artifacts.recorded import Records, own_store
+from artifacts.released import Released, labels_path
+from tasks.checks import Check, Subject
+
+NAMED = 5
+"""Sessions that are named; the others are counted."""
+
+
+class Home:
+    """The sessions of which a home holds something, by where that is."""
+
+    def __init__(self, home: Path, ledger: Ledger, records: Records | None) -> None:
+        vault = home / "vault"
+        self.held: Mapping[str, set[str]] = {
+            "released files": _folders(home / "released", "*/*"),
+            "vault": _folders(vault / "sessions", "*/recipe.json"),
+            "MLflow": records.sessions() if records is not None and own_store(home) else set(),
+        }
+        self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
+        self._shared = os.environ.get("CONCORD_LEDGER", own_address(home)) != own_address(home)
+        self.known = {one.id for domain in ledger.domains() for one in ledger.sessions(domain.name)}
+        self._restored = ledger.restored
+
+    @property
+    def unknown(self) -> set[str]:
+        """Sessions that the home holds and the ledger does not."""
+        return set().union(*self.held.values()) - self.known
+
+    @property
+    def others(self) -> set[str]:
+        """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
+        return self.known - self._begun - set().union(*self.held.values()) if self._shared else set()
+
+    def checks(self) -> list[Check]:
+        """What is found of both."""
+        name, found = "the home's sessions", [*self._unknown()]
+        told = "; ".join(found)
+        if found and self._restored:
+            lost = (
+                f"{told}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"
+            )
+            checks = [Check(name=name, ok=True, warning=True, detail=lost)]
+        elif found:
+            again = "it was deleted, emptied or cut back, or CONCORD_LEDGER names another: put its own back"
+            checks = [Check(name=name, ok=False, detail=f"{told}, which the ledger does not know: {again}")]
+        else:
+            checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
+        if self.others:
+            detail = f"the ledger serves other homes as well: verify there {_named(self.others)}"
+            checks.append(Check(name="other homes", ok=True, warning=True, detail=detail))
+        return checks
+
+    def _unknown(self) -> list[str]:
+        lost = {where: sessions - self.known for where, sessions in self.held.items()}
+        return [f"{where}: {_named(sessions)}" for where, sessions in lost.items() if sessions]
+
+
+def labels(subject: Subject) -> str:
+    """Released labels are those the ledger committed, and no other file of the session holds an answer."""
+    session, released = subject.session, subject.released
+    batches = subject.ledger.batches(session.id)
+    refs = [batch.outcome.released for batch in batches if batch.outcome]
+    for ref in refs:
+        released.read(ref)
+    begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
+    files = {f"{session.id}/labels/{file.name}" for file in (released.root / session.id / "labels").glob("*.arrow")}
+    for path in sorted(files - begun - {ref.path for ref in refs}):
+        if _answers(released, path):
+            raise NotVerified(
+                f"the released file {path} holds answers that the ledger never committed: it was cut back"
+            )
+    return f"{len(refs)} files are as committed"
+
+
+def _answers(released: Released, path: str) -> bool:
+    """Whether any row of a file was asked; rows after the end of a session were not, and cost nothing."""
+    ref = released.find(path)
+    try:
+        return ref is not None and pc.any(pc.not_equal(released.labels([ref])["outcome"], "not asked")).as_py() is True
+    except (ValueError, KeyError):  # no table of labels
+        raise NotVerified(f"the released file {path} is not what was written") from None
+
+
+def _folders(root: Path, pattern: str) -> set[str]:
+    """The names of the folders below `root` that hold such a file."""
+    return {path.relative_to(root).parts[0] for path in root.glob(pattern)}
+
+
+def _named(sessions: set[str]) -> str:
+    shown = sorted(sessions)[:NAMED]
+    more = f" and {len(sessions) - NAMED} more" if len(sessions) > NAMED else ""
+    return f"{', '.join(shown)}{more}"
