@@ -2,7 +2,11 @@
 
 Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
 becomes the first declared class. So no row can change another row, a column's type or the exit status.
-Checked by tests/tasks/test_encode.py.
+
+A rule converts, compares and chooses; it computes nothing. Polars leaves out a sum that looks neutral, or multiplies
+where it should divide, depending on how long a frame is: `value + 0.0` kept −0.0 in company and lost it alone. A
+conversion has one exact or nearest result, and a choice copies bits. What is computed, NumPy computes (tasks.encode).
+Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
 """
 
 from collections.abc import Iterable
@@ -74,8 +78,9 @@ def number(name: str, dtype: Type) -> pl.Expr:
     """Finite Float64 of numbers, truth values and text that reads as a number."""
     if not (_is_number(dtype) or _is_text(dtype)):
         return nothing(pl.Float64())
-    value = (_words(name) if _is_text(dtype) else pl.col(name)).cast(pl.Float64, strict=False)
-    return pl.when(value.is_finite() & (value.abs() <= LARGEST)).then(value + 0.0)  # + 0.0 turns −0.0 into 0.0
+    written = _is_text(dtype) or dtype.is_decimal()  # the nearest number to what is written, however it is stored
+    value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)
+    return pl.when(value == 0).then(0.0).when(value.abs() <= LARGEST).then(value)  # −0.0 is 0.0
 
 
 def truth(name: str, dtype: Type) -> pl.Expr:
@@ -91,10 +96,11 @@ def truth(name: str, dtype: Type) -> pl.Expr:
 
 def date(name: str, dtype: Type) -> pl.Expr:
     """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them looks at other rows."""
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
-        return pl.col(name).dt.convert_time_zone("UTC").dt.replace_time_zone(None).cast(pl.Datetime("us"), strict=False)
     if isinstance(dtype, pl.Date | pl.Datetime):
-        return pl.col(name).cast(pl.Datetime("us"), strict=False)
+        moment = _written(name, dtype)
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+            moment = moment.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return moment.cast(pl.Datetime("us"), strict=False)
     if _is_text(dtype):
         word = _words(name)
         return pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)

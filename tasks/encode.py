@@ -192,7 +192,7 @@ def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
 def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
     numbers = numbers_of(cells, column.kind)
     values = signed_log(numbers) if column.log else numbers
-    clipped = np.clip(values.fill_null(column.fill).to_numpy(), column.low, column.high)
+    clipped = np.clip(np.where(np.isnan(values), column.fill, values), column.low, column.high)
     out[:, 0] = (clipped - column.mean) / column.scale
     if column.missing:
         out[:, 1] = cells.is_null().to_numpy()

@@ -5,6 +5,7 @@ A line of a CSV file is a row: line breaks inside quotes are not read. Checked b
 
 import csv
 import glob
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
+import pyarrow.parquet
 from polars.exceptions import PanicException
 from pyarrow.fs import LocalFileSystem
 
 from artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from tasks.cells import clean_text
+from tasks.sound import nulls, polars_type, sound
 
 Format = Literal["parquet", "ipc", "csv"]
 PRIVATE = "data.private"
@@ -42,7 +45,7 @@ class TableFile:
     def names(self) -> tuple[str, ...]:
         """Column names in order. Raises WrongInput where the file cannot be read, or a name comes twice."""
         with self.readable():
-            stored = csv_names(self.path) if self.format == "csv" else self._dataset.schema.names
+            stored = csv_names(self.path) if self.format == "csv" else self._schema.names
         names = tuple(name.strip() for name in stored)
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -50,25 +53,27 @@ class TableFile:
             raise WrongInput(f"{self.field} must name each column once, got {which} twice in {self.path}")
         return names
 
-    def type_of(self, name: str) -> pl.DataType:
-        """The type of a column. Raises WrongInput where it is none that polars knows."""
-        if self.format == "csv":
-            return pl.String()
+    def stored_as(self, name: str) -> pa.DataType:
+        """The type of a column, as the file states it."""
         with self.readable():
-            stored = self._dataset.schema.field(self.names.index(name)).type
-            return pl.Series(sound(pa.array([], stored))).dtype
+            return self._schema.field(self.names.index(name)).type
+
+    def type_of(self, name: str) -> pl.DataType:
+        """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
+        return polars_type(self.stored_as(name))
 
     def frames(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[pl.DataFrame]:
         """Those of the columns that the file has, in frames of at most `rows` rows. Raises WrongInput."""
+        present = {name: self.stored_as(name) for name in columns if name in self.names}
         with self.readable():
-            stored = {name.strip(): name for name in self._dataset.schema.names}
-            present = [name for name in columns if name in stored]
-            batches = self._dataset.to_batches(
-                columns=[stored[name] for name in present], batch_size=rows, batch_readahead=1, fragment_readahead=1
-            )
-            for batch in batches:
-                frame = _frame(present, batch)
-                yield clean_text(frame) if self.format == "csv" else frame
+            stored = {name.strip(): name for name in self._schema.names}
+            known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
+            for batch in self._batches(known, rows):
+                cells = [
+                    sound(name, batch.column(stored[name]), kind) if stored[name] in known else nulls(name, batch)
+                    for name, kind in present.items()
+                ]
+                yield clean_text(pl.DataFrame(cells)) if self.format == "csv" else pl.DataFrame(cells)
 
     @contextmanager
     def readable(self) -> Iterator[None]:
@@ -82,6 +87,18 @@ class TableFile:
         except (Exception, PanicException) as wrong:
             reason = "" if self.field == PRIVATE else ": " + str(wrong).partition("\n")[0]
             raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}{reason}") from None
+
+    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        if self.format != "parquet":
+            yield from self._dataset.to_batches(list(columns), batch_size=rows, batch_readahead=1, fragment_readahead=1)
+            return
+        large = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+        with pyarrow.parquet.ParquetFile(self.path, metadata=_as_parquet(self.path), **large) as file:
+            yield from file.iter_batches(rows, columns=list(columns))
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return pyarrow.parquet.read_schema(self.path) if self.format == "parquet" else self._dataset.schema
 
     @cached_property
     def _dataset(self) -> pyarrow.dataset.Dataset:
@@ -140,29 +157,12 @@ def _text_format(path: Path) -> pyarrow.dataset.CsvFileFormat:
     return pyarrow.dataset.CsvFileFormat(convert_options=pa.csv.ConvertOptions(column_types=text))
 
 
-def _frame(names: Sequence[str], batch: pa.RecordBatch) -> pl.DataFrame:
-    return pl.DataFrame([pl.Series(name, sound(column)) for name, column in zip(names, batch.columns, strict=True)])
-
-
-def sound(column: pa.Array) -> pa.Array:
-    """The column as polars can take it, its layout checked: a reader of damaged bytes may end the process.
-
-    Text whose bytes are not UTF-8 is mended cell by cell: readers of text trust it blindly. Raises ArrowInvalid.
-    """
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _text(column)
-    column.validate(full=True)
-    if pa.types.is_decimal256(column.type):
-        return column.cast(pa.float64())  # one long number makes a column so, and polars has no such type
-    return column
-
-
-def _text(column: pa.Array) -> pa.Array:
-    stored = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
-    stored.validate(full=True)
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        cells = [None if cell is None else cell.decode(errors="replace") for cell in stored.to_pylist()]
-        return pa.array(cells, pa.large_string())
-    return column
+def _as_parquet(path: Path) -> pyarrow.parquet.FileMetaData:
+    """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
+    one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - size, os.SEEK_END)
+        footer = file.read().replace(b"ARROW:schema", b"another name")
+    return pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer))

@@ -8,7 +8,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from artifacts.encoding import Column, Empty, Kind, OneHot, Passed, Scaled
 from tasks.cells import cell
@@ -23,6 +25,8 @@ SKEWED = 2.0
 
 DAY = 86_400_000_000
 """Microseconds."""
+
+Numbers = NDArray[np.float64]
 
 
 def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, ...]:
@@ -65,20 +69,25 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
     return pl.concat(kept)
 
 
-def numbers_of(cells: pl.Series, kind: Kind) -> pl.Series:
-    """Cast cells of a scaled column as Float64: dates in days since 1970, truth values as 0 and 1."""
-    return cells.dt.timestamp("us") / DAY if kind == "date" else cells.cast(pl.Float64)
+def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
+    """Cast cells of a scaled column, NaN where null: dates in days since 1970, truth values as 0 and 1."""
+    if kind == "date":
+        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY
+    return cells.cast(pl.Float64).to_numpy()
 
 
-def signed_log(numbers: pl.Series) -> pl.Series:
-    """±ln(1 + |x|): what is spread over powers of ten, evenly; zero stays zero."""
-    return numbers.sign() * numbers.abs().log1p()
+def signed_log(numbers: Numbers) -> Numbers:
+    """±ln(1 + |x|): what is spread over powers of ten, evenly; zero stays zero.
+
+    Logarithms are taken one by one: those of many at once may differ in the last bit by where a number lies.
+    """
+    return np.copysign([math.log1p(number) for number in np.abs(numbers).tolist()], numbers)
 
 
 def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
-    numbers = numbers_of(cells, kind).sort()
-    log = abs(numbers.skew() or 0) > SKEWED
-    values = (signed_log(numbers) if log else numbers).to_list()
+    numbers = np.sort(numbers_of(cells, kind))
+    log = abs(pl.Series(numbers).skew() or 0) > SKEWED
+    values = (signed_log(numbers) if log else numbers).tolist()
     mean = math.fsum(values) / len(values)
     scale = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return Scaled(

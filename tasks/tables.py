@@ -87,7 +87,7 @@ def _kinds_of_file(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
         kind = kind_of(file.type_of(name))
         if kind is None:
             rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"
-            raise WrongInput(f"{rule}, got column {name!r} of type {file.type_of(name)}")
+            raise WrongInput(f"{rule}, got column {name!r} of type {file.stored_as(name)}")
         kinds[name] = kind
     return kinds
 

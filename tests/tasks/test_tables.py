@@ -124,7 +124,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     _lacking: "must hold the column 'age'",
     _retyped: "must hold column 'age' as one type in all files",
     _retyped_text: "must hold column 'age' as one type in all files",
-    _nested: "got column 'age' of type Struct",
+    _nested: "got column 'age' of type struct",
     _twice: "must name each column once, got 'age' twice",
 }
 

@@ -1,0 +1,116 @@
+"""A row alone: what a private row becomes is the same, to the bit, whatever rows, frames and files it comes with.
+
+Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.cells, the matrix that teachers learn from,
+the digest, the unit's name and the shard of a row are compared as bytes, alone against in company.
+"""
+
+import functools
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from artifacts.encoding import Column, Encoding, OneHot, Passed, Scaled
+from tasks.cells import cast_rows, identity
+from tasks.encode import encode
+from tasks.sound import polars_type, sound
+from tasks.split import row_digests
+from tasks.statistics import numbers_of
+from tasks.units import shards_of
+from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
+
+KEY = bytes(range(32))
+PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
+COLUMNS: tuple[Column, ...] = (
+    PLAIN,
+    PLAIN.model_copy(update={"name": "log", "log": True}),
+    PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
+    PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
+    OneHot(name="word", vocabulary=("a", "0", "-0.5", "Rome", "1970-01-01"), missing=True),
+    Passed(name="bytes", element="uint8", size=2),
+    Passed(name="wave", element="float32", size=2),
+)
+ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+
+LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
+LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
+
+PLAIN_CELLS = (None, b"a", struct.pack("<d", 1.5), bytes(8))
+
+
+columns = st.sampled_from(TYPES).flatmap(lambda stored: st.tuples(st.just(stored), cells_of(stored), cells_of(stored)))
+
+
+class Became(NamedTuple):
+    """What rows became: columns of bits, one for every rule."""
+
+    rules: dict[str, list[bytes | None]]
+
+    def row(self, at: int) -> dict[str, bytes | None]:
+        return {rule: found[at] for rule, found in self.rules.items()}
+
+
+def became(stored: pa.DataType, cells: list[Cell]) -> Became:
+    """What every rule makes of a stored column, which stands for each column of the table in turn."""
+    if polars_type(stored) == pl.Unknown:
+        return through_the_rules(pl.Series([None] * len(cells), dtype=pl.Null))
+    return through_the_rules(sound("c", column(stored, cells), stored))
+
+
+def through_the_rules(read: pl.Series) -> Became:
+    names = (*ENCODING.features, ENCODING.label)
+    raw = pl.DataFrame([read.alias(name) for name in names])
+    rows = cast_rows(raw, ENCODING)
+    units = raw.select(identity("plain", read.dtype).cast(pl.Binary)).to_series()
+    found = {name: exact(rows[name]) for name in rows.columns if name != "log"}
+    for name, kind in (("plain", "numeric"), ("date", "date")):
+        found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
+    found["matrix"] = in_rows(encode(rows, ENCODING))
+    found["digest"] = list(row_digests(rows, ENCODING, KEY))
+    found["unit"] = units.to_list()
+    found["shard"] = exact(shards_of(units.fill_null(b""), KEY, 1000))
+    return Became(found)
+
+
+def in_rows(numbers: NDArray[np.generic]) -> list[bytes | None]:
+    return [row.tobytes() for row in numbers]
+
+
+@functools.cache
+def alone(stored: pa.DataType, cell: Cell) -> dict[str, bytes | None]:
+    return became(stored, [cell]).row(0)
+
+
+@pytest.mark.parametrize("cases", [600, pytest.param(6_000, marks=pytest.mark.slow)])
+def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
+    @settings(max_examples=cases)
+    @given(columns, st.sampled_from(PLAIN_CELLS), st.sampled_from(LENGTHS), st.floats(0, 1))
+    def holds(typed: tuple[pa.DataType, Cell, Cell], other: Cell, rows: int, where: float) -> None:
+        stored, odd, second = typed
+        company = [other] * rows
+        company[-1] = second
+        company[round(where * (rows - 1))] = odd
+        together = became(stored, company)
+        assert {len(found) for found in together.rules.values()} == {rows}
+        for at, cell in enumerate(company):
+            assert together.row(at) == alone(stored, cell), f"row {at}"
+
+    holds()
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+@pytest.mark.parametrize("rows", [65, 1025, *(pytest.param(rows, marks=pytest.mark.slow) for rows in LONG)])
+def test_odd_cells_become_the_same_in_frames_of_any_length(rows: int, place: str) -> None:
+    """All odd cells of a type in one long frame, at its start, its end and in the middle of cells that are plain."""
+    at = {"first": 0, "middle": (rows - 1) // 2, "last": max(0, rows - len(CELLS))}[place]
+    for stored in (pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.string(), pa.timestamp("us"), pa.date32()):
+        cells = ([b"1.5\x00\x00\x00\x00\x00"] * at + [*CELLS] + [b"1.5\x00\x00\x00\x00\x00"] * rows)[:rows]
+        together = became(stored, cells)
+        for place_of, cell in enumerate(cells[at : at + len(CELLS)], start=at):
+            assert together.row(place_of) == alone(stored, cell), (stored, cell)
