@@ -5,6 +5,7 @@ import sys
 from artifacts.errors import ConcordError, EnvironmentFailed
 from flows import commands_learn, commands_record, commands_verify
 from flows.console import app
+from flows.leaving import KEPT, watch
 
 __all__ = ["app", "commands_learn", "commands_record", "commands_verify", "main"]
 """`app` with every command: a module adds its own as it is imported, in the order in which --help shows them."""
@@ -14,7 +15,13 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
+    """The console script: `command`, in a process of its own, which a signal ends at once."""
+    watch()
+    command()
+
+
+def command() -> None:
+    """The command line: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
     try:
         app()
     except ConcordError as error:
@@ -22,7 +29,7 @@ def main() -> None:
         sys.exit(error.exit_status)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            sys.stderr.write("concord: interrupted; nothing that was spent is lost: the same command goes on with it\n")
+            sys.stderr.write(f"concord: interrupted; {KEPT}\n")
         raise
     except OSError as failed:
         sys.stderr.write(f"concord: the machine refused: {failed}\n")

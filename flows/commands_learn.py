@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.console import HOME, HomeOption, JsonOption, QuietOption, app, out, print_json, starting
+from flows.server import serving
 
 
 @app.command()
@@ -26,14 +27,16 @@ def run(
         from flows.environment import prepare
 
         loaded, home = load_plan(plan), prepare(home)
-        from flows.progress import hushed
-        from flows.start import awake, start
-        from flows.summary import show
+    with serving(home):
+        with starting(quiet):
+            from flows.progress import hushed
+            from flows.start import awake, start
+            from flows.summary import show
 
-        awake()
-    with hushed(quiet):
-        summary = start(loaded, home, new_session=new_session, start_from=start_from)
-    print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+            awake()
+        with hushed(quiet):
+            summary = start(loaded, home, new_session=new_session, start_from=start_from)
+        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
 
 
 @app.command()
@@ -52,14 +55,16 @@ def extend(
         from flows.environment import reopen
 
         home = reopen(home)
-        from flows.progress import hushed
-        from flows.start import awake, start_extension
-        from flows.summary import show
+    with serving(home):
+        with starting(quiet):
+            from flows.progress import hushed
+            from flows.start import awake, start_extension
+            from flows.summary import show
 
-        awake()
-    with hushed(quiet):
-        summary = start_extension(session, public, home)
-    print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+            awake()
+        with hushed(quiet):
+            summary = start_extension(session, public, home)
+        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
     if not (as_json or quiet or summary.asked_now):
         out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
 
@@ -165,8 +170,9 @@ def estimate(
     from flows.environment import prepare
 
     loaded, home = load_plan(plan), prepare(home)
-    from flows.estimating import show_estimate
-    from flows.start import start_estimate
+    with serving(home):
+        from flows.estimating import show_estimate
+        from flows.start import start_estimate
 
-    told = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+        told = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
     print_json(told) if as_json else show_estimate(told)

@@ -27,6 +27,7 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
     settings = {
         "PREFECT_HOME": home / "prefect",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # flows/server.py starts ours; Prefect's is anybody's
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": 90,
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI
         "DO_NOT_TRACK": "true",

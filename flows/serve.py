@@ -6,14 +6,10 @@ does not verify, ends the service with the exit status of `extend`.
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from prefect.exceptions import TerminationSignal
 from prefect.server.schemas.schedules import CronSchedule
 from rich.console import Console
 
@@ -30,24 +26,23 @@ NAP = 60.0
 
 
 def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session whenever the time has come, until SIGTERM or Ctrl-C.
+    """Extend a session whenever the time has come, until it is told to end (flows/leaving.py).
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database
     Raises WrongInput where there is no such session, time or zone, and what `extend` raises but for public tables.
     """
     check_open(latest(Door.of(home), session))
-    with _until_told_to_end():
-        while True:
-            moment = next_time(cron, timezone, datetime.now(UTC))
-            out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
-            _wait(moment)
-            try:
-                summary = start_extension(session, public, home)
-            except (EnvironmentFailed, WrongInput) as told:
-                err.print(f"concord: {told}", soft_wrap=True, markup=False)
-            else:
-                out.print(in_words(summary), soft_wrap=True)
+    while True:
+        moment = next_time(cron, timezone, datetime.now(UTC))
+        out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
+        _wait(moment)
+        try:
+            summary = start_extension(session, public, home)
+        except (EnvironmentFailed, WrongInput) as told:
+            err.print(f"concord: {told}", soft_wrap=True, markup=False)
+        else:
+            out.print(in_words(summary), soft_wrap=True)
 
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime:
@@ -63,15 +58,3 @@ def next_time(cron: str, timezone: str, after: datetime) -> datetime:
 def _wait(moment: datetime) -> None:
     while (left := (moment - datetime.now(UTC)).total_seconds()) > 0:
         time.sleep(min(left, NAP))
-
-
-@contextmanager
-def _until_told_to_end() -> Iterator[None]:
-    """SIGTERM ends what is inside as Ctrl-C does; a flow that is running hears it from Prefect, and stops likewise."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except (KeyboardInterrupt, TerminationSignal):
-        out.print("ended; what was begun is finished by the next run")
-    finally:
-        signal.signal(signal.SIGTERM, before)

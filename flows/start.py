@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prefect.client.orchestration import get_client
+from prefect.events.worker import EventsWorker
 from prefect.flows import Flow
-from prefect.logging.handlers import APILogHandler
-from prefect.server.api.server import SubprocessASGIServer
-from prefect.settings import PREFECT_API_URL
+from prefect.logging.handlers import APILogWorker
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from artifacts.errors import EnvironmentFailed, WrongInput
@@ -18,9 +18,11 @@ from artifacts.plan import Plan
 from artifacts.sections import StudentPlan, TeachersPlan
 from artifacts.servers import check_answers
 from artifacts.sessions import Session
+from flows import server
 from flows.estimating import estimate
 from flows.extend import extend
 from flows.learn import learn
+from flows.leaving import end_with_parent, shield_workers
 from flows.outcome import STAGES, StageName, Summary
 from flows.sealed import SealedResults
 from flows.study import study
@@ -28,6 +30,7 @@ from tasks.recipe import recipe_to_extend
 from tasks.release import Door
 
 Outcome = TypeVar("Outcome")
+SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -36,7 +39,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
-    with one_server(plan.teachers):
+    with serving(home):
         return ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
 
 
@@ -48,19 +51,20 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
     door = Door.of(home)
     known = latest(door, session)
     teachers = recipe_to_extend(door.vault, known).plan.teachers
-    with one_server(teachers):
+    with serving(home):
         return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
 
 
 def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
     """Run the flow `estimate` over a plan. Raises a ConcordError likewise."""
-    with one_server(plan.teachers):
+    with serving(home):
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
-    return ready(study, home)(latest(Door.of(home), session).id, home, student)
+    with serving(home):
+        return ready(study, home)(latest(Door.of(home), session).id, home, student)
 
 
 def latest(door: Door, name: str) -> Session:
@@ -70,28 +74,46 @@ def latest(door: Door, name: str) -> Session:
 
 
 def awake() -> None:
-    """Servers that the environment names must answer before anything begins, and Prefect's own is started where it
-    names none. Raises EnvironmentFailed."""
-    for variable in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
-        check_answers(variable)
-    with get_client(sync_client=True):
-        pass  # a client of no named server has one start
+    """Every server must answer before anything begins. Raises EnvironmentFailed."""
+    check_answers("MLFLOW_TRACKING_URI")
+    server.awake()
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[None]:
+    """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported."""
+    with server.serving(home):
+        named = {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
+        try:
+            with temporary_settings(named):
+                yield
+        finally:
+            with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
+                thread.submit(_send)
+
+
+def _send() -> None:
+    """Send what was logged, and the states of tasks, before the server goes; one that is lost gets nothing."""
+    own = server.Server.own
+    for worker in () if own and own.lost else (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=server.GRACE)
 
 
 def ready(flow: Flow[..., Outcome], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Outcome]:
     """The flow with what it runs on: servers that answer, the teachers' task runner, its cache in the home folder."""
     awake()
-    runner = task_runner(teachers) if teachers else None
+    runner = task_runner(teachers, home) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
 
 
-def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
+def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
     """Threads, processes, or Dask (a cluster by its address, or one made on this machine)."""
     workers = os.cpu_count() or 1
     if teachers.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=workers)
+    shield_workers()
     if teachers.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=workers)
+        return ProcessPoolTaskRunner(max_workers=workers, initializer=end_with_parent)
     try:
         from prefect_dask.task_runners import DaskTaskRunner
     except ImportError:
@@ -100,18 +122,5 @@ def task_runner(teachers: TeachersPlan) -> TaskRunner[Any]:
         ) from None
     if teachers.address is not None:
         return DaskTaskRunner(address=teachers.address)
-    return DaskTaskRunner(cluster_kwargs={"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None})
-
-
-@contextmanager
-def one_server(teachers: TeachersPlan) -> Iterator[None]:
-    """One Prefect server for all workers; without it every worker process would start one of its own."""
-    if teachers.runner == "threads" or "PREFECT_API_URL" in os.environ:
-        yield
-        return
-    with ExitStack() as stack:
-        configured = PREFECT_API_URL.value()
-        os.environ["PREFECT_API_URL"] = configured or stack.enter_context(SubprocessASGIServer()).api_url
-        stack.callback(lambda: os.environ.pop("PREFECT_API_URL"))
-        stack.callback(APILogHandler().flush)  # what was logged is sent before the server goes
-        yield
+    cluster = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "local_directory": str(home)}
+    return DaskTaskRunner(cluster_kwargs={**cluster, "security": True})  # else who can connect can have code run

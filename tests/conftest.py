@@ -31,12 +31,14 @@ hypothesis.settings.load_profile("concord")
 def prefect_server() -> Iterator[None]:
     """A Prefect server on a database of its own; about eight seconds, so one for all."""
     import prefect.main  # sets logging up, which closes the stream that absl holds: not one a test put in its place
+    from prefect.settings import PREFECT_API_URL
     from prefect.testing import utilities
 
     assert prefect.main
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utilities, "_find_available_port", own_port)
         with utilities.prefect_test_harness(server_startup_timeout=300):
+            patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")  # a command believes no other setting
             yield
 
 

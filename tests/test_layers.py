@@ -30,6 +30,7 @@ LAYERS = {
 # loads nothing that writes.
 ALONE = {
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
+    "flows/hosted.py": {"uvicorn"},
     "artifacts/entries.py": {"sqlalchemy"},
     "artifacts/tracking.py": {"mlflow"},
     "artifacts/recorded.py": {"mlflow"},

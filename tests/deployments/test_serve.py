@@ -13,14 +13,12 @@ import pytest
 import flows.serve
 from artifacts.errors import BudgetRefused, WrongInput
 from artifacts.ledger import Ledger
-from artifacts.released import Released
 from flows.serve import next_time, serve
-from flows.start import start_extension
 from tasks.ending import close
 from tasks.release import Door
 from tasks.verify import verify
 from tests.deployments.services import ROOT, until
-from tests.support.homes import labels_of, state_of
+from tests.support.homes import die_extending, state_of
 from tests.support.people import arrive
 
 
@@ -69,7 +67,8 @@ def test_it_answers_what_arrived_each_time(
     session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comes(monkeypatch, idle, idle, lambda: arrive(arriving, 12, rows=40))
-    serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
+    with pytest.raises(KeyboardInterrupt):
+        serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
     assert [line.split(": ")[1].split(",")[0] for line in said] == [f"{n} rows asked now" for n in (150, 0, 40)]
     assert Ledger.of(home).session(session).asked == 490
@@ -80,7 +79,8 @@ def test_a_wrong_table_is_told_and_the_next_time_waited_for(
 ) -> None:
     wrong = arriving / "12.parquet"
     comes(monkeypatch, lambda: wrong.write_bytes(b"PAR1 is not enough"), wrong.unlink)
-    serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
+    with pytest.raises(KeyboardInterrupt):
+        serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
     assert "concord: --public" in capsys.readouterr().err
     assert Ledger.of(home).session(session).asked == 450
 
@@ -98,26 +98,13 @@ def test_a_session_that_has_ended_ends_it(
     assert state_of(home, session) == state
 
 
-def test_sigterm_within_a_run_ends_it_and_the_run_is_finished_later(
-    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_it_was_at_when_it_ended_is_finished_later(
+    session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true, handler = Released.write_labels, signal.getsignal(signal.SIGTERM)
-
-    def told_to_end(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
-        if index == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return true(released, name, index, *args, **kwargs)
-
-    comes(monkeypatch, idle, idle)
-    with monkeypatch.context() as patch:
-        patch.setattr(Released, "write_labels", told_to_end)
+    comes(monkeypatch, lambda: die_extending(session, arriving, home))
+    with pytest.raises(KeyboardInterrupt):
         serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")
-    assert capsys.readouterr().out.splitlines()[-1].startswith("ended")
-    assert signal.getsignal(signal.SIGTERM) == handler
-    assert Ledger.of(home).session(session).pending is not None
-    begun = labels_of(home, session)
-    assert start_extension(session, arriving, home).asked == 450
-    assert labels_of(home, session).items() > begun.items()
+    assert Ledger.of(home).session(session).asked == 450
     assert all(check.ok for check in verify(home))
 
 
@@ -130,7 +117,7 @@ def test_the_command_waits_and_ends_with_sigterm(session: str, home: Path, arriv
         try:
             until(lambda: "next run at" in log.read_text() or process.poll() is not None, 240, log.read_text)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=120) == 0, log.read_text()
+            assert process.wait(timeout=120) == 143, log.read_text()
         finally:
             process.kill()
-    assert log.read_text().splitlines()[-1].startswith("ended")
+    assert log.read_text().splitlines()[-1].startswith("concord: ended by SIGTERM")

@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 
 from artifacts.audited import AuditReport
 from flows import auditing
-from flows.cli import main
+from flows.cli import command
 
 ASKED = ("audit", "laplace_votes", "--epsilon", "2", "--delta", "1e-6", "--queries", "1", "--trials", "2000")
 SURE = ("--confidence", "0.99999999", "--json")
@@ -31,7 +31,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr("sys.argv", ["concord", *arguments])
     with pytest.raises(SystemExit) as left:
-        main()
+        command()
     out, err = capsys.readouterr()
     return left.value.code, out, err
 

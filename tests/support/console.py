@@ -6,7 +6,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from flows.cli import main
+from flows.cli import command
 
 
 def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
@@ -19,6 +19,6 @@ def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str
         patch.setattr(sys, "argv", ["concord", *arguments])
         patch.setattr(sys, "stdin", stdin or io.StringIO())
         with pytest.raises(SystemExit) as end:
-            main()
+            command()
     status = end.value.code if isinstance(end.value.code, int) else 0
     return status, out.getvalue(), (err.getvalue().strip().splitlines() or [""])[-1]

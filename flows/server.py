@@ -1,0 +1,175 @@
+"""Prefect's server for one command, which nobody else can be or ask.
+
+Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
+Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
+             before its number was known to anyone, and is held until the end, even if the server ends before. Nobody
+             asks it without a random password, which stands in environments alone. It ends with this process, however
+             that ends (flows/hosted.py), and where it ends before, every request fails at once and a command ends
+Not covered  root; other processes of the same user, which can read the vault anyway
+
+A server that PREFECT_API_URL names in the environment is used instead; nothing else is believed. Imports nothing heavy:
+a command begins its server first and loads packages while it starts. Checked by tests/promises/test_own_server.py.
+"""
+
+import base64
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import IO, ClassVar
+
+from artifacts.errors import ConcordError, EnvironmentFailed
+from artifacts.servers import check_answers
+from flows.leaving import KEPT, leave
+
+NAMED = "PREFECT_API_URL"
+PREFECT = "prefect.server.api.server:create_app()"
+FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+"""As Prefect sets them for a server of a single process."""
+GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+"""The answer for a server that has ended: of all failures, the one that Prefect's clients do not try again."""
+GRACE = 5.0
+"""Seconds that a server has to end in order."""
+
+
+class Hosted:
+    """An ASGI application in a process of its own, on a port of loopback bound here; it lasts as long as this process.
+
+    ended   what a command says that cannot go on where the application ends by itself
+    """
+
+    def __init__(self, application: str, environment: Mapping[str, str], log: IO[bytes], ended: str) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN)
+        self.port: int = self.socket.getsockname()[1]
+        self.ended, self._stopping, self._over = ended, False, threading.Event()
+        script = str(Path(__file__).with_name("hosted.py"))
+        descriptor = str(self.socket.fileno())
+        words = [sys.executable, "-P", script, application, descriptor, str(os.getpid())]
+        self._started: Future[subprocess.Popen[bytes]] = Future()
+        threading.Thread(target=self._keep, args=(words, dict(environment), log), daemon=True).start()
+        self.process = self._started.result()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended, and nobody stopped it."""
+        return self._over.is_set() and not self._stopping
+
+    def stop(self) -> None:
+        """End it in order, or after a while by force."""
+        self._stopping = True
+        self.process.terminate()
+        if not self._over.wait(GRACE):
+            self.process.kill()
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes who refuses in its stead
+        self.socket.close()
+
+    def _keep(self, words: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
+        """Start the process, and wait for its end: the kernel would end it with this very thread."""
+        try:
+            with log:
+                process = subprocess.Popen(
+                    words,
+                    env=environment,
+                    pass_fds=[self.socket.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as failed:
+            self._started.set_exception(failed)
+            return
+        self._started.set_result(process)
+        process.wait()
+        self._over.set()
+        if self.lost:
+            leave(EnvironmentFailed.exit_status, self.ended)
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Answer in the stead of a process that has ended, so that whoever asks it fails at once."""
+        while True:
+            try:
+                asked, _ = self.socket.accept()
+            except OSError:  # it was stopped
+                return
+            with asked, suppress(OSError):
+                asked.settimeout(1.0)
+                asked.sendall(GONE)
+                asked.shutdown(socket.SHUT_WR)
+                asked.recv(1 << 16)
+
+
+class Server(Hosted):
+    """Prefect's server over the database of a home folder, and the environment of whoever is to ask it."""
+
+    own: ClassVar["Server | None"] = None  # this process's, while it lasts
+
+    def __init__(self, home: Path) -> None:
+        self.log = home / "prefect" / "server.log"
+        self.password = f"concord:{secrets.token_hex(32)}"
+        closed = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        environment = {**os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
+        ended = f"Prefect's server, which this command started, ended before it did: {KEPT} (see {self.log})"
+        super().__init__(PREFECT, environment, os.fdopen(closed, "wb"), ended)
+
+    def variables(self) -> dict[str, str]:
+        """Where it is, the password, and that no proxy stands between."""
+        direct = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
+        place = {NAMED: f"http://127.0.0.1:{self.port}/api", "PREFECT_API_AUTH_STRING": self.password}
+        return place | {"NO_PROXY": direct, "no_proxy": direct}
+
+    def check_answers(self) -> None:
+        """Wait until it answers, who knows the password. Raises EnvironmentFailed where it ends, or is too slow."""
+        patience = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
+        token = base64.b64encode(self.password.encode()).decode()
+        asked = HTTPConnection("127.0.0.1", self.port, timeout=patience)
+        try:  # nothing is asked again: until it accepts, the kernel keeps the question for it
+            asked.request("GET", "/api/admin/version", headers={"Authorization": f"Basic {token}"})
+            status = asked.getresponse().status
+        except (OSError, HTTPException):
+            status = 0
+        finally:
+            asked.close()
+        if status != 200:
+            raise EnvironmentFailed(f"Prefect's server, which this command started, did not begin: see {self.log}")
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[None]:
+    """A server for what is inside: the one that the environment names, or else one of our own, which it names then.
+
+    Within another it is the same one. Does not wait for it: `awake` does.
+    """
+    if os.environ.get(NAMED):
+        yield
+        return
+    # Here prefect.db is looked at, before anything opens it.
+    own = Server.own = Server(home)
+    variables = own.variables()
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    except Exception as failed:
+        if isinstance(failed, ConcordError) or not own.lost:
+            raise
+        raise EnvironmentFailed(own.ended) from None
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        Server.own = None
+        own.stop()
+
+
+def awake() -> None:
+    """Wait for the server of our own, or ask the one that the environment names. Raises EnvironmentFailed."""
+    Server.own.check_answers() if Server.own else check_answers(NAMED)

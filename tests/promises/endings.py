@@ -1,0 +1,252 @@
+"""How a run ends by each fault, at a real terminal; and whether the next one goes on. Run as a module, it prints
+
+    fault × at × ended in seconds × status × lost × left behind
+
+    python -m tests.promises.endings [PART OF A FAULT'S NAME]
+
+A `Fault` is done to a run that stands still at some place (tests/promises/stalling.py), or to its home before it
+begins. A further one is a further line of FAULTS.
+"""
+
+import fcntl
+import os
+import pty
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from artifacts.ledger import Ledger
+from tests.promises.stalling import STUCK
+from tests.support.people import write_plan, write_tables
+from tests.support.processes import own_environment
+
+MARK = "CONCORD_TEST_ENDING"
+"""Which run a process belongs to; whatever a run starts has it as well."""
+STARTED = 240.0
+"""Seconds that a run may take to where the fault is done, on a machine with much to do."""
+SOON = 5.0
+"""Seconds in which a run that is ended must end."""
+SMALL = {"teachers__count": 20, "teachers__block": 10, "labeling__cutoff": 300, "student__refused": "drop"}
+
+
+@dataclass
+class Run:
+    """One command at a terminal of its own."""
+
+    arguments: list[str]
+    folder: Path
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    said: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.terminal, end = pty.openpty()
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        ours = {MARK: self.name, "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm", "COLUMNS": "200"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *self.arguments],
+            env=own_environment() | ours,
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # it begins a session
+        )
+        os.close(end)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def until(self, words: str) -> None:
+        """Wait until it has said that; it must."""
+        deadline = time.monotonic() + STARTED
+        while words.encode() not in self.said:
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.02)
+
+    def processes(self) -> dict[int, str]:
+        """All that bear its mark and have not ended: their ids, and how they were called."""
+        mark, found = f"{MARK}={self.name}".encode(), {}
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (place / "environ").read_bytes() and b") Z " not in (place / "stat").read_bytes():
+                    found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def server(self) -> int:
+        """The process of its Prefect server."""
+        return next(one for one, words in self.processes().items() if "prefect.server.api.server:create_app" in words)
+
+    def press(self, key: bytes) -> None:
+        """Type at its terminal."""
+        os.write(self.terminal, key)
+
+    def ends(self, patience: float = STARTED) -> int:
+        """Its status, as a shell has it; it is killed where it does not end."""
+        try:
+            status = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            status = -signal.SIGKILL
+        self._reader.join(1)
+        return status
+
+    def leaves(self) -> list[str]:
+        """What is left of it after a while: processes, which are killed then, and temporary files."""
+        deadline = time.monotonic() + SOON
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = self.processes()
+        for one in left:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        return [*left.values(), *(path.name for path in (self.folder / "tmp").iterdir())]
+
+    @property
+    def text(self) -> str:
+        """What the terminal showed."""
+        return self.said.decode(errors="replace")
+
+    def _read(self) -> None:
+        with suppress(OSError):  # its last holder has closed it
+            while read := os.read(self.terminal, 1 << 16):
+                self.said += read
+        os.close(self.terminal)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something done to a run that is to end in `status` and one sentence that says `sentence`.
+
+    do       at the place where the run stands still; none where it is done to the home, by `before`
+    within   seconds that it may take to end after it
+    """
+
+    status: int
+    sentence: str = ""
+    do: Callable[[Run], object] | None = None
+    before: Callable[[Path, ExitStack], object] = lambda *_: None
+    within: float = SOON
+
+
+def to_group(number: signal.Signals) -> Callable[[Run], None]:
+    return lambda run: os.killpg(run.process.pid, number)
+
+
+def to_process(number: signal.Signals) -> Callable[[Run], None]:
+    return lambda run: os.kill(run.process.pid, number)
+
+
+def strangers(_: Path, held: ExitStack) -> None:
+    """Others listen wherever Prefect would look for a port, and answer nothing."""
+    for port in range(8000, 9000):
+        with suppress(OSError):
+            held.enter_context(socket.create_server(("127.0.0.1", port)))
+
+
+KEPT = "nothing that was spent is lost"
+FAULTS = {
+    "Ctrl-C": Fault(130, f"interrupted; {KEPT}", lambda run: run.press(b"\x03")),
+    "SIGTERM to the group": Fault(143, f"ended by SIGTERM; {KEPT}", to_group(signal.SIGTERM)),
+    "SIGTERM": Fault(143, f"ended by SIGTERM; {KEPT}", to_process(signal.SIGTERM)),
+    "terminal closed": Fault(129, f"its terminal was closed; {KEPT}", to_process(signal.SIGHUP)),
+    "kill -9": Fault(-signal.SIGKILL, do=to_process(signal.SIGKILL)),
+    "server killed": Fault(1, f"ended before it did: {KEPT}", lambda run: os.kill(run.server(), signal.SIGKILL)),
+    "strangers on its ports": Fault(0, before=strangers, within=STARTED),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: how a run ended by a fault, and what came of it."""
+
+    fault: str
+    at: str
+    seconds: float
+    status: int
+    sentences: list[str]
+    lost: str
+    left: list[str]
+
+    def wrong(self) -> list[str]:
+        """What should not be; nothing, it is hoped."""
+        expected = FAULTS[self.fault]
+        said = [] if len(self.sentences) == bool(expected.sentence) else [f"{len(self.sentences)} sentences"]
+        said += [one for one in self.sentences if expected.sentence not in one or not one.startswith("concord: ")]
+        late = [f"{self.seconds:.1f} s"] if self.seconds > expected.within else []
+        status = [f"status {self.status}"] if self.status != expected.status else []
+        return [*said, *late, *status, *([self.lost] if self.lost else []), *self.left]
+
+    def __str__(self) -> str:
+        lost, left = self.lost or "nothing", ", ".join(self.left) or "nothing"
+        return f"{self.fault:<24} {self.at:<10} {self.seconds:>6.1f} {self.status:>7}  {lost:<20} {left}"
+
+
+PLACES = ("starting", "encode", "split", "fit", "teach", "poll", "release", "study", "certify")
+HEADER = f"{'fault':<24} {'at':<10} {'ended':>6} {'status':>7}  {'lost':<20} left behind"
+
+
+def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: Any) -> Row:
+    """Do a fault to a run of a plan that stands still at a place, `""` for none; and run the plan again."""
+    fault, home = FAULTS[name], folder / "home"
+    stuck = {"teachers__estimator": "tests.promises.stalling.Stuck"} if at == "fit" else {}
+    plan = write_plan(write_tables(folder / "data"), **{**SMALL, **stuck, **changes})
+    with ExitStack() as held:
+        fault.before(home, held)
+        asked = ["run", str(plan), "--home", str(home)]
+        run = Run(["tests.promises.stalling", at or "nowhere", *asked], folder)
+        if fault.do:
+            run.until(STUCK + at)
+            fault.do(run)
+        started = time.monotonic()
+        status = run.ends()
+        seconds = time.monotonic() - started
+        left = run.leaves()
+    after = run.said.partition((STUCK + at).encode())[2] if fault.do else b""
+    sentences = [line for line in visible(after) if STUCK not in line]
+    lacks = lost(write_plan(folder / "data", **SMALL), home, folder) if again else ""
+    return Row(name, at, seconds, status, sentences, lacks, left)
+
+
+def visible(said: bytes) -> list[str]:
+    """The lines that a terminal shows of it: without progress, which is drawn over, and without colours."""
+    text = said.decode(errors="replace").split("\x1b[?25h")[-1]
+    return [line.strip() for line in text.replace("\r", "\n").split("\n") if line.strip()]
+
+
+def lost(plan: Path, home: Path, folder: Path) -> str:
+    """What the next run of the plan lacks, or pays twice; nothing, it is hoped."""
+    again = Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], folder)
+    if again.ends():
+        return f"the next run: {visible(again.said)[-1:]}"
+    sessions = Ledger.of(home).sessions("people")
+    if len(sessions) != 1:
+        return f"{len(sessions)} sessions"
+    asked = Run(["tests.promises.stalling", "nowhere", "verify", "--home", str(home)], folder)
+    return "it does not verify" if asked.ends() else ""
+
+
+def main(part: str = "") -> None:
+    """Every fault of that name at every place: the table."""
+    print(HEADER)
+    for name, fault in FAULTS.items():
+        for at in PLACES if fault.do else ("",):
+            if part in name:
+                with tempfile.TemporaryDirectory() as folder:
+                    row = attempt(name, at, Path(folder))
+                    print(row, *(["wrong: ", *row.wrong()] if row.wrong() else []))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

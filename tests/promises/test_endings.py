@@ -1,0 +1,32 @@
+"""A run that is interrupted, told to end, killed, or loses its server ends soon, in one sentence, and loses nothing."""
+
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from tests.promises.endings import FAULTS, PLACES, attempt
+
+AT_A_PLACE = [name for name, fault in FAULTS.items() if fault.do]
+
+
+def test_ctrl_c_ends_a_run_while_its_workers_fit(tmp_path: Path) -> None:
+    assert attempt("Ctrl-C", "fit", tmp_path, again=False).wrong() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("at", "fault"), list(zip(PLACES, cycle(AT_A_PLACE), strict=False)))
+def test_a_run_ends_at_every_stage(tmp_path: Path, fault: str, at: str) -> None:
+    assert attempt(fault, at, tmp_path).wrong() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "runner"), [("Ctrl-C", "processes"), ("kill -9", "processes"), ("kill -9", "dask")])
+def test_workers_end_with_their_run(tmp_path: Path, fault: str, runner: str) -> None:
+    assert attempt(fault, "fit", tmp_path, again=False, teachers__runner=runner).wrong() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.do])
+def test_a_run_goes_on_whatever_stands_in_its_way(tmp_path: Path, fault: str) -> None:
+    assert attempt(fault, "", tmp_path).wrong() == []

@@ -1,0 +1,211 @@
+"""The Prefect server of a command is its own: nobody else can be it, ask it, or stand between."""
+
+import base64
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from artifacts.errors import EnvironmentFailed
+from flows import server
+from flows.server import NAMED, Server, serving
+from tests.deployments.services import until
+from tests.support.processes import own_environment
+
+ASKED = "/api/flow_runs/filter"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of a process that none is named to; the only one that these tests start, of Prefect's."""
+    with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
+        server.awake()
+        assert Server.own is not None
+        yield Server.own
+
+
+def alone(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A home folder, in an environment that names no server yet."""
+    for name in (NAMED, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
+        patch.delenv(name, raising=False)
+    patch.setattr(Server, "own", None)
+    patch.setenv("PREFECT_HOME", str(folder / "home" / "prefect"))
+    patch.setenv("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
+    (folder / "home" / "prefect").mkdir(parents=True)
+    return folder / "home"
+
+
+def ask(port: int, password: str | None = None, path: str = ASKED) -> int:
+    """The status that a request to a port of loopback gets."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as asked:
+        token = {} if password is None else {"Authorization": f"Basic {base64.b64encode(password.encode()).decode()}"}
+        asked.request("POST", path, b"{}", {"Content-Type": "application/json", **token})
+        return asked.getresponse().status
+
+
+@contextmanager
+def stranger() -> Iterator[tuple[int, list[bytes]]]:
+    """Who listens on a port, and what came there."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+
+        def listen() -> None:
+            while True:
+                try:
+                    asked, _ = bound.accept()
+                except OSError:
+                    return
+                with asked:
+                    heard.append(asked.recv(1 << 16))
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield bound.getsockname()[1], heard
+        bound.shutdown(socket.SHUT_RDWR)
+
+
+def test_nobody_asks_it_without_the_password(own: Server) -> None:
+    password = own.password
+    assert ask(own.port, password) == 200
+    assert [ask(own.port, guess) for guess in (None, "", "concord:", password[:-1])] == [401] * 4
+
+
+@pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out", "/api/logs/out"])
+def test_nobody_listens_to_its_events_without_the_password(own: Server, path: str) -> None:
+    from websockets.exceptions import WebSocketException
+    from websockets.sync.client import connect
+
+    def listen() -> None:
+        with connect(f"ws://127.0.0.1:{own.port}{path}", proxy=None) as asked:
+            asked.send('{"type": "auth", "token": "concord:"}')
+            asked.recv(60)
+            asked.recv(60)
+
+    with pytest.raises(WebSocketException):
+        listen()
+
+
+def test_the_password_stands_on_no_command_line(own: Server) -> None:
+    secret = own.password.split(":")[1].encode()
+    lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
+    assert any(b"hosted.py" in line for line in lines)
+    assert not any(secret in line for line in lines)
+
+
+def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(own: Server) -> None:
+    assert os.getsid(own.process.pid) == own.process.pid
+
+
+def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever did would be asked next, and handed the password."""
+
+    def dies(home: Path) -> None:
+        with serving(home):
+            assert Server.own is not None
+            lost = Server.own
+            for _ in range(2):
+                with pytest.raises(OSError, match="in use"):
+                    socket.create_server(("127.0.0.1", lost.port))
+                os.kill(lost.process.pid, signal.SIGKILL)
+                lost.process.wait()
+            assert ask(lost.port, lost.password) == http.client.GONE  # not tried again
+            raise ConnectionError("as a client of Prefect would")
+
+    with pytest.raises(EnvironmentFailed, match="ended before it did"):
+        dies(alone(tmp_path, monkeypatch))
+
+
+BEGIN = """
+import os, time
+from pathlib import Path
+from flows.server import Server
+print(Server(Path()).process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_it_ends_with_who_started_it_however_that_ends(tmp_path: Path, end: signal.Signals) -> None:
+    (tmp_path / "prefect").mkdir()
+    words, environment = [sys.executable, "-c", BEGIN], own_environment() | {"PREFECT_HOME": str(tmp_path / "prefect")}
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        started = int(parent.stdout.readline())
+        parent.send_signal(end)
+    until(lambda: not runs(started), 60, lambda: f"process {started} is still there")
+
+
+def runs(process: int) -> bool:
+    """Whether a process has not ended."""
+    try:
+        return b") Z " not in Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return False
+
+
+def test_two_homes_share_no_server(own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(alone(tmp_path, monkeypatch)):
+        assert Server.own is not None
+        assert Server.own.port != own.port
+        assert ask(own.port, Server.own.password) == 401
+
+
+def test_the_environment_is_afterwards_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = alone(tmp_path, monkeypatch)
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    before = dict(os.environ)
+    with serving(home):
+        assert NAMED in os.environ
+        assert os.environ["NO_PROXY"] == "example.org,127.0.0.1"
+    assert dict(os.environ) == before
+
+
+def test_a_server_that_the_environment_names_is_used_and_none_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server, "own", None)
+    monkeypatch.setenv(NAMED, "http://127.0.0.1:9/api")
+    with serving(tmp_path):
+        assert Server.own is None
+        assert os.environ[NAMED] == "http://127.0.0.1:9/api"
+        with pytest.raises(EnvironmentFailed, match=f"{NAMED} names .*:9/api, where no server answers"):
+            server.awake()
+
+
+PROBE = """
+from pathlib import Path
+from flows.environment import prepare
+from flows.server import serving
+with serving(prepare(Path("home"))):
+    from prefect.client.orchestration import get_client
+    with get_client(sync_client=True) as client:
+        print(client.hello().status_code)
+"""
+
+
+def test_a_server_that_a_file_or_a_proxy_names_gets_no_request(tmp_path: Path) -> None:
+    with stranger() as (port, heard):
+        url, settings = f"http://127.0.0.1:{port}", tmp_path / "home" / "prefect"
+        settings.mkdir(parents=True)
+        (tmp_path / ".env").write_text(f"{NAMED}={url}/api\n")
+        (tmp_path / "prefect.toml").write_text(f'[api]\nurl = "{url}/api"\n')
+        (settings / "profiles.toml").write_text(f'active = "x"\n[profiles.x]\n{NAMED} = "{url}/api"\n')
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE],
+            cwd=tmp_path,
+            env=own_environment() | {"HTTP_PROXY": url, "ALL_PROXY": url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
+        assert heard == []
