@@ -10,16 +10,21 @@ Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import polars as pl
 
 from artifacts.encoding import Column, Encoding, Kind, OneHot, Passed, Scaled
+from tasks.names import decoded, named
 
 LABEL = "concord.label"
 """Name of the column that holds the class index in cast rows."""
 
 LARGEST = 1e100
 """Numbers beyond it count as infinite, so that their squares still add up."""
+
+WHOLE = 2**53
+"""Up to it, whole numbers are what a double holds exactly."""
 
 NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
 """What a text file writes where there is nothing. Columnar files have nulls of their own."""
@@ -127,17 +132,21 @@ def nothing(dtype: Type) -> pl.Expr:
     return pl.repeat(None, pl.len(), dtype=dtype)
 
 
-def identity(name: str, dtype: Type) -> pl.Expr:
-    """Canonical text of an identifier: 7, 7.0, '7' and '007' are one. To merge two is safe, to part one is not."""
-    return text(name, dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
+def identity(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
+    """Canonical text of an identifier, one however it is stored (tasks.names). `rounded`: numbers as doubles."""
+    words = _identifier(name, dtype)
+    return words.map_batches(partial(named, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
 
 
 def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:
     """UInt16 index of the declared class a label names; null where it names none."""
-    declared = pl.Series("c", classes, pl.String)
-    names = declared.str.to_lowercase() if dtype == pl.Boolean else declared
-    known = names.to_frame().select(identity("c", pl.String())).to_series().to_list()
-    return _looked_up(identity(name, dtype), known, pl.UInt16())
+    return _looked_up(identity(name, dtype), class_names(classes), pl.UInt16())
+
+
+def class_names(classes: tuple[str, ...]) -> list[str]:
+    """Canonical texts of declared classes."""
+    declared = pl.DataFrame({"c": classes}, schema={"c": pl.String})
+    return declared.select(identity("c", pl.String())).to_series().to_list()
 
 
 def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
@@ -186,6 +195,20 @@ def _listed(column: Passed, dtype: Type) -> pl.Expr:
     cells = pl.col(column.name).arr.to_list() if isinstance(dtype, pl.Array) else pl.col(column.name)
     sized = pl.when(cells.list.len() == column.size).then(cells)
     return sized.list.eval(pl.when(fits).then(value).otherwise(0)).list.to_array(column.size)
+
+
+def _identifier(name: str, dtype: Type) -> pl.Expr:
+    """Any plain cell as text that leaves nothing out."""
+    if dtype == pl.Binary:
+        return pl.col(name).map_batches(decoded, return_dtype=pl.String(), is_elementwise=True)
+    if dtype.is_float():
+        value, whole = pl.col(name), pl.col(name).cast(pl.Int64, strict=False)
+        digits = pl.when(whole.is_between(-WHOLE, WHOLE) & (whole.cast(dtype) == value)).then(whole).cast(pl.String)
+        return pl.when(value.is_finite()).then(pl.coalesce(digits, value.cast(pl.String)))
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+        moment = _written(name, dtype).dt.convert_time_zone("UTC")
+        return moment.dt.replace_time_zone(None).cast(pl.String, strict=False)
+    return text(name, dtype)
 
 
 def _written(name: str, dtype: Type) -> pl.Expr:

@@ -21,7 +21,7 @@ from artifacts.errors import WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.vault import Vault
-from tasks.cells import cast_rows, class_index, word_index
+from tasks.cells import cast_rows, class_index, class_names, word_index
 from tasks.statistics import learn_columns, numbers_of, signed_log
 from tasks.tables import PublicTable, open_public
 
@@ -47,6 +47,10 @@ def learn_encoding(plan: Plan) -> Encoding:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
     if "" in features:
         raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
+    names = class_names(plan.data.classes)
+    if len(set(names)) < len(names):
+        twice = max(names, key=names.count)
+        raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
     return Encoding(
         columns=learn_columns(table, features),
         label=plan.data.label,

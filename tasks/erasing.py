@@ -23,11 +23,11 @@ import polars as pl
 
 from artifacts.errors import WrongInput
 from artifacts.vault import Vault, keyed_digest
-from tasks.cells import clean_text, identity
+from tasks.cells import clean_text
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe
 from tasks.release import Door, no_run_in
-from tasks.units import Erased
+from tasks.units import Erased, unit_names
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks"})
 """Folders of the vault that hold no private row, nor anything made of one, but for what `forget` destroys."""
@@ -38,7 +38,7 @@ def erase(door: Door, domain: str, unit: str | None) -> bool:
 
     Raises WrongInput where there is no such domain, or its units have no names.
     """
-    about = _digest(door, domain, unit)
+    digests = _digests(door, domain, unit)
     with no_run_in(door.vault, domain):
         sessions = [session.id for session in door.ledger.sessions(domain)]
         made = [*_made_public(door, sessions), *_made_of_rows(door.vault, domain)]
@@ -47,7 +47,8 @@ def erase(door: Door, domain: str, unit: str | None) -> bool:
         for path in made:
             door.vault.destroy(path)
         forgotten = [forget(door, session) for session in sessions]
-        door.ledger.remark(domain, "erased", about)
+        for about in digests:
+            door.ledger.remark(domain, "erased", about)
     return bool(made) or any(forgotten)
 
 
@@ -61,24 +62,24 @@ def _everybody(units: Erased) -> str:
     return keyed_digest(units.key, "every unit")
 
 
-def _digest(door: Door, domain: str, unit: str | None) -> str:
-    """What the ledger keeps of the unit's name."""
+def _digests(door: Door, domain: str, unit: str | None) -> tuple[str, ...]:
+    """What the ledger keeps of the unit's name: of both, where doubles round it."""
     known = door.ledger.domain(domain)
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
     units = Erased.of(door.vault, domain)
     if unit is None:
-        return _everybody(units)
+        return (_everybody(units),)
     if "one row" in known.unit:
         raise WrongInput(
             f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: leave "
             "--unit out, and all rows of the domain are erased"
         )
-    cell = clean_text(pl.DataFrame({"unit": [unit]}))
-    (name,) = cell.select(identity("unit", pl.String())).to_series()
-    if name is None:
+    ids = clean_text(pl.DataFrame({"unit": [unit]}))["unit"]
+    names = [*unit_names(ids, rounded=False), *unit_names(ids, rounded=True)]
+    if None in names:
         raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
-    return units.digest(str(name))
+    return tuple(dict.fromkeys(map(units.digest, names)))
 
 
 def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:

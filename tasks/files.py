@@ -23,6 +23,7 @@ from pyarrow.fs import LocalFileSystem
 
 from artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from tasks.cells import clean_text
+from tasks.names import ESCAPED
 from tasks.sound import nulls, polars_type, sound
 
 Format = Literal["parquet", "ipc", "csv"]
@@ -131,7 +132,7 @@ def csv_names(path: Path) -> list[str]:
 def split_line(line: bytes) -> list[str]:
     """The fields of one line. Nothing in it can fail or reach another line; what cannot be read has no fields."""
     try:
-        return next(csv.reader([line.decode(errors="replace").rstrip("\r\n")]), [])
+        return next(csv.reader([line.decode(errors=ESCAPED).rstrip("\r\n")]), [])
     except csv.Error:
         return []
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
+from tasks.names import ESCAPED
+
 DAY = 86_400_000
 """Milliseconds."""
 
@@ -89,7 +91,7 @@ def _text(column: pa.Array) -> pa.Array:
     if _is_valid(column):
         return column.cast(pa.large_string())
     stored = column.view(BYTES_OF[column.type])
-    return pa.array((cell and cell.decode(errors="replace") for cell in _cells(stored)), pa.large_string())
+    return pa.array((cell and cell.decode(errors=ESCAPED) for cell in _cells(stored)), pa.large_string())
 
 
 def _doubles(column: pa.Array) -> pa.Array:

@@ -4,7 +4,7 @@ Assumes      the key is secret; units are erased by requests, whatever other row
 Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
              are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal
 Not covered  rows of a unit that changes its name.
-             Checked in tests/tasks by test_split.py, test_label_private.py and test_left_out.py
+             Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
 
 Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
 """
@@ -17,7 +17,9 @@ from typing import Self
 import polars as pl
 
 from artifacts.vault import Vault, derive, keyed_digest
-from tasks.cells import identity
+from tasks.cells import NULL_WORDS, identity, text
+from tasks.files import PRIVATE, find_files
+from tasks.names import read_as_one
 from tasks.rows import private_frames
 
 UNIT = "concord.unit"
@@ -43,7 +45,7 @@ class Erased:
         """Which rows are of no erased unit."""
         asked = units.unique().drop_nulls() if self.digests else ()
         gone = [unit for unit in asked if self.digest(unit) in self.digests]
-        return ~units.is_in(pl.Series(gone, dtype=units.dtype), nulls_equal=False).fill_null(False)
+        return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
 
 
 NOBODY = Erased()
@@ -54,13 +56,29 @@ def owned_frames(
     path: str, columns: Mapping[str, str], unit: str | None, erased: Erased
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """`tasks.rows.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT: what the
-    column `unit` says, null where it names nobody; without such a column, the row's place in the table."""
+    column `unit` says, null where it names nobody; without such a column, the row's place in the table.
+
+    Raises WrongInput where files store the ids in types that cannot be read as one.
+    """
+    asked = {**columns, **({unit: "data.unit"} if unit else {})}
+    frames = private_frames(path, asked)
+    rounded = unit is not None and _read_as_one(path, unit)
     first = 0
-    for raw in private_frames(path, {**columns, **({unit: "data.unit"} if unit else {})}):
-        owner = _named(raw, unit) if unit else _places(first, raw.height)
+    for raw in frames:
+        owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
         first += raw.height
         spared = erased.spared(owner)
+        if unit and erased.digests:
+            spared &= erased.spared(_former_names(raw[unit]))
         yield raw.filter(spared), owner.filter(spared)
+
+
+def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
+    """The names of units by their ids, as bytes: null where one says that there is nothing. See tasks.names."""
+    name = identity("id", ids.dtype, rounded=rounded)
+    return (
+        ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
+    )
 
 
 def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
@@ -84,8 +102,15 @@ def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
     return int.from_bytes(hashed(unit, key, purpose, 8), "little")
 
 
-def _named(raw: pl.DataFrame, unit: str) -> pl.Series:
-    return raw.select(identity(unit, raw.schema[unit]).cast(pl.Binary)).to_series().alias(UNIT)
+def _read_as_one(path: str, unit: str) -> bool:
+    files = find_files(path, PRIVATE)
+    return read_as_one({str(file.path): file.stored_as(unit) for file in files if unit in file.names}, unit)
+
+
+def _former_names(ids: pl.Series) -> pl.Series:
+    """Names as version 0.1.0 gave them: digests of units that were erased then are of these."""
+    word = text("id", ids.dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
+    return ids.alias("id").to_frame().select(word.cast(pl.Binary)).to_series()
 
 
 def _places(first: int, rows: int) -> pl.Series:

@@ -89,9 +89,11 @@ def test_rows_of_any_type_become_as_many_rows_of_numbers(column: pl.Series, kind
 
 def test_moments_that_can_be_written_are_the_same_word_however_they_are_stored() -> None:
     for unit in ("ms", "us", "ns"):
-        moments = pl.Series("c", ["1970-01-01", "2262-04-11"]).str.to_datetime().cast(pl.Datetime(unit))
+        moments = (
+            pl.Series("c", ["1970-01-01 00:00:01", "2262-04-11 00:00:00"]).str.to_datetime().cast(pl.Datetime(unit))
+        )
         words = moments.to_frame().select(identity("c", moments.dtype)).to_series()
-        assert [word[:19] for word in words] == ["1970-01-01 00:00:00", "2262-04-11 00:00:00"]
+        assert words.to_list() == ["1970-01-01 00:00:01", "2262-04-11"]
 
 
 def test_a_number_of_fifty_digits_does_not_stop_the_table(tmp_path: Path) -> None:
