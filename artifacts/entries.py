@@ -34,6 +34,7 @@ from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from artifacts.addresses import sqlite_file
 from artifacts.chain import Line
 from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 
@@ -79,8 +80,12 @@ class Entries:
     def __init__(self, url: str) -> None:
         """Open it, making it where there is none. Raises NotVerified where the database is not a ledger."""
         self.engine = _engine(url)
-        with _told_in_one_sentence(), self._transaction() as connection:
-            _make_or_recognise(connection)
+        with _told_in_one_sentence(), self.engine.connect() as connection:
+            there = _recognised(connection)  # to look at a ledger needs no lock, and no leave to write
+        if not there:
+            with _told_in_one_sentence(), self._transaction() as connection:
+                if not _recognised(connection):
+                    TABLES.create_all(connection, checkfirst=False)
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
@@ -128,13 +133,15 @@ def _engine(url: str) -> Engine:
     except ImportError as missing:
         raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
     if engine.dialect.name == "sqlite":
-        _bear(Path(parsed.database or ""))
+        _bear(sqlite_file(url) or Path())
         event.listen(engine, "connect", _durable)
     return engine
 
 
 def _bear(file: Path) -> None:
     """An empty database file that nobody else may read, unless there is one."""
+    if file.is_file():
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -150,15 +157,16 @@ def _durable(connection: sqlite3.Connection, _: Any) -> None:
     connection.execute("PRAGMA synchronous = EXTRA")  # syncs the folder as well: a commit survives a power cut
 
 
-def _make_or_recognise(connection: Connection) -> None:
+def _recognised(connection: Connection) -> bool:
+    """Whether the database holds a ledger. Raises NotVerified where it holds anything else."""
     tables = inspect(connection)
     if tables.has_table(ENTRIES.name):
         if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
             raise NotVerified("the database holds a table of entries that is not a ledger's")
-    elif connection.dialect.name == "sqlite" and tables.get_table_names():
+        return True
+    if connection.dialect.name == "sqlite" and tables.get_table_names():
         raise NotVerified("the database holds other tables and is not a ledger")
-    else:
-        TABLES.create_all(connection, checkfirst=False)
+    return False
 
 
 @contextmanager

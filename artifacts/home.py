@@ -53,12 +53,9 @@ def set_format(home: Path) -> None:
 
 
 def tidy(home: Path) -> None:
-    """Remove what processes that were killed left unfinished. Raises EnvironmentFailed."""
-    try:
-        if not (home / UNFINISHED).is_dir():
-            for folder in ("vault", "released"):
-                remove_beside(home / folder)
-        for root in (home, home / "vault"):
-            sweep(root)
-    except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be cleared: {failed.strerror}") from None
+    """Remove what processes that were killed left unfinished."""
+    if not (home / UNFINISHED).is_dir():
+        for folder in ("vault", "released"):
+            remove_beside(home / folder)
+    for root in (home, home / "vault"):
+        sweep(root)

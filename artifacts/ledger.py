@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from artifacts.addresses import sqlite_address
 from artifacts.book import Book
 from artifacts.chain import Entry, Line
 from artifacts.entries import Entries, Rows
@@ -218,7 +219,7 @@ class Ledger(Reading):
 
 def own_address(home: Path) -> str:
     """The address of a home's own ledger, which no other home shares."""
-    return f"sqlite:///{home.absolute() / 'ledger.db'}"
+    return sqlite_address(home.absolute() / "ledger.db")
 
 
 def _catch_up(book: Book, rows: Rows) -> None:

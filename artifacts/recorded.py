@@ -22,9 +22,10 @@ from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
+from artifacts.addresses import sqlite_address, sqlite_file
 from artifacts.errors import EnvironmentFailed
 from artifacts.released import sha256
-from artifacts.relocation import follow
+from artifacts.relocation import followed
 from artifacts.servers import check_answers
 
 for chatter in ("mlflow", "alembic"):  # migrations are told to nobody: the console is the command line's
@@ -101,10 +102,11 @@ class Records:
         """The store of a home folder; what it says of its own files holds wherever the home lies now."""
         check_answers("MLFLOW_TRACKING_URI")
         database, folder = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
+        uri = os.environ.get("MLFLOW_TRACKING_URI", sqlite_address(database))
         if own_store(home):
             with told_in_one_sentence():
-                follow(database, folder)
-        return cls(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{database}"), folder)
+                uri = sqlite_address(followed(database, folder))
+        return cls(uri, folder)
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
@@ -211,7 +213,7 @@ class Records:
 
 def own_store(home: Path) -> bool:
     """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
-    own = f"sqlite:///{home.absolute() / 'mlflow.db'}"
+    own = sqlite_address(home.absolute() / "mlflow.db")
     return os.environ.get("MLFLOW_TRACKING_URI", own) == own
 
 
@@ -232,7 +234,7 @@ def told_in_one_sentence() -> Iterator[None]:
 
 def _require_database(uri: str) -> None:
     """Raise sqlite3.Error where a SQLite store is a file of another kind, which MLflow does not tell apart."""
-    file = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:///") and file.is_file():
+    file = sqlite_file(uri)
+    if file and file.is_file():
         with closing(sqlite3.connect(file)) as database:
             database.execute("SELECT count(*) FROM sqlite_master")

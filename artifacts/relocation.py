@@ -6,10 +6,13 @@ Guarantees   every address below an `mlartifacts` folder elsewhere becomes the s
 Not covered  a tracking server, which knows its own files. Checked by tests/promises/test_move.py
 """
 
+import os
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 ADDRESSES = (
     ("experiments", "artifact_location"),
@@ -19,6 +22,21 @@ ADDRESSES = (
     ("model_versions", "storage_location"),
 )
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
+
+
+COPIES: list[TemporaryDirectory[str]] = []
+"""Of stores that cannot be written, for as long as this process lasts."""
+
+
+def followed(database: Path, folder: Path) -> Path:
+    """The store of this home whose addresses begin with `folder`: itself, or a copy where it cannot be written.
+
+    Raises sqlite3.Error.
+    """
+    if database.is_file() and not os.access(database, os.W_OK):
+        database = _copied(database)
+    follow(database, folder)
+    return database
 
 
 def follow(database: Path, folder: Path) -> None:
@@ -44,3 +62,14 @@ def _elsewhere(store: sqlite3.Connection, folder: Path) -> set[str]:
     locations = [row[0] or "" for row in store.execute("SELECT artifact_location FROM experiments")]
     found = {made[1] for made in map(EXPERIMENT.fullmatch, locations) if made}
     return {root for root in found if root.endswith(f"/{folder.name}")} - {folder.as_uri()}
+
+
+def _copied(database: Path) -> Path:
+    COPIES.append(TemporaryDirectory())
+    copy = Path(COPIES[-1].name) / database.name
+    with (
+        closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as store,
+        closing(sqlite3.connect(copy)) as made,
+    ):
+        store.backup(made)
+    return copy

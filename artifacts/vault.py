@@ -2,8 +2,8 @@
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
 name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
-each, made once. Where the environment gives a key (`artifacts.cipher`) when the vault is made, every file is encrypted,
-secrets as well, and the vault opens with that key alone.
+each, and what tells that they are whole, made once. Where the environment gives a key (`artifacts.cipher`) when the
+vault is made, every file is encrypted, secrets as well, and the vault opens with that key alone.
 """
 
 import hashlib
@@ -90,13 +90,18 @@ class Vault:
         self._seal = derive(self._installation(), "seal")
 
     def secret(self, name: str) -> bytes:
-        """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after."""
+        """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
+
+        Raises NotVerified where its file is damaged: whatever depends on it would seem to have changed.
+        """
         self._make_secret(name)
-        with self._told("read"):
-            key, _ = self._parts(f"secrets/{name}", 0)
-        if len(key) != KEY_BYTES:
-            raise NotVerified(f"the secret {name} must hold {KEY_BYTES} bytes")
-        return key
+        with self._told("read"), suppress(NotVerified):
+            whole, _ = self._parts(f"secrets/{name}", 0)
+            key, check = whole[:KEY_BYTES], whole[KEY_BYTES:]
+            # Files of 0.1.0 end with the key. Zeros are what a disk leaves of a file whose content was lost.
+            if len(key) == KEY_BYTES and any(key) and check in (b"", _check(key, name)):
+                return key
+        raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: put back a copy of it")
 
     def has_secret(self, name: str) -> bool:
         """Whether that secret exists; a session without its key can never draw again."""
@@ -196,6 +201,8 @@ class Vault:
         try:
             return self.secret("installation")
         except NotVerified:
+            if self._cipher is None:
+                raise
             raise NotVerified(
                 f"the vault {self.root} does not open: the key given is not the one it was made with, or its file "
                 "secrets/installation is not what was written"
@@ -205,7 +212,8 @@ class Vault:
         if self.has_secret(name):
             return
         with suppress(FileExistsError), self._new(f"secrets/{name}", exclusive=True) as file:
-            file.write(secrets.token_bytes(KEY_BYTES))  # where another process was first, its secret is the secret
+            key = secrets.token_bytes(KEY_BYTES)
+            file.write(key + _check(key, name))  # where another process was first, its secret is the secret
 
     def _open(self, path: str) -> tuple[Ref, bytes]:
         content, trailer = self._parts(path, SEAL_BYTES)
@@ -258,3 +266,8 @@ class Vault:
             raise
         except OSError as failed:
             raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
+
+
+def _check(key: bytes, name: str) -> bytes:
+    """What the file of a secret ends in: tells a damaged key, or another's, and nothing to who has not the key."""
+    return bytes.fromhex(keyed_digest(key, "check", name))

@@ -8,8 +8,8 @@ Guarantees   a file appears whole or not at all; what a killed writer left is re
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/test_whole.py
 
-A writer locks its passing file, and the kernel frees that lock when it dies. Until the lock is taken, writers share the
-folder's gate, which a sweep has to itself: no sweep sees a file that is being written and not locked.
+A writer locks its passing file, and the kernel frees that lock when it dies. Until it is taken, writers share a lock of
+the folder, which a sweep has to itself: no sweep sees a file that is being written and not locked.
 """
 
 import fcntl
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 UNFINISHED = ".unfinished"
-GATE = "gate"
 TOKEN = 16 * "[0-9a-f]"
 """The end of a file's name before it is whole, as a pattern."""
 
@@ -66,11 +65,10 @@ def sweep(root: Path) -> None:
     folder = root / UNFINISHED
     if not folder.is_dir():
         return
-    with _gate(folder, fcntl.LOCK_EX):
+    with _held(folder, fcntl.LOCK_EX):
         for place, _, files in os.walk(folder, topdown=False):
             for name in files:
-                if name != GATE:
-                    _remove_dead(Path(place, name))
+                _remove_dead(Path(place, name))
             if place != str(folder):
                 with suppress(OSError):  # one that is not empty stays
                     os.rmdir(place)
@@ -107,7 +105,7 @@ def _passing(path: Path, root: Path) -> Path:
 def _born(passing: Path, folder: Path, mode: int) -> int:
     """A new file, open and locked."""
     _enter(folder)
-    with _gate(folder, fcntl.LOCK_SH):
+    with _held(folder, fcntl.LOCK_SH):
         _enter(passing.parent)
         descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -122,8 +120,8 @@ def _enter(folder: Path) -> None:
 
 
 @contextmanager
-def _gate(folder: Path, lock: int) -> Iterator[None]:
-    descriptor = os.open(folder / GATE, os.O_CREAT | os.O_RDWR, 0o600)
+def _held(folder: Path, lock: int) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, lock)
         yield

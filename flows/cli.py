@@ -4,7 +4,7 @@ import sys
 
 from artifacts.errors import ConcordError, EnvironmentFailed
 from flows import commands_learn, commands_record, commands_verify
-from flows.console import app
+from flows.console import app, speak_plainly
 from flows.leaving import KEPT, watch
 
 __all__ = ["app", "commands_learn", "commands_record", "commands_verify", "main"]
@@ -22,6 +22,7 @@ def main() -> None:
 
 def command() -> None:
     """The command line: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
+    speak_plainly()
     try:
         app()
     except ConcordError as error:

@@ -14,7 +14,7 @@ def budget(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     from flows.environment import reopen
     from flows.summary import budget_of, show_budget
 
-    figures = budget_of(reopen(home))
+    figures = budget_of(reopen(home, reading=True))
     print_json(figures) if as_json else show_budget(figures)
 
 

@@ -17,7 +17,7 @@ def verify(
     """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself."""
     from flows.environment import reopen
 
-    home = reopen(home)
+    home = reopen(home, reading=True)
     from tasks.verify import verify as checks_of
 
     checks = checks_of(home, subject)

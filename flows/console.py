@@ -1,7 +1,10 @@
 """What all commands share: the application, its options, and how it speaks."""
 
+import codecs
+import io
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
@@ -24,6 +27,8 @@ HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help=
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 HOME = Path(".concord")
+PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
+"""Letters of ours in ASCII; any other goes without its accents, or is a question mark."""
 out = Console(highlight=False)
 
 
@@ -52,4 +57,28 @@ def starting(quiet: bool = False) -> Iterator[None]:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on standard output, which holds nothing else."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value)  # as exact, and all ASCII
+    sys.stdout.write(text + "\n")
+
+
+def speak_plainly() -> None:
+    """Where a terminal or a file cannot take a letter, it gets a plain one instead: what was done is said after all."""
+    codecs.register_error("concord.plain", _in_plain_letters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="concord.plain")
+
+
+def _in_plain_letters(failed: UnicodeError) -> tuple[str, int]:
+    if not isinstance(failed, UnicodeEncodeError):
+        raise failed
+    return "".join(map(_plain, failed.object[failed.start : failed.end])), failed.end
+
+
+def _plain(letter: str) -> str:
+    without_accents = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return PLAIN.get(letter) or without_accents or "?"

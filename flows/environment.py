@@ -1,10 +1,13 @@
 """Settings of Prefect and MLflow for one home folder, made before either is imported; the user's own settings win."""
 
+import errno
 import os
 from pathlib import Path
 
+from artifacts.addresses import sqlite_address
 from artifacts.errors import EnvironmentFailed
-from artifacts.home import FORMAT, check_format, is_home
+from artifacts.home import FORMAT, check_format, is_home, tidy
+from flows.prefect_database import DATABASE
 
 
 def prepare(home: Path, *, as_it_is: bool = False) -> Path:
@@ -17,13 +20,40 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
     try:
         for folder in (home, home / "prefect", home / "results"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe = home / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        if not os.access(home, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        tidy(home)
     except OSError as failed:
         raise EnvironmentFailed(
             f"the home folder {home} cannot be written ({failed.strerror}): name another with --home"
         ) from None
+    _point_at(home)
+    if check_format(home) < FORMAT and not as_it_is:
+        from tasks.upgrade import upgrade
+
+        upgrade(home)
+    return home
+
+
+def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path:
+    """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
+
+    reading   nothing in it needs to be written, so one that cannot be is looked at as it is
+    Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
+    """
+    if not is_home(home) and "CONCORD_LEDGER" not in os.environ:
+        raise EnvironmentFailed(
+            f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
+        )
+    if reading and home.is_dir() and not os.access(home, os.W_OK):
+        _point_at(home.absolute())
+        check_format(home)
+        return home.absolute()
+    return prepare(home, as_it_is=as_it_is)
+
+
+def _point_at(home: Path) -> None:
+    """Settings of Prefect and MLflow that mean this home, by its absolute path."""
     settings = {
         "PREFECT_HOME": home / "prefect",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -32,32 +62,17 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}",
+        "MLFLOW_TRACKING_URI": sqlite_address(home / "mlflow.db"),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
+    if "?" in str(home):  # of such a path Prefect makes an address of another file
+        settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
-    if check_format(home) < FORMAT and not as_it_is:
-        from tasks.upgrade import upgrade
-
-        upgrade(home)
-    return home
-
-
-def reopen(home: Path, *, as_it_is: bool = False) -> Path:
-    """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
-
-    Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
-    """
-    if not is_home(home) and "CONCORD_LEDGER" not in os.environ:
-        raise EnvironmentFailed(
-            f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
-        )
-    return prepare(home, as_it_is=as_it_is)
 
 
 def keep_to(home: Path) -> None:
     """Raise EnvironmentFailed where this process was prepared for another home: settings are read once a process."""
     first = Path(os.environ["PREFECT_HOME"]).parent
-    if first != home and os.environ["MLFLOW_TRACKING_URI"] == f"sqlite:///{first / 'mlflow.db'}":
+    if first != home and os.environ["MLFLOW_TRACKING_URI"] == sqlite_address(first / "mlflow.db"):
         raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")

@@ -28,6 +28,7 @@ from typing import IO, ClassVar
 from artifacts.errors import ConcordError, EnvironmentFailed
 from artifacts.servers import check_answers
 from flows.leaving import KEPT, leave
+from flows.prefect_database import sound_database
 
 NAMED = "PREFECT_API_URL"
 PREFECT = "prefect.server.api.server:create_app()"
@@ -152,22 +153,22 @@ def serving(home: Path) -> Iterator[None]:
     if os.environ.get(NAMED):
         yield
         return
-    # Here prefect.db is looked at, before anything opens it.
-    own = Server.own = Server(home)
-    variables = own.variables()
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    except Exception as failed:
-        if isinstance(failed, ConcordError) or not own.lost:
-            raise
-        raise EnvironmentFailed(own.ended) from None
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-        Server.own = None
-        own.stop()
+    with sound_database(home):
+        own = Server.own = Server(home)
+        variables = own.variables()
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        except Exception as failed:
+            if isinstance(failed, ConcordError) or not own.lost:
+                raise
+            raise EnvironmentFailed(own.ended) from None
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+            Server.own = None
+            own.stop()
 
 
 def awake() -> None:

@@ -4,7 +4,7 @@ import base64
 import errno
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -241,8 +241,47 @@ def test_a_secret_cut_short_is_refused(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "vault")
     vault.secret("sessions/a")
     os.truncate(vault.root / "secrets" / "sessions" / "a", 31)
-    with pytest.raises(NotVerified, match=r"secrets?.sessions/a"):
+    with pytest.raises(NotVerified, match=r"secrets/sessions/a is damaged"):
         vault.secret("sessions/a")
+
+
+def zeroed(file: Path) -> bytes:
+    return bytes(file.stat().st_size)
+
+
+def flipped(file: Path) -> bytes:
+    return bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:]
+
+
+def another(file: Path) -> bytes:
+    return file.with_name("b").read_bytes()
+
+
+@pytest.mark.parametrize("damage", [zeroed, flipped, another])
+def test_a_damaged_key_is_told_as_that_and_not_as_changed_data(tmp_path: Path, damage: Callable[[Path], bytes]) -> None:
+    vault = Vault(tmp_path / "vault")
+    for name in ("a", "b"):
+        vault.secret(f"sessions/{name}")
+    file = vault.root / "secrets" / "sessions" / "a"
+    file.write_bytes(damage(file))
+    with pytest.raises(NotVerified, match="secrets/sessions/a is damaged: put back a copy of it"):
+        vault.secret("sessions/a")
+
+
+@pytest.mark.parametrize("size", [64, 32])  # 0.1.0 wrote the shorter one
+def test_a_vault_whose_own_key_is_zeroed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    root = Vault(tmp_path / "vault").root
+    (root / "secrets" / "installation").write_bytes(bytes(size))
+    with pytest.raises(NotVerified, match="secrets/installation is damaged"):
+        Vault(root)
+
+
+def test_a_key_of_0_1_0_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    root = Vault(tmp_path / "vault").root
+    (root / "secrets" / "installation").write_bytes(bytes(range(32)))
+    assert Vault(root).secret("installation") == bytes(range(32))
 
 
 def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:

@@ -1,0 +1,121 @@
+"""Prefect's database is no authority: one that is not sound is set aside, said in one sentence, and begun anew."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from flows.prefect_database import NAMED, sound_database
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The place of a sound database, of many pages, in a home folder."""
+    for name in (*NAMED, "PREFECT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "prefect"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "prefect.db")) as made:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("CREATE TABLE flow_run (id INTEGER PRIMARY KEY, name TEXT)")
+        made.executemany("INSERT INTO flow_run (name) VALUES (?)", [(f"{at:0200d}",) for at in range(500)])
+        made.commit()
+    yield folder / "prefect.db"
+    folder.chmod(0o700)
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(b"not a database at all, " * 1000)
+
+
+def truncated(database: Path) -> None:
+    os.truncate(database, database.stat().st_size // 2)
+
+
+def overwritten_in_the_middle(database: Path) -> None:
+    with database.open("r+b") as file:
+        file.seek(3 * 4096)
+        file.write(os.urandom(8 * 4096))
+
+
+def a_folder(database: Path) -> None:
+    database.unlink()
+    database.mkdir()
+
+
+def a_link_to_nowhere(database: Path) -> None:
+    database.unlink()
+    database.symlink_to(database.parent / "gone")
+
+
+def with_a_trigger(database: Path) -> None:
+    """A new run would be named as whoever edited the file likes."""
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("CREATE TRIGGER t AFTER INSERT ON flow_run BEGIN UPDATE flow_run SET name = 'theirs'; END")
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (garbage, "is damaged"),
+        (truncated, "is damaged"),
+        (overwritten_in_the_middle, "is damaged"),
+        (a_folder, "cannot be written"),
+        (a_link_to_nowhere, "cannot be written"),
+        (with_a_trigger, "has triggers"),
+    ],
+)
+def test_an_unsound_database_is_set_aside(
+    database: Path, damage: Callable[[Path], None], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(database)
+    with sound_database(database.parents[1]):
+        assert not os.path.lexists(database)
+    (kept,) = database.parent.iterdir()
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"concord: Prefect's record of runs {fault}")
+    assert said.endswith(f": kept as {kept.name}, and begun anew")
+
+
+def test_a_database_that_somebody_foreign_locks_is_set_aside(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(database, isolation_level=None)) as foreign:
+        foreign.execute("PRAGMA journal_mode = DELETE")
+        foreign.execute("BEGIN EXCLUSIVE")
+        with sound_database(database.parents[1]):
+            assert not database.exists()
+    assert "cannot be used (database is locked)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["sound", "empty", "absent"])
+def test_a_sound_database_stays(database: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if content == "absent":
+        database.unlink()
+    if content == "empty":
+        os.truncate(database, 0)
+    before = [(file.name, file.read_bytes()) for file in database.parent.iterdir()]
+    with sound_database(database.parents[1]):
+        assert [(file.name, file.read_bytes()) for file in database.parent.iterdir()] == before
+    assert capsys.readouterr().err == ""
+
+
+def test_a_database_that_another_command_uses_is_left_alone(database: Path) -> None:
+    """Its server may be making the tables, and hold every lock for seconds."""
+    with sound_database(database.parents[1]):
+        garbage(database)
+        with sound_database(database.parents[1]):
+            assert database.exists()
+
+
+@pytest.mark.parametrize("variable", [*NAMED, "PREFECT_HOME"])
+def test_what_the_environment_names_is_not_looked_at(
+    database: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage(database)
+    monkeypatch.setenv(variable, "elsewhere")
+    with sound_database(database.parents[1]):
+        assert database.exists()
