@@ -1,7 +1,7 @@
 """Caveats: what a certificate does not promise, in plain words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from artifacts.sessions import Domain
 
@@ -38,6 +38,15 @@ RELABELLED = (
     "budget. No further relabelled session can be opened in its domain."
 )
 """The caveat of a session whose rows were relabelled."""
+
+
+def faulty_caveat(version: str, faults: Iterable[str]) -> str:
+    """What is promised by a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
+    return (
+        f"A session was opened by version {version} of Concord, and what is promised may not hold because of faults "
+        f"that are known of it: {', '.join(faults)}. What each is, and when it does no harm, is in Concord's README, "
+        "under “Changes to the guarantee”."
+    )
 
 
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:

@@ -18,18 +18,21 @@ from artifacts.charges import DomainCharge
 from artifacts.guarantee import Budget, Guarantee, Published
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
+from artifacts.version import VERSION
 
 FORMAT: Final = "concord certificate 1"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the schema lies, beside the certificate."""
-LIBRARIES = ("concord", "cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
+LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
+OPENED = "concord when opened"
+"""What `versions` calls the version of Concord that opened the session: its guarantee is as good as that one was."""
 
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Versions of Python and of the packages the guarantee depends on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    """Versions of Concord, of Python, and of the packages the guarantee depends on."""
+    return {"concord": VERSION, "python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
 class MechanismRecord(Published):
@@ -120,6 +123,7 @@ class Certificate(Published):
 
     labels     released files of the session's answers
     beside     what the same run bought in other sessions; `together` is what all of it promises, by basic composition
+    versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)

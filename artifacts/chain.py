@@ -33,6 +33,8 @@ KINDS: dict[str, type[Event]] = {
     "commit": Outcome,
     "settle": Settlement,
 }
+UNSAID = [("version", "")]
+"""What is left out of a body, for earlier versions did not write it, and is read as that."""
 _KIND_OF = {event: kind for kind, event in KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in KINDS.items()}
 
@@ -90,6 +92,7 @@ def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind
 
 def _text(event: Event) -> str:
     plain = _ADAPTERS[_KIND_OF[type(event)]].dump_python(event, mode="json")
+    plain = {name: value for name, value in plain.items() if (name, value) not in UNSAID}
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -2,6 +2,7 @@
 
     1  homes without such a file
     2  the ledger says which private files each domain holds
+    3  the ledger says which version opened a session
 
 Raised when an older home needs `tasks.upgrade` first, or an older version must not open a newer one.
 """
@@ -11,7 +12,7 @@ from pathlib import Path
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.whole import UNFINISHED, remove_beside, sweep, write_whole
 
-FORMAT = 2
+FORMAT = 3
 FIRST_KEPT = ("vault", "ledger.db")
 """What a home holds as soon as anything happened in it."""
 

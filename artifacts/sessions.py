@@ -70,6 +70,7 @@ class Terms:
     cutoff        refusals until it ends; None where it does not pay by refusal
     queries       rows it may answer at most; None where the stream may be endless
     teachers      how many vote
+    version       of Concord that opened it; empty where that was 0.1.0, which did not say
     """
 
     id: str
@@ -84,6 +85,7 @@ class Terms:
     cutoff: int | None
     queries: int | None
     teachers: int
+    version: str = ""
 
     @property
     def estimates(self) -> bool:

@@ -7,6 +7,13 @@ import typer
 
 from flows.console import HOME, HomeOption, JsonOption, app, out, print_json
 
+MARKS = {
+    (True, False): "[green]ok  [/green]",
+    (True, True): "[yellow]warn[/yellow]",
+    (False, False): "[red]FAIL[/red]",
+}
+"""What stands before a check, by whether it holds and whether it warns."""
+
 
 @app.command()
 def verify(
@@ -23,10 +30,11 @@ def verify(
     checks = checks_of(home, subject)
     passed = all(check.ok for check in checks)
     if as_json:
-        print_json({"ok": passed, "checks": [check.model_dump() for check in checks]})
+        told = [check.model_dump() for check in checks]
+        print_json({"ok": passed, "warnings": [one for one in told if one["warning"]], "checks": told})
     else:
         for check in checks:
-            mark = "[green]ok  [/green]" if check.ok else "[red]FAIL[/red]"
+            mark = MARKS[(check.ok, check.warning)]
             out.print(f"{mark} {check.name}: {check.detail}", soft_wrap=True)
     if not passed:
         raise typer.Exit(4)

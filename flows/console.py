@@ -7,7 +7,6 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +33,9 @@ out = Console(highlight=False)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(f"concord {version('concord')}")
+        from artifacts.version import VERSION
+
+        out.print(f"concord {VERSION}")
         raise typer.Exit
 
 

@@ -18,6 +18,7 @@ from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
 from artifacts.vault import Vault, derive, keyed_digest
+from artifacts.version import VERSION
 from tasks.agreement import expected_agreement
 from tasks.encode import PublicBatch
 from tasks.mechanisms.catalogue import calibrate
@@ -92,6 +93,7 @@ class Asked:
             cutoff=self.mechanism.cutoff,
             queries=self.mechanism.queries,
             teachers=self.teachers,
+            version=VERSION,
             whole=self.mechanism.cost,
             per_refusal=self.mechanism.per_refusal,
         )

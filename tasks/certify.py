@@ -20,9 +20,11 @@ from artifacts.caveats import (
     RELABELLED,
     UNWITNESSED,
     WITNESSED,
+    faulty_caveat,
     linked_caveat,
 )
 from artifacts.certificate import (
+    OPENED,
     SCHEMA_FILE,
     Beside,
     Certificate,
@@ -30,6 +32,7 @@ from artifacts.certificate import (
     MechanismRecord,
     RelabellingRecord,
     StudentRecord,
+    library_versions,
     schema,
     together,
 )
@@ -45,6 +48,8 @@ from artifacts.report import render
 from artifacts.schemas import Ref
 from artifacts.sections import StudentPlan
 from artifacts.sessions import NEIGHBOURS, Domain, Session
+from artifacts.version import VERSION, older
+from artifacts.vulnerabilities import concerning, oldest
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.mechanisms.catalogue import mechanism_class
@@ -113,8 +118,12 @@ def describe(
     student: StudentRecord,
     beside: Mapping[str, Sequence[Ref]],
     ledger: Reading,
+    by: str = VERSION,
 ) -> Certificate:
-    """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`."""
+    """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
+
+    by   the version of Concord that writes it: it says what that one knew
+    """
     session = ledger.session(session_id)
     domain = domain_of(session, ledger)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
@@ -130,10 +139,11 @@ def describe(
         counts=counts,
         domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
         labels=tuple(labels),
-        caveats=caveats(domain, sessions, ledger),
+        caveats=caveats(domain, sessions, ledger, by),
         student=student,
         beside=tuple(others),
         together=together(guarantee, others),
+        versions={**library_versions(), OPENED: oldest(sessions)},
     )
 
 
@@ -148,14 +158,16 @@ def _student(plan: StudentPlan, student: Student) -> StudentRecord:
     )
 
 
-def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading) -> tuple[str, ...]:
-    """What the certificate of those sessions of a domain does not promise, as the ledger stands."""
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = VERSION) -> tuple[str, ...]:
+    """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew."""
+    known = {one.name for session in sessions for one in concerning(session, domain) if not older(by, one.fixed)}
+    faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
     relabelled = (RELABELLED,) if any("relabel" in session.mechanism for session in sessions) else ()
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
-    return (*labels, *relabelled, *links, *CAVEATS, *lost, WITNESSED if ledger.witnessed else UNWITNESSED)
+    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *lost, WITNESSED if ledger.witnessed else UNWITNESSED)
 
 
 def domain_of(session: Session, ledger: Reading) -> Domain:

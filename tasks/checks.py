@@ -19,6 +19,7 @@ class Check(BaseModel):
     """One thing that was checked, whether it holds, and what was found.
 
     warning   it holds, and whoever relies on it must know what was found
+    faults    names of known vulnerabilities (artifacts.vulnerabilities) that it is about
     """
 
     model_config = ConfigDict(frozen=True)
@@ -27,6 +28,7 @@ class Check(BaseModel):
     ok: bool
     detail: str
     warning: bool = False
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

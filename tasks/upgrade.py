@@ -1,6 +1,7 @@
 """Upgrade: bring a home written by an earlier version to this one's format, once, with a copy of what is touched.
 
     format 1 → 2   the private files of known sessions are put on the ledger's record
+    format 2 → 3   nothing: sessions that are on record do not say which version opened them, and need not
 
 Assumes      no version older than the home's opens it meanwhile
 Guarantees   the ledger of before lies in HOME/backups before anything is written; what was interrupted is finished by
@@ -71,7 +72,7 @@ def _claim(door: Door, domain: str, file: str) -> None:
         door.ledger.hold(domain, [file])
 
 
-STEPS: tuple[Callable[[Door], None], ...] = (_claim_private_files,)
+STEPS: tuple[Callable[[Door], None], ...] = (_claim_private_files, lambda _: None)
 """What leads from each format to the next; each may run again after it was interrupted."""
 
 

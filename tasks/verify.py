@@ -19,7 +19,9 @@ from artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, Wrong
 from artifacts.ledger import Ledger
 from artifacts.recorded import Records
 from artifacts.released import Released
+from artifacts.vulnerabilities import concerning, opened_by
 from tasks import recompute, verify_mlflow
+from tasks.certify import domain_of
 from tasks.checks import Check, Subject, equal
 from tasks.reckoning import reckon
 from tasks.verify_certificate import Certificates
@@ -27,6 +29,10 @@ from tasks.verify_home import Home, labels
 
 SLACK = 1 + 1e-9
 """For what doubles lose on the way; claims are rounded up by more."""
+TO_DO = (
+    "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
+    "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
+)
 SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
 
@@ -56,6 +62,7 @@ def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) ->
         these = {**AT_THE_DOOR, **({"certificate": certificates.check, **WHEN_PUBLISHED} if one.published else {})}
         for name, check in these.items():
             yield _checked(f"{one.session.id}: {name}", check, one)
+        yield from _known(one)
 
 
 def _rule(ledger: Ledger) -> Check:
@@ -103,6 +110,24 @@ def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Ch
         return Check(name=name, ok=True, detail=check(subject))
     except ConcordError as wrong:
         return Check(name=name, ok=False, detail=str(wrong))
+
+
+def _known(subject: Subject) -> Iterator[Check]:
+    """Which known faults of the version that opened the session may weaken its guarantee; nothing where none may.
+
+    What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
+    """
+    session = subject.session
+    found = concerning(session, domain_of(session, subject.ledger))
+    if found:
+        told = "; ".join(f"{one.name}, unless {one.unless}" for one in found)
+        yield Check(
+            name=f"{session.id}: known faults",
+            ok=True,
+            warning=True,
+            faults=tuple(one.name for one in found),
+            detail=f"opened by version {opened_by(session)}, whose guarantee may not hold: {told}. {TO_DO}",
+        )
 
 
 def _guarantee(subject: Subject) -> str:

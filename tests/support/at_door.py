@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from artifacts.schemas import Ref, votes_schema
 from artifacts.sessions import Opening, Session
+from artifacts.version import VERSION
 from tasks.admit import Charged
 from tasks.encode import PublicBatch
 from tasks.mechanisms.mechanism import Mechanism
@@ -95,6 +96,7 @@ def opening_of(mechanism: Charged) -> Opening:
         cutoff=mechanism.cutoff,
         queries=mechanism.queries,
         teachers=TEACHERS,
+        version=VERSION,
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )

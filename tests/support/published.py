@@ -15,6 +15,7 @@ from artifacts.released import Released
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Opening
 from artifacts.vault import Vault
+from artifacts.version import VERSION
 from tasks.certify import Certified, certify
 from tasks.encode import PublicBatch, learn_encoding, stage_public
 from tasks.mechanisms.mechanism import Mechanism
@@ -130,6 +131,7 @@ def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
         cutoff=mechanism.cutoff,
         queries=mechanism.queries,
         teachers=TEACHERS,
+        version=VERSION,
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from artifacts.caveats import LOST_WITNESS, UNWITNESSED, WITNESSED
+from artifacts.certificate import OPENED, Certificate
 from artifacts.ledger import Ledger
+from artifacts.version import VERSION
+from tasks.certify import describe
 from tasks.mechanisms.stable import StableVoting
 from tasks.verify import verify
+from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -100,6 +104,45 @@ def test_a_certificate_that_says_what_the_ledger_never_did_is_found(home: Path, 
     assert said_of(home) == ""
     changed, found = CHANGES[change]
     assert found in tell(home, changed)
+
+
+def of_the_first_version(said: list[Said]) -> None:
+    """As 0.1.0 wrote it: no version in the ledger."""
+    for one in said:
+        one.body.pop("version", None)
+
+
+def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifies(home: Path) -> None:
+    """Its certificate too is of 0.1.0, and says nothing of faults that were not known then."""
+    assert not [check for check in verify(home, SESSION) if check.warning]
+    rewrite(home, of_the_first_version)
+
+    def as_written(certificate: dict[str, Any]) -> None:
+        certificate["versions"] = {"concord": "0.1.0", "python": "3.11.7"}
+
+    assert tell(home, as_written) == ""
+    (warning,) = (check for check in verify(home, SESSION) if check.warning)
+    assert warning.ok
+    assert warning.name == f"{SESSION}: known faults"
+    assert set(warning.faults) == {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
+    assert "opened by version 0.1.0, whose guarantee may not hold" in warning.detail
+    assert "--new-session" in warning.detail
+
+
+def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(home: Path) -> None:
+    rewrite(home, of_the_first_version)
+    ledger = Ledger.of(home)
+    certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
+    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.student, {}, ledger)
+    assert (anew.versions["concord"], anew.versions[OPENED]) == (VERSION, "0.1.0")
+    assert "opened by version 0.1.0 of Concord" in anew.caveats[0]
+    assert "negative-zero" in anew.caveats[0]
+    (home / CERTIFICATE).write_text(anew.model_dump_json())
+    assert said_of(home) == ""
+    assert "caveats is" in tell(home, at("caveats", 0, value=None))
+    (home / CERTIFICATE).write_text(anew.model_dump_json())
+    assert "versions is 0.2.0" in tell(home, at("versions", OPENED, value="0.2.0"))
+    assert "concord is 'latest', which is none" in tell(home, at("versions", "concord", value="latest"))
 
 
 def test_it_stays_right_when_the_ledger_goes_on(home: Path) -> None:

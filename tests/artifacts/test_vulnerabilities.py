@@ -1,0 +1,66 @@
+"""Known faults: a session of an earlier version is told of those that can concern it, and of no others."""
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.sessions import Domain, Session
+from artifacts.version import VERSION, is_version, older
+from artifacts.vulnerabilities import VULNERABILITIES, concerning, oldest
+from tests.artifacts.openings import DOMAIN, session
+
+ROOT = Path(__file__).parents[2]
+ALWAYS = {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
+PEOPLE = replace(DOMAIN, unit="the labels of all rows of one person")
+PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}
+
+
+@pytest.mark.parametrize(
+    ("domain", "mechanism", "more"),
+    [
+        (DOMAIN, {"name": "stable"}, set()),
+        (DOMAIN, {"name": "stable", "relabel": {"form": "tight"}}, set()),
+        (DOMAIN, PUBLISHED, {"renumbered-rows"}),
+        (DOMAIN, {"name": "error_estimate"}, {"renumbered-rows"}),
+        (PEOPLE, PUBLISHED, {"renumbered-rows", "one-id-two-units"}),
+    ],
+)
+@pytest.mark.parametrize("version", ["", "0.1.0", "0.2.0", "0.10.0"])
+def test_a_session_is_concerned_by_what_its_version_had_and_its_settings_allow(
+    domain: Domain, mechanism: dict[str, Any], more: set[str], version: str
+) -> None:
+    found = {one.name for one in concerning(session(mechanism=mechanism, version=version), domain)}
+    assert found == (ALWAYS | more if version in ("", "0.1.0") else set())
+
+
+def test_versions_are_ordered_by_their_numbers() -> None:
+    assert older("0.9.9", "0.10.0")
+    assert not older("0.2.0", "0.2.0")
+    assert not any(map(is_version, ("", "0.2", "0.2.0rc1", "0.2.0 ", "one")))
+    sessions: list[Session] = [session(version=version) for version in ("0.10.0", "0.2.0")]
+    assert oldest(sessions) == "0.2.0"
+    assert oldest([*sessions, session()]) == "0.1.0"
+
+
+def test_each_fault_has_a_name_of_its_own_and_a_row_in_the_readme() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text().split("## Changes to the guarantee")[1], re.M
+    )
+    names = [one.name for one in VULNERABILITIES]
+    assert sorted(names) == sorted(set(names)) == sorted(rows)
+    assert all(not older(VERSION, one.fixed) for one in VULNERABILITIES)
+    assert json.loads(json.dumps([one.model_dump() for one in VULNERABILITIES]))[0]["fixed"] == "0.2.0"
+
+
+def test_the_package_is_of_the_version_that_it_says() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    module, _, name = project["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")
+    assert "version" in project["project"]["dynamic"]
+    assert getattr(import_module(module), name) == VERSION
+    assert f"concord:{VERSION}" in (ROOT / "deployments/compose.yaml").read_text()
