@@ -23,14 +23,16 @@ import polars as pl
 
 from artifacts.errors import WrongInput
 from artifacts.vault import Vault, keyed_digest
+from artifacts.whole import UNFINISHED
 from tasks.cells import clean_text
 from tasks.ending import close, forget
 from tasks.recipe import read_recipe
 from tasks.release import Door, no_run_in
 from tasks.units import Erased, unit_names
 
-KEPT: Final = frozenset({"secrets", "sessions", "public", "locks"})
-"""Folders of the vault that hold no private row, nor anything made of one, but for what `forget` destroys."""
+KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
+"""Folders of the vault that hold no private row, nor anything made of one, but for what `forget` destroys; and that of
+unfinished files, of which those go that would become one that goes."""
 
 
 def erase(door: Door, domain: str, unit: str | None) -> bool:

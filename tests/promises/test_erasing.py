@@ -11,6 +11,7 @@ from artifacts.ledger import Ledger
 from artifacts.plan import Plan
 from artifacts.sessions import NEIGHBOURS
 from artifacts.vault import Vault
+from artifacts.whole import UNFINISHED
 from flows.erasure import erased, show_erasure
 from flows.start import start, start_extension
 from tasks.erasing import erase
@@ -112,6 +113,17 @@ def test_what_is_done_and_said_does_not_tell_whether_the_unit_was_there(tmp_path
 def test_other_domains_keep_what_is_theirs_and_nobodys_goes(door: Door) -> None:
     assert erase(door, "people", UNIT)
     assert files(door.vault) == {"shards/census/b/block-0", "counts/unnamed/c", "public/e"}
+
+
+def test_what_killed_writers_left_of_it_goes_and_what_others_are_writing_stays(door: Door) -> None:
+    left = door.vault.root / UNFINISHED / "shards/people" / f"block.{16 * '0'}"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(b"half a block of rows")
+    with door.vault.create("shards/census/block-9") as sink:
+        sink.write(b"rows of another domain")
+        erase(door, "people", UNIT)
+    assert not left.exists()
+    assert door.vault.read(sink.ref) == b"rows of another domain"
 
 
 def test_erasing_again_changes_nothing(door: Door) -> None:
