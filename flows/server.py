@@ -119,7 +119,9 @@ class Server(Hosted):
         self.password = f"concord:{secrets.token_hex(32)}"
         closed = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         environment = {**os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
-        ended = f"Prefect's server, which this command started, ended before it did: {KEPT} (see {self.log})"
+        ours = "Prefect's server, which this command started,"
+        ended = f"{ours} ended before it did: {KEPT} (see {self.log})"
+        self.cannot = f"{ours} cannot go on, as where the disk is full: {KEPT} (see {self.log})"
         super().__init__(PREFECT, environment, os.fdopen(closed, "wb"), ended)
 
     def variables(self) -> dict[str, str]:
@@ -161,14 +163,21 @@ def serving(home: Path) -> Iterator[None]:
         try:
             yield
         except Exception as failed:
-            if isinstance(failed, ConcordError) or not own.lost:
-                raise
-            raise EnvironmentFailed(own.ended) from None
+            if not isinstance(failed, ConcordError) and (own.lost or _refused(failed)):
+                raise EnvironmentFailed(own.ended if own.lost else own.cannot) from None
+            raise
         finally:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
             Server.own = None
             own.stop()
+
+
+def _refused(failed: Exception) -> bool:
+    """Whether Prefect's server answered that it cannot do what it must."""
+    from prefect.exceptions import PrefectHTTPStatusError  # loaded by now: it was asked
+
+    return isinstance(failed, PrefectHTTPStatusError) and failed.response.is_server_error
 
 
 def awake() -> None:

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
+from prefect.exceptions import PrefectHTTPStatusError
 
+from artifacts.errors import EnvironmentFailed
+from flows import server
 from flows.prefect_database import NAMED, sound_database
 
 
@@ -119,3 +123,31 @@ def test_what_the_environment_names_is_not_looked_at(
     monkeypatch.setenv(variable, "elsewhere")
     with sound_database(database.parents[1]):
         assert database.exists()
+
+
+class Stub:
+    """A server that was started; what it cannot write, its answers say."""
+
+    def __init__(self, home: Path) -> None:
+        self.log, self.lost, self.ended = home / "prefect" / "server.log", False, "it ended"
+        self.cannot = f"it cannot go on (see {self.log})"
+
+    def variables(self) -> dict[str, str]:
+        return {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize(("status", "raised"), [(500, EnvironmentFailed), (404, PrefectHTTPStatusError)])
+def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
+    database: Path, monkeypatch: pytest.MonkeyPatch, status: int, raised: type[Exception]
+) -> None:
+    monkeypatch.setattr(server, "Server", Stub)
+    asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/set_state")
+    answer = httpx.Response(status, request=asked)
+    with (
+        pytest.raises(raised, match=r"cannot go on \(see .*server.log\)" if status == 500 else "Internal"),
+        server.serving(database.parents[1]),
+    ):
+        raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
