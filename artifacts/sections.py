@@ -29,6 +29,8 @@ MECHANISMS: dict[str, tuple[End, ...]] = {
 
 In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels.
 """
+GAME_CUTOFF = 10
+"""Refusals up to which a table may be calibrated to the adaptive game: it is played twice, here and by `verify`."""
 if TYPE_CHECKING:
     MechanismName = str
 else:
@@ -159,6 +161,8 @@ class LabelingPlan(Part):
     cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
     batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
+    accountant: Literal["renyi", "game"] = "renyi"
+    """What proves the (ε, δ) of `stable`: its Rényi curve; or the best adaptive attack, which takes less ε."""
     agreement: Annotated[float, Field(gt=0, le=1)] | str | None = None
     """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
     votes that public teachers cast on public rows."""
@@ -170,6 +174,15 @@ class LabelingPlan(Part):
             raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
         if "queries" not in ends and self.queries is not None:
             raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
+        return self
+
+    @model_validator(mode="after")
+    def game_is_played_where_it_can_be(self) -> Self:
+        if self.accountant == "game" and self.mechanism != "stable":
+            raise ValueError(f"accountant = 'game' is for mechanism = 'stable', got mechanism = {self.mechanism!r}")
+        if self.accountant == "game" and (self.cutoff or 1) > GAME_CUTOFF:
+            rule = f"accountant = 'game' is for a cutoff of at most {GAME_CUTOFF}, got {self.cutoff}"
+            raise ValueError(f"{rule}: with more refusals it takes long and saves little; take accountant = 'renyi'")
         return self
 
     def check_end(self) -> None:

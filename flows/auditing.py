@@ -1,5 +1,7 @@
 """The command `audit`: calibrate a mechanism by its name, attack it, and show what that proved."""
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +15,7 @@ err = Console(stderr=True, highlight=False)
 
 
 def audit_calibrated(
-    name: str, settings: dict[str, int], *, epsilon: float, delta: float, trials: int, confidence: float
+    name: str, settings: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
 ) -> AuditReport:
     """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput where the settings cannot be met.
 

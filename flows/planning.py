@@ -10,7 +10,7 @@ from rich.table import Table
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan, load_plan
 from tasks.agreement import read_agreement
-from tasks.expect import EXCESSES, AtEpsilon, Premises, expect_choice, premises_of, what_if
+from tasks.expect import EXCESSES, AtEpsilon, Premises, dearer, expect_choice, premises_of, what_if
 from tasks.mechanisms.planning import Option, plan_mechanism, plan_mechanisms, recommend
 from tasks.mechanisms.profile import profile
 from tasks.plan_figure import write_choice_figure, write_plan_figure
@@ -39,6 +39,8 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
         "agreement": float(profile(asked.agreement, asked.classes)[:, 0].mean()),
         "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
         "relabel": asked.subset,
+        "accountant": asked.accountant,
+        "dearer": dearer(asked),
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
@@ -124,6 +126,11 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
         lines.append(
             f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
             f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
+        )
+    if found["dearer"]:
+        lines.append(
+            "The ε of stable voting is that of the best adaptive attack. Its table is steeper for it, and the domain "
+            f"is charged {found['dearer']:.2f} times as much as with accountant = 'renyi'."
         )
     return lines
 

@@ -118,6 +118,7 @@ def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: floa
         "queries": labeling.queries or rows,
         "classes": len(plan.data.classes),
         "order": order,
+        "accountant": labeling.accountant,
     }
     if labeling.mechanism == "auto":
         name, cutoff = choose(Stream.expected(**stream, agreement=expected_agreement(plan)), labeling.cutoff)
@@ -134,6 +135,8 @@ def identity(vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding,
         "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
         "public": [batch.ref.digest for batch in public],
     }
+    if plan.labeling.accountant != "renyi":
+        settings["labeling"]["accountant"] = plan.labeling.accountant
     if plan.student.epsilon is not None:
         settings["choice"] = plan.student.epsilon
     if plan.relabel is not None:

@@ -53,6 +53,7 @@ from artifacts.vulnerabilities import concerning, oldest
 from tasks.chosen import Chosen
 from tasks.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
 from tasks.mechanisms.catalogue import mechanism_class
+from tasks.mechanisms.game import PROOF as GAME_PROOF
 from tasks.mechanisms.relabelled import PROOF as RELABELLED_PROOF
 from tasks.mechanisms.universal import Universal
 from tasks.study import Student
@@ -197,4 +198,6 @@ def _proof(settings: Mapping[str, Any]) -> str:
     if settings["name"] == Universal.name:
         return Universal.proof
     proof = mechanism_class(settings["name"]).proof
+    if settings.get("accountant") == "game":
+        proof = f"{proof}; {GAME_PROOF}"
     return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof

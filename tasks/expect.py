@@ -12,7 +12,7 @@ from typing import Any
 
 from artifacts.errors import WrongInput
 from artifacts.plan import Plan
-from artifacts.privacy import Filter
+from artifacts.privacy import ORDERS, Filter
 from artifacts.sections import RelabelPlan
 from tasks.agreement import Guess, expected_agreement, public_rows
 from tasks.encode import encode_public, learn_encoding
@@ -45,6 +45,7 @@ class Premises:
     cutoff           the one that is planned for it; None where the best is to be taken
     choice           the part of ε that the choice of a student takes
     relabel          how rows are relabelled before teachers learn from them, where they are
+    accountant       what proves the (ε, δ) of stable voting
     """
 
     epsilon: float
@@ -58,6 +59,7 @@ class Premises:
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
+    accountant: str = "renyi"
 
     def __post_init__(self) -> None:
         check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
@@ -85,6 +87,7 @@ class Premises:
             classes=self.classes,
             agreement=self.agreement,
             order=self.order,
+            accountant=self.accountant,
         )
 
 
@@ -107,7 +110,22 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
         "cutoff": labeling.cutoff,
         "choice": plan.student.epsilon or 0.0,
         "relabel": plan.relabel,
+        "accountant": labeling.accountant,
     }
+
+
+def dearer(premises: Premises) -> float | None:
+    """How many times as much the domain is charged for stable voting at the planned cutoff as the Rényi accountant
+    would have it charged, whose table is less steep. None if that accountant is planned, if there is no cutoff yet, or
+    if rows are relabelled, which is charged by the whole's ε."""
+    if premises.accountant == "renyi" or premises.cutoff is None or premises.relabel is not None:
+        return None
+    at = ORDERS.index(premises.order)
+    game, renyi = (
+        replace(premises, accountant=name).stream.calibrated("stable", premises.cutoff).cost.renyi[at]
+        for name in (premises.accountant, "renyi")
+    )
+    return game / renyi
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ LAYERS = {
         "artifacts.privacy",
         "artifacts.errors",
         "artifacts.sections.MECHANISMS",  # the catalogue: what plans may name
+        "artifacts.sections.GAME_CUTOFF",  # and up to which cutoff one of its accountants
         "tasks.mechanisms",
         "numpy",
         "scipy",
@@ -40,7 +41,8 @@ ALONE = {
 APART = {
     "tasks/reckoning.py": {"artifacts.errors", "tasks.recompute", "tasks.holdings"},
     "tasks/holdings.py": set[str](),
-    "tasks/recompute.py": {"artifacts.errors"},
+    "tasks/recompute.py": {"artifacts.errors", "tasks.recompute_game"},
+    "tasks/recompute_game.py": set[str](),
 }
 STANDARD_BUT_IMPURE = {
     "os",

@@ -50,12 +50,14 @@ def calibrate(
     classes: int,
     teachers: int,
     order: float,
+    accountant: str = "renyi",
 ) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end.
 
     cutoff    refusals until it halts, for the mechanisms that pay by refusal
     queries   rows it may answer at most, for those that pay by row
     order     the Rényi order its cost is charged at in its domain, where it must be finite
+    accountant  what proves its (ε, δ), for the one that has several
     Raises WrongInput if the settings cannot be met.
     """
     make = mechanism_class(name).calibrate
@@ -65,6 +67,7 @@ def calibrate(
         "classes": classes,
         "teachers": teachers,
         "order": order,
+        "accountant": accountant,
     }
     taken = inspect.signature(make).parameters
     try:

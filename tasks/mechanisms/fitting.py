@@ -20,6 +20,7 @@ import numpy as np
 
 from artifacts.errors import WrongInput
 from artifacts.privacy import ORDERS, UP
+from artifacts.sections import GAME_CUTOFF
 from tasks.mechanisms.game import played_delta
 from tasks.mechanisms.refusal import WHOLE, Floats, Table, greedy_table, log_odds, steepest
 
@@ -34,8 +35,6 @@ TARGET = 0.01
 """Calibration minimises the distance at which refusal falls to this."""
 LARGEST = 500_000
 """No table is built whose refusals fall to TARGET at a larger distance only: no ensemble could use it."""
-MOST_PLAYED = 300
-"""Cutoffs up to this are calibrated to the adaptive game when asked; beyond it, to the Rényi bound."""
 AIM = -0.002
 """Calibration to the game aims at this log of the proved δ over the wanted one."""
 
@@ -61,8 +60,10 @@ def fit(epsilon: float, delta: float, cutoff: int, least_order: float, accountan
     delta_renyi = delta - cutoff * slip / (1 - slip) * UP
     order, kappa = _best_order(slip, epsilon / UP**2, delta_renyi, cutoff, max(least_order, LEAST_ORDER))
     plain = _built(slip, order, kappa, "renyi")
-    if accountant == "renyi" or cutoff > MOST_PLAYED:
+    if accountant == "renyi":
         return plain
+    if cutoff > GAME_CUTOFF:
+        raise WrongInput(f"accountant = 'game' is for a cutoff of at most {GAME_CUTOFF}, got {cutoff}")
     return _sharpest(
         plain,
         lambda scale: _built(slip, order, kappa * scale, "game"),

@@ -37,6 +37,9 @@ from tasks.mechanisms.refusal import WHOLE, Floats, Table, per_refusal, probabil
 
 Indices = NDArray[np.int64]
 
+PROOF = "its (ε, δ) by the best adaptive attack: tasks/mechanisms/game.py, and tasks/recompute_game.py by another path"
+"""What is added to the proof of stable voting that was calibrated to the game."""
+
 TOLERANCE = 1e-13
 """Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""
 MARGINS = (8.0, 4.0)

@@ -42,6 +42,7 @@ class Stream:
     classes: int
     shares: Shares
     order: float
+    accountant: str = "renyi"
 
     @classmethod
     def expected(
@@ -54,6 +55,7 @@ class Stream:
         classes: int,
         agreement: ArrayLike = TYPICAL_AGREEMENT,
         order: float = LEAST_ORDER,
+        accountant: str = "renyi",
     ) -> Self:
         """What a public guess of agreement says will be met. Raises WrongInput where the figures make no sense.
 
@@ -71,6 +73,7 @@ class Stream:
             classes=classes,
             shares=profile(agreement, classes),
             order=order,
+            accountant=accountant,
         )
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
@@ -84,6 +87,7 @@ class Stream:
             classes=self.classes,
             teachers=self.teachers,
             order=self.order,
+            accountant=self.accountant,
         )
 
     def outcome(self, mechanism: Mechanism) -> Outcome:

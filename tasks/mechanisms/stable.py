@@ -89,9 +89,8 @@ class StableVoting:
 
         order         a table's curve is infinite a little above the order it is built for, so this should be the
                       order of the domain it will be charged in
-        accountant    "game" calibrates to the best adaptive adversary (game.py), up to MOST_PLAYED refusals: about 5%
-                      less distance, seconds at 30 refusals and most of a minute at 300. Its curve, which a domain is
-                      charged by, rises accordingly
+        accountant    "game" calibrates to the best adaptive adversary (game.py), up to GAME_CUTOFF refusals: 7 to 14%
+                      less distance, in seconds. Its curve, which a domain is charged by, rises accordingly
         """
         made = fit(float(epsilon), float(delta), int(cutoff), float(order), accountant)
         return cls(

@@ -48,7 +48,7 @@ def seconds(work: Callable[[], Any], times: int = 3) -> float:
 
 
 def calibrated(name: str, epsilon: float, queries: int = 10**4, cutoff: int = CUTOFF, delta: float = DELTA) -> Any:
-    settings = {"cutoff": cutoff, "queries": queries, "classes": 2, "teachers": TEACHERS}
+    settings: dict[str, Any] = {"cutoff": cutoff, "queries": queries, "classes": 2, "teachers": TEACHERS}
     return calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)
 
 

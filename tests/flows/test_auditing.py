@@ -76,7 +76,7 @@ def test_a_broken_claim_leaves_with_its_status(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("audit", "nope", *ASKED[2:]), "must be one of stable, sparse_vector"),
+        (("audit", "nope", *ASKED[2:]), "must be one of stable, noisy_votes"),
         ((*ASKED[:-1], "10"), "an audit needs at least 100 trials"),
         ((*ASKED, "--teachers", "0"), "an audit needs at least one teacher"),
     ],

@@ -30,7 +30,7 @@ CATALOGUE = ("stable", "sparse_vector", "published", "noisy_votes", "laplace_vot
 
 
 def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EPSILON) -> Any:
-    settings = {"cutoff": cutoff, "queries": 2, "classes": classes, "teachers": 30}
+    settings: dict[str, Any] = {"cutoff": cutoff, "queries": 2, "classes": classes, "teachers": 30}
     return calibrate(name, epsilon=epsilon, delta=DELTA, order=LEAST_ORDER, **settings)
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,13 +34,13 @@ def planned(
     agreement: float = 0.92,
     cutoff: int | None = None,
 ) -> dict[str, Option]:
-    figures = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
+    figures: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
     stream = Stream.expected(**figures, teachers=teachers, queries=queries, classes=classes)
     return {option.name: option for option in plan_mechanisms(stream, cutoff)}
 
 
 def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
-    figures = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
+    figures: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
     return Stream.expected(**figures, teachers=teachers, queries=1000, classes=classes)
 
 

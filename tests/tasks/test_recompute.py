@@ -231,5 +231,5 @@ def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
 def test_what_has_no_other_path_is_refused() -> None:
     with pytest.raises(NotVerified, match="another path"):
         least_delta({"name": "trust me"}, 1.0)
-    with pytest.raises(NotVerified, match="'game'"):
-        least_delta({**settings_of(made("stable")), "accountant": "game"}, 1.0)
+    with pytest.raises(NotVerified, match="'none'"):
+        least_delta({**settings_of(made("stable")), "accountant": "none"}, 1.0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def _at_the_end(now: Session) -> Spending:
 
 
 def calibrated(name: str) -> Mechanism:
-    budget = {"epsilon": 8.0 if name == "published" else 1.0, "delta": 1e-5, "order": 2.0}
+    budget: dict[str, Any] = {"epsilon": 8.0 if name == "published" else 1.0, "delta": 1e-5, "order": 2.0}
     return calibrate(name, cutoff=CUTOFF, queries=ROWS, classes=2, teachers=100, **budget)
 
 
