@@ -1,10 +1,10 @@
 """The commands of an auditor."""
 
-import sys
 from typing import Annotated
 
 import typer
 
+from artifacts.errors import EnvironmentFailed
 from flows.console import HOME, HomeOption, JsonOption, app, out, print_json
 
 MARKS = {
@@ -76,15 +76,16 @@ def audit(
 def ui(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
     """Open the audit view: the MLflow UI, on this machine only; or say where the server is that tracks."""
     import os
-    import subprocess
 
     from flows.environment import reopen
+    from flows.server import Page
 
-    reopen(home)
+    home = reopen(home)
     tracked = os.environ["MLFLOW_TRACKING_URI"]
     if tracked.startswith("http"):
         out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
         return
-    out.print(f"audit view: http://127.0.0.1:{port}/#/experiments (end with Ctrl-C)")
-    store = ("--backend-store-uri", tracked, "--host", "127.0.0.1", "--port", str(port))
-    raise typer.Exit(subprocess.call([sys.executable, "-m", "mlflow", "server", *store, "--workers", "1"]))
+    page = Page(home, port)
+    out.print(f"audit view: {page.address} (for you alone; end with Ctrl-C)", soft_wrap=True)
+    page.wait()
+    raise EnvironmentFailed(page.ended)

@@ -3,14 +3,18 @@
     python -P hosted.py APPLICATION DESCRIPTOR PARENT
 
 It serves the ASGI application, or the factory of one that `()` ends, on a socket that its parent has bound, and listens
-on, already; and the kernel ends it with the thread that started it. Started and watched by flows/server.py.
+on, already; and the kernel ends it with the thread that started it. Where the environment holds CONCORD_UI_TOKEN, it
+answers those alone who know that: by the address, which leaves a cookie, or as a bearer's token, as MLflow's clients
+send MLFLOW_TRACKING_TOKEN. Started and watched by flows/server.py.
 """
 
 import ctypes
+import hmac
 import os
 import signal
 import socket
 import sys
+from typing import Any
 
 import uvicorn
 
@@ -26,11 +30,46 @@ def end_with(parent: int) -> None:
         sys.exit("its parent ended before it began")
 
 
+class Guarded:
+    """An ASGI application for those who know a token."""
+
+    def __init__(self, application: Any, token: str) -> None:
+        self.application = application
+        self.address, self.bearer, self.cookie = (
+            f"{kind}{token}".encode() for kind in ("token=", "Bearer ", "concord=")
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan" or self.knows(dict(scope["headers"])):
+            await self.application(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close"})
+        elif hmac.compare_digest(scope["query_string"], self.address):
+            cookie = self.cookie + b"; Path=/; HttpOnly; SameSite=Strict"
+            await answer(send, 303, b"", (b"location", b"/"), (b"set-cookie", cookie))
+        else:
+            await answer(send, 403, b"Open the address that `concord ui` has printed.\n")
+
+    def knows(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether who asks knows the token."""
+        cookies = headers.get(b"cookie", b"").split(b"; ")
+        return hmac.compare_digest(headers.get(b"authorization", b""), self.bearer) or any(
+            hmac.compare_digest(cookie, self.cookie) for cookie in cookies
+        )
+
+
+async def answer(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 def main(application: str, descriptor: str, parent: str) -> None:
     end_with(int(parent))
-    config = uvicorn.Config(
-        application.removesuffix("()"), factory=application.endswith("()"), log_level="error", lifespan="on"
-    )
+    factory = application.endswith("()")
+    config = uvicorn.Config(application.removesuffix("()"), factory=factory, log_level="error", lifespan="on")
+    config.load()
+    if token := os.environ.pop("CONCORD_UI_TOKEN", None):
+        config.loaded_app = Guarded(config.loaded_app, token)
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(descriptor))])
 
 

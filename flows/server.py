@@ -1,4 +1,4 @@
-"""Prefect's server for one command, which nobody else can be or ask.
+"""Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
 
 Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
 Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
@@ -31,7 +31,7 @@ from flows.leaving import KEPT, leave
 from flows.prefect_database import sound_database
 
 NAMED = "PREFECT_API_URL"
-PREFECT = "prefect.server.api.server:create_app()"
+PREFECT, MLFLOW = "prefect.server.api.server:create_app()", "mlflow.server.fastapi_app:app"
 FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect sets them for a server of a single process."""
 GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -46,8 +46,8 @@ class Hosted:
     ended   what a command says that cannot go on where the application ends by itself
     """
 
-    def __init__(self, application: str, environment: Mapping[str, str], log: IO[bytes], ended: str) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN)
+    def __init__(self, application: str, environment: Mapping[str, str], log: Path, ended: str, port: int = 0) -> None:
+        self.socket = socket.create_server(("127.0.0.1", port), backlog=socket.SOMAXCONN)
         self.port: int = self.socket.getsockname()[1]
         self.ended, self._stopping, self._over = ended, False, threading.Event()
         script = str(Path(__file__).with_name("hosted.py"))
@@ -62,6 +62,10 @@ class Hosted:
         """Whether it has ended, and nobody stopped it."""
         return self._over.is_set() and not self._stopping
 
+    def wait(self) -> None:
+        """Until it has ended."""
+        self._over.wait()
+
     def stop(self) -> None:
         """End it in order, or after a while by force."""
         self._stopping = True
@@ -72,20 +76,21 @@ class Hosted:
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes who refuses in its stead
         self.socket.close()
 
-    def _keep(self, words: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
+    def _keep(self, words: list[str], environment: dict[str, str], log: Path) -> None:
         """Start the process, and wait for its end: the kernel would end it with this very thread."""
         try:
-            with log:
+            with opened(log) as sink:
                 process = subprocess.Popen(
                     words,
                     env=environment,
                     pass_fds=[self.socket.fileno()],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=sink,
+                    stderr=sink,
                     start_new_session=True,
                 )
         except OSError as failed:
+            self.socket.close()
             self._started.set_exception(failed)
             return
         self._started.set_result(process)
@@ -109,6 +114,28 @@ class Hosted:
                 asked.recv(1 << 16)
 
 
+def opened(log: Path) -> IO[bytes]:
+    """A log begun anew, which nobody else may read."""
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+class Page(Hosted):
+    """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address.
+
+    Who may ask MLflow's server has it read any file of its owner's, the vault's too: an experiment may lie anywhere.
+    Raises EnvironmentFailed where the port is taken.
+    """
+
+    def __init__(self, home: Path, port: int) -> None:
+        token, self.log = secrets.token_hex(32), home / "mlflow-server.log"
+        ended = f"MLflow's server, which this command started, has ended: see {self.log}"
+        try:
+            super().__init__(MLFLOW, {**os.environ, "CONCORD_UI_TOKEN": token}, self.log, ended, port)
+        except OSError as failed:
+            raise EnvironmentFailed(f"--port {port} cannot be had ({failed.strerror}): name another") from None
+        self.address = f"http://127.0.0.1:{self.port}/?token={token}#/experiments"
+
+
 class Server(Hosted):
     """Prefect's server over the database of a home folder, and the environment of whoever is to ask it."""
 
@@ -117,12 +144,11 @@ class Server(Hosted):
     def __init__(self, home: Path) -> None:
         self.log = home / "prefect" / "server.log"
         self.password = f"concord:{secrets.token_hex(32)}"
-        closed = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         environment = {**os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
         ours = "Prefect's server, which this command started,"
         ended = f"{ours} ended before it did: {KEPT} (see {self.log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {KEPT} (see {self.log})"
-        super().__init__(PREFECT, environment, os.fdopen(closed, "wb"), ended)
+        super().__init__(PREFECT, environment, self.log, ended)
 
     def variables(self) -> dict[str, str]:
         """Where it is, the password, and that no proxy stands between."""

@@ -1,0 +1,65 @@
+"""MLflow's pages are for the operator alone: whoever may ask MLflow has it read any file of its owner's."""
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
+
+import pytest
+
+from artifacts.errors import EnvironmentFailed
+from flows.server import Page
+
+SEARCH, CREATE = (f"/api/2.0/mlflow/experiments/{verb}" for verb in ("search", "create"))
+
+
+@pytest.fixture(scope="module")
+def page(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The pages of a store without runs."""
+    home = tmp_path_factory.mktemp("page")
+    shutil.copy(mlflow_database, home / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+        shown = Page(home, 0)
+        yield shown
+        shown.stop()
+
+
+def ask(address: str, body: object = None, **headers: str) -> tuple[int, str]:
+    """Status and text of the answer, in a browser that is new."""
+    sent = None if body is None else json.dumps(body).encode()
+    asked = Request(address, sent, {"Content-Type": "application/json", **headers})
+    try:
+        with build_opener(ProxyHandler({}), HTTPCookieProcessor()).open(asked, timeout=240) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_the_address_opens_them(page: Page) -> None:
+    status, text = ask(page.address)
+    assert (status, "<!doctype html" in text.lower()) == (200, True)
+
+
+def test_clients_of_mlflow_ask_with_the_token(page: Page) -> None:
+    token = page.address.split("token=")[1].split("#")[0]
+    assert ask(f"http://127.0.0.1:{page.port}{SEARCH}", {"max_results": 1}, Authorization=f"Bearer {token}")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", SEARCH, CREATE, "/get-artifact?path=x&run_uuid=x", "/?token=", "/?token=x"])
+def test_nobody_else_is_answered(page: Page, path: str) -> None:
+    address = f"http://127.0.0.1:{page.port}{path}"
+    for body in (None, {"name": "another", "artifact_location": "/home/of/the/vault"}):
+        for headers in ({}, {"Cookie": "concord="}, {"Authorization": "Bearer "}):
+            assert ask(address, body, **headers)[0] == 403
+
+
+def test_a_port_that_is_taken_is_an_error_and_not_asked(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(EnvironmentFailed, match=f"--port {port} cannot be had"):
+            Page(tmp_path, port)
