@@ -122,5 +122,7 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
         ) from None
     if teachers.address is not None:
         return DaskTaskRunner(address=teachers.address)
-    cluster = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "local_directory": str(home)}
-    return DaskTaskRunner(cluster_kwargs={**cluster, "security": True})  # else who can connect can have code run
+    from flows.cluster import closed_cluster
+
+    made: Any = closed_cluster  # which Prefect calls with what follows
+    return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})

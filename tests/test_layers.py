@@ -31,6 +31,7 @@ LAYERS = {
 # loads nothing that writes.
 ALONE = {
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
+    "flows/cluster.py": {"dask", "distributed"},
     "flows/hosted.py": {"uvicorn"},
     "artifacts/entries.py": {"sqlalchemy"},
     "artifacts/tracking.py": {"mlflow"},
