@@ -179,7 +179,7 @@ def test_one_unit_less_through_split_and_relabel(
 ) -> None:
     monkeypatch.setattr("tasks.relabel.from_description", lambda _: Rule())
     small = Alike(tmp_path, unit, form=form)
-    for seed in range(3):
+    for seed in range(2):
         table = alike(300, seed)
         whole = small.shards(table, relabelled=True)
         for one in range(0, 300, 43):
