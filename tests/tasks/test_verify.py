@@ -1,6 +1,8 @@
 """Verify finds a changed byte in each kind of file and row it covers, and names it; an honest home passes."""
 
 import base64
+import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,6 +21,7 @@ from tasks.checks import Check
 from tasks.mechanisms.stable import StableVoting
 from tasks.verify import verify
 from tests.promises.test_crash_draws import PREPARED, choosing
+from tests.support.console import concord
 from tests.support.published import SESSION, World, opening, session, world
 from tests.support.tracked import tracked
 
@@ -177,6 +180,27 @@ def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: 
     settings = {**STABLE.settings(), "epsilon": 0.97}
     ledger.open_session(replace(opening(STABLE), epsilon=0.97, mechanism=settings))
     assert "claimed 1e-05" in failures(verify(tmp_path))["guarantee"]
+
+
+def test_a_session_of_an_earlier_version_is_warned_of_and_leaves_with_0(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written verifies; whether a known fault did harm, private data alone can tell."""
+    monkeypatch.setattr("tests.support.published.VERSION", "")  # as 0.1.0 opened sessions: without saying so
+    small = home_of(tmp_path, store)
+    labels = small.truth.copy()
+    labels[::15] = -1
+    tracked(small, STABLE, labels[:286], DOOR)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the command keeps to this home
+    for words in ((), ("--json",)):
+        status, out, _ = concord("verify", *words, "--home", str(tmp_path))
+        assert status == 0
+        assert "opened by version 0.1.0, whose guarantee may not hold" in out
+    told = json.loads(out)
+    (warning,) = told["warnings"]
+    assert told["ok"]
+    assert warning["name"] == f"{SESSION}: known faults"
+    assert "negative-zero" in warning["faults"]
 
 
 def test_a_reservation_below_the_cost_is_found(tmp_path: Path, store: Path) -> None:
