@@ -131,7 +131,7 @@ FORMS = [("arrow", value) for value in SAME] + [("parquet", value) for value in 
 MORE = [pytest.param("parquet", value, marks=pytest.mark.slow) for value in SAME if ("parquet", value) not in FORMS]
 
 
-@pytest.mark.parametrize(("form", "value"), FORMS + MORE)
+@pytest.mark.parametrize(("form", "value"), [*FORMS, *MORE])
 def test_an_id_is_one_unit_in_any_two_files(tmp_path: Path, form: str, value: str) -> None:
     cells = [(kind, cell) for kind, cell in SAME[value] if form == "arrow" or in_parquet(kind)]
     files = [write(tmp_path / f"{at}.{form}", array(*cell)) for at, cell in enumerate(cells)]
