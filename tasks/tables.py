@@ -78,18 +78,20 @@ def open_public(path: str, field: str = "data.public") -> PublicTable:
     return PublicTable(find_files(path, field), field)
 
 
+def kind_in(file: TableFile, name: str) -> Kind:
+    """What a column holds by its type alone. Raises WrongInput where that cannot be a feature."""
+    kind = kind_of(file.type_of(name))
+    if kind is None:
+        rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"
+        raise WrongInput(f"{rule}, got column {name!r} of type {file.stored_as(name)}")
+    return kind
+
+
 def _kinds_of_file(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
     if file.format == "csv":
         with file.readable():
             return _kinds_of_lines(file, columns)
-    kinds: dict[str, Kind] = {}
-    for name in columns:
-        kind = kind_of(file.type_of(name))
-        if kind is None:
-            rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"
-            raise WrongInput(f"{rule}, got column {name!r} of type {file.stored_as(name)}")
-        kinds[name] = kind
-    return kinds
+    return {name: kind_in(file, name) for name in columns}
 
 
 def _kinds_of_lines(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:

@@ -24,6 +24,7 @@ from artifacts.whole import make_folder
 from tasks.files import PRIVATE, find_files
 from tasks.private import private_stage
 from tasks.split import made_public
+from tasks.tables import kind_in
 from tasks.units import Erased, owned_frames
 
 
@@ -49,6 +50,9 @@ def set_apart(plan: Plan, key: bytes, folder: Path, erased: Erased) -> None:
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
     features = plan.data.features or tuple(named)
+    for file in files:
+        for name in sorted(set(features) & set(file.names)):
+            kind_in(file, name)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
     make_folder(unfinished)

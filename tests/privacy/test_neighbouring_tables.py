@@ -129,9 +129,11 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     vault = Vault(tmp_path / "vault")
 
     @settings(max_examples=cases)
-    @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]))
-    def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None) -> None:
+    @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
+    def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
         stored, rows = table
+        monkeypatch.setattr("tasks.rows.ROWS", stored.cut)
+        monkeypatch.setattr("tasks.spill.HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         before, after = (
             shards(stored.write(tmp_path / "table", some), vault, unit=unit, share=share)
@@ -153,3 +155,15 @@ def test_minus_zero_alone_in_its_frame_changes_one_shard(tmp_path: Path, rows: i
     before = shards(stored.write(tmp_path / "table", table), vault, unit=unit)
     after = shards(stored.write(tmp_path / "table", table[1:]), vault, unit=unit)
     assert changed(before, after) == 1
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_one_person_more_leaves_what_stands_for_others(tmp_path: Path, share: float | None) -> None:
+    """Thirty people have a row in a file of their own, and one more has a row in every file: −0.0 was no more alone."""
+    zero, own = struct.pack("<d", -0.0), [struct.pack("<q", person) for person in range(1, 31)]
+    stored = Stored((pa.float64(), pa.string(), pa.int64()), "parquet", 2, files=30)
+    others: list[Row] = [(zero, b"a", person) for person in own]
+    vault = Vault(tmp_path / "vault")
+    before = shards(stored.write(tmp_path / "table", others), vault, unit=True, share=share)
+    more: list[Row] = [*others, *[(zero, b"a", bytes(8))] * 30]
+    assert changed(before, shards(stored.write(tmp_path / "table", more), vault, unit=True, share=share)) <= 1

@@ -83,9 +83,8 @@ def column(stored: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
         buffers = [valid] if types.is_struct(stored) else [None, _packed(bits, 1)]
         return pa.Array.from_buffers(stored, rows, buffers, children=children)
     if types.is_list_view(stored) or types.is_large_list_view(stored):
-        size = 4 if types.is_list_view(stored) else 8
-        places = [_packed(bits, size), _packed([cell[size:] for cell in bits], size)]
-        return pa.Array.from_buffers(stored, rows, [valid, *places], children=[column(stored.value_type, bits)])
+        places = _packed([b""] * rows, 8)  # empty lists: a writer ends the process over places that are none
+        return pa.Array.from_buffers(stored, rows, [valid, places, places], children=[column(stored.value_type, bits)])
     if types.is_fixed_size_list(stored):
         parts = [cell[at * (len(cell) // 2) :] for cell in bits for at in range(stored.list_size)]
         return pa.Array.from_buffers(stored, rows, [valid], children=[column(stored.value_type, parts)])

@@ -222,3 +222,12 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
     with pytest.raises(WrongInput, match=said):
         start(changed(found, **change), home)
     assert Ledger.of(home).domains() == ()
+
+
+def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) -> None:
+    """Its cells are read as null whatever they hold: as public rows, they would be a column of nothing, in silence."""
+    private = people(40, 1).with_columns(odd=pl.struct("size"))
+    found = tables(tmp_path, private.drop("odd"), private="private.arrow", features=["size", "odd"])
+    private.write_ipc(tmp_path / "private.arrow")
+    with pytest.raises(WrongInput, match=r"^data\.private must hold numbers.* got column 'odd' of type struct<"):
+        with_public(changed(found), Vault(tmp_path / "vault"), ["digest"])
