@@ -55,7 +55,9 @@ class TableFile:
         return names
 
     def stored_as(self, name: str) -> pa.DataType:
-        """The type of a column, as the file states it."""
+        """The type of a column, as the file states it: text in a CSV file, none of whose lines is read for it."""
+        if self.format == "csv":
+            return pa.string()
         with self.readable():
             return self._schema.field(self.names.index(name)).type
 
