@@ -42,10 +42,14 @@ SMALL = {"teachers__count": 20, "teachers__block": 10, "labeling__cutoff": 300, 
 
 @dataclass
 class Run:
-    """One command at a terminal of its own."""
+    """One command at a terminal of its own.
+
+    keys   whether that sends signals for keys; its end would then hang up on all that the command has left
+    """
 
     arguments: list[str]
     folder: Path
+    keys: bool = False
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     said: bytes = b""
 
@@ -60,7 +64,7 @@ class Run:
             stdout=end,
             stderr=end,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # it begins a session
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if self.keys else None,  # noqa: PLW1509  # it begins a session
         )
         os.close(end)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -205,7 +209,7 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
     with ExitStack() as held:
         fault.before(home, held)
         asked = ["run", str(plan), "--home", str(home)]
-        run = Run(["tests.promises.stalling", at or "nowhere", *asked], folder)
+        run = Run(["tests.promises.stalling", at or "nowhere", *asked], folder, keys=name == "Ctrl-C")
         if fault.do:
             run.until(STUCK + at)
             fault.do(run)
