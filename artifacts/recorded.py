@@ -7,11 +7,9 @@ Not covered  what is written, and how: artifacts.tracking.
 Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
 """
 
-import logging
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,16 +18,12 @@ from typing import Self
 import mlflow.artifacts
 from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 
 from artifacts.addresses import sqlite_address, sqlite_file
-from artifacts.errors import EnvironmentFailed
 from artifacts.released import sha256
 from artifacts.relocation import followed
 from artifacts.servers import check_answers
-
-for chatter in ("mlflow", "alembic"):  # migrations are told to nobody: the console is the command line's
-    logging.getLogger(chatter).setLevel(logging.WARNING)
+from artifacts.tracking_store import client_of, make_if_missing, own, own_store, told_in_one_sentence, uri_of
 
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
@@ -94,18 +88,18 @@ class Records:
         """`uri` of the store; where that is a database, its files go below `folder`. Raises EnvironmentFailed."""
         with told_in_one_sentence():
             _require_database(uri)
-            self._client = MlflowClient(uri, registry_uri=uri)
+            self._client = client_of(uri)
         self._uri, self._folder = uri, folder
 
     @classmethod
     def of(cls, home: Path) -> Self:
         """The store of a home folder; what it says of its own files holds wherever the home lies now."""
         check_answers("MLFLOW_TRACKING_URI")
-        database, folder = home.absolute() / "mlflow.db", home.absolute() / "mlartifacts"
-        uri = os.environ.get("MLFLOW_TRACKING_URI", sqlite_address(database))
+        uri, folder = uri_of(home), home.absolute() / "mlartifacts"
         if own_store(home):
             with told_in_one_sentence():
-                uri = sqlite_address(followed(database, folder))
+                make_if_missing(home)
+                uri = sqlite_address(followed(own(home), folder))
         return cls(uri, folder)
 
     def runs(self, session: str) -> list[str]:
@@ -211,25 +205,9 @@ class Records:
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
 
 
-def own_store(home: Path) -> bool:
-    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
-    own = sqlite_address(home.absolute() / "mlflow.db")
-    return os.environ.get("MLFLOW_TRACKING_URI", own) == own
-
-
 def _fields(read: DatasetInput) -> dict[str, str]:
     shown = {"digest": read.dataset.digest, "source_type": read.dataset.source_type, "source": read.dataset.source}
     return shown | {tag.key: tag.value for tag in read.tags}
-
-
-@contextmanager
-def told_in_one_sentence() -> Iterator[None]:
-    """What the store fails with, as EnvironmentFailed."""
-    try:
-        yield
-    except (MlflowException, OSError, sqlite3.Error) as failed:
-        reason = str(failed).partition("\n")[0]
-        raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
 
 
 def _require_database(uri: str) -> None:

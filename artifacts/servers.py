@@ -3,6 +3,7 @@ end in a traceback, when rows have been answered already. Checked by tests/artif
 """
 
 import os
+import socket
 from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.parse import urlsplit, urlunsplit
@@ -12,19 +13,25 @@ from artifacts.errors import EnvironmentFailed
 
 PATIENCE = 10.0
 """Seconds a server has to answer."""
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
+"""Servers that are asked, and where they listen if the address does not say."""
 
 
 def check_answers(variable: str) -> None:
-    """Raise EnvironmentFailed where the environment variable names an HTTP server and nothing answers there.
+    """Raise EnvironmentFailed if the environment variable names an HTTP or database server and nothing answers there.
 
     A server that refuses the question, such as one that wants a password first, has answered.
     """
     url = urlsplit(os.environ.get(variable, ""))
-    if url.scheme not in ("http", "https"):
+    kind = url.scheme.partition("+")[0]
+    if kind not in PORTS or not url.hostname:
         return
     place = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2], query=""))  # without a password
     try:
-        with urlopen(f"{place.rstrip('/')}/health", timeout=PATIENCE):
+        if kind.startswith("http"):
+            with urlopen(f"{place.rstrip('/')}/health", timeout=PATIENCE):
+                return
+        with socket.create_connection((url.hostname, url.port or PORTS[kind]), timeout=PATIENCE):
             return
     except HTTPError:
         return

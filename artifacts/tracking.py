@@ -1,13 +1,16 @@
 """Tracking: what is published, as MLflow shows it to an auditor.
 
 Assumes      all that is handed in is released or public: `Publication` has no other fields
-Guarantees   a run begins at the door and spans no private work; nothing is logged automatically; nothing of this
-             machine is tagged; the logged model holds the very file that the certificate digests
-Not covered  who may open the tracking store. Checked by tests/artifacts/test_tracking.py
+Guarantees   a run begins at the door or later and spans no private work; moments given to MLflow are full hours, so
+             that with a public schedule they do not tell how long private work took; nothing is logged automatically;
+             nothing of this machine is tagged; the logged model holds the very file that the certificate digests
+Not covered  who may open the tracking store; moments that MLflow notes by itself, of experiments and models: they say
+             when this was written. Checked by tests/artifacts/test_tracking.py
 """
 
+import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,7 @@ from mlflow.entities import (
     Dataset,
     DatasetInput,
     InputTag,
+    LifecycleStage,
     LoggedModelOutput,
     LoggedModelStatus,
     Metric,
@@ -25,6 +29,8 @@ from mlflow.entities import (
     Run,
     RunTag,
 )
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from artifacts import model_folder
@@ -45,13 +51,16 @@ from artifacts.publication import (
     whole,
     words,
 )
-from artifacts.recorded import MODEL, NOTE, PARENT, Records, told_in_one_sentence
+from artifacts.recorded import MODEL, MODEL_FILE, NOTE, PARENT, Records
 from artifacts.released import sha256
+from artifacts.tracking_store import told_in_one_sentence
 
 SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
 """An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts."""
 MOST_AT_ONCE = 1000
 """Metrics that MLflow takes in one request."""
+HOUR = 3600
+"""Seconds: all moments that MLflow is given are multiples of it."""
 AUDITS = "concord audits"
 """The experiment of audits: no domain can have its name, which holds a space."""
 
@@ -74,6 +83,7 @@ class Tracking(Records):
         """
         certificate = publication.certificate
         with told_in_one_sentence():
+            self._clear(certificate.session)
             experiment = self._experiment(certificate.domain.name)
             self._client.set_experiment_tag(experiment, NOTE, about_domain(certificate))
             described = {**tags(certificate), NOTE: words(certificate)}
@@ -84,6 +94,17 @@ class Tracking(Records):
                 self._log_stages(run, model_id, publication)
                 model_uri = self._register(run, model_id, certificate)
         return Tracked(run.info.run_id, model_uri)
+
+    def find(self, domain: str, session: str, digests: Mapping[str, str]) -> Tracked | None:
+        """Where the latest run of a session is, if it was made of files of those digests, by name, and is whole."""
+        with told_in_one_sentence():
+            self._experiment(domain)  # with one that was deleted, its runs come back
+            for run in self._latest(session):
+                version = self._version(run.info.run_id)
+                logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
+                if logged == digests and version is not None and self._is_whole(run, version):
+                    return Tracked(run.info.run_id, f"models:/{version.name}/{version.version}")
+        return None
 
     def keep_audit(self, report: AuditReport) -> str:
         """Record an audit as a run of the experiment AUDITS. Returns the run's id."""
@@ -108,6 +129,8 @@ class Tracking(Records):
     def _experiment(self, domain: str) -> str:
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
+            if found.lifecycle_stage == LifecycleStage.DELETED:
+                self._client.restore_experiment(found.experiment_id)
             return str(found.experiment_id)
         served = self._uri.startswith(("http://", "https://"))  # a server says itself where files go
         location = None if served else (self._folder / domain).as_uri()
@@ -120,13 +143,51 @@ class Tracking(Records):
         try:
             yield run
         except BaseException:
-            self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
+            with suppress(MlflowException, OSError):  # the store may be what failed
+                self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
             raise
         self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
 
+    def _latest(self, session: str) -> list[Run]:
+        return [self._client.get_run(run_id) for run_id in self.runs(session)[:1]]
+
+    def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
+        """Whether the files that a run names, and its model's, are there; what they hold is for verification to say."""
+        experiment, run_id = [run.info.experiment_id], run.info.run_id
+        logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
+        if version is None or not logged:
+            return False
+        named = {name.removeprefix("digest.") for name in run.data.tags if name.startswith("digest.")}
+        files = {file.path for file in self._client.list_artifacts(run_id)}
+        model = {file.path for file in self._client.list_logged_model_artifacts(logged[0].model_id)}
+        return named - {"student"} <= files and MODEL_FILE in model
+
+    def _version(self, run_id: str) -> ModelVersion | None:
+        return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
+
+    def _clear(self, session: str) -> None:
+        """Delete what is left of runs of the session that were begun and not finished, and its latest if that is not
+        whole."""
+        everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+        unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
+        for run in [*self._client.search_runs(everywhere, unfinished), *self._latest(session)]:
+            version = self._version(run.info.run_id)
+            if run.info.status != "FINISHED" or not self._is_whole(run, version):
+                self._delete(run, version)
+
+    def _delete(self, run: Run, version: ModelVersion | None) -> None:
+        experiment, run_id = [run.info.experiment_id], run.info.run_id
+        if version is not None:
+            self._client.delete_model_version(version.name, version.version)
+        for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
+            self._client.delete_logged_model(model.model_id)
+        for nested in self._client.search_runs(experiment, f"tags.`{PARENT}` = '{run_id}'"):
+            self._client.delete_run(nested.info.run_id)
+        self._client.delete_run(run_id)
+
     def _after_its_runs(self, session: str, moment: datetime) -> int:
         """That moment, or the first after the session's runs so far: the latest stays so when clocks go backwards."""
-        ends: list[int] = [self._client.get_run(run_id).info.end_time for run_id in self.runs(session)[:1]]
+        ends: list[int] = [run.info.end_time for run in self._latest(session)]
         return max([_milliseconds(moment), *(end + 1 for end in ends)])
 
     def _log(self, run_id: str, publication: Publication) -> None:
@@ -208,4 +269,5 @@ def _now() -> int:
 
 
 def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    """The first full hour that is not before that moment, as MLflow counts time."""
+    return math.ceil(moment.timestamp() / HOUR) * HOUR * 1000

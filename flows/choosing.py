@@ -47,10 +47,10 @@ class Choosing(Pipeline):
             stream = self.walk(public.encoding, (self.own(public),))
         chooser = Choice.of(self.plan, stream.encoding, stream.batches, self.door.vault)
         self._find_choice(chooser, stream)
-        if self.choice is None:
-            self._find_choice(chooser.earlier, stream)
-        if self.choice is None:
-            self._find_choice(chooser, stream)
+        self.wait_for(self.choice_asked.identity)
+        for one in (chooser, chooser.earlier, chooser):
+            if self.choice is None:
+                self._find_choice(one, stream)
         self._check_openings()
         if self.choice is not None:
             self._hold_choice(self.choice.id)

@@ -64,11 +64,16 @@ def _point_at(home: Path) -> None:
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_TRACKING_URI": sqlite_address(home / "mlflow.db"),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,  # a server that dies in the middle is given up within a minute: each
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
+        "PGCONNECT_TIMEOUT": 10,
     }
     if "?" in str(home):  # of such a path Prefect makes an address of another file
         settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
+    if os.environ["MLFLOW_TRACKING_URI"].startswith("sqlite"):  # a pool would write to a file that was deleted
+        os.environ.setdefault("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
 
 
 def keep_to(home: Path) -> None:

@@ -42,6 +42,7 @@ class Estimating(Pipeline):
         self.domain = planned_domain(self.door, self.plan)
         self.spent_before = spent(self.door, self.domain)
         self.asked = estimate_asked(self.plan, self.held_out, public.encoding, self.door.vault)
+        self.wait_for(self.asked.identity)
         self.session = admit(self.door, self.asked, new_session=self.new_session)
         if self.session is not None:
             self.hold(self.session.id)

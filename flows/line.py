@@ -14,6 +14,7 @@ from artifacts.errors import WrongInput
 from artifacts.plan import Plan
 from artifacts.schemas import Ref
 from artifacts.sessions import Domain, Session
+from artifacts.tracking_store import ready
 from flows.outcome import STAGES, StageName
 from flows.progress import console
 from flows.stages import Stages
@@ -25,10 +26,10 @@ from tasks.erasing import erased_units
 from tasks.files import TableFile, find_files
 from tasks.mechanisms.relabelled import Relabelled, Relabelling
 from tasks.recipe import Recipe, Source, check_staged, read_recipe, stream, write_recipe
-from tasks.release import RUN, Door, a_run_in, alone
+from tasks.release import RUN, Door, a_run_in, alone, opening
 from tasks.track import column_types
 
-VERSIONS: dict[StageName, int] = {**dict.fromkeys(STAGES, 1), "split": 2, "relabel": 2, "count": 2}
+VERSIONS: dict[StageName, int] = {**dict.fromkeys(STAGES, 1), "split": 2, "relabel": 2, "count": 2, "certify": 2}
 """Raised when what a stage computes changes, so that no older cached result answers for it."""
 
 
@@ -52,6 +53,8 @@ class Line:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
+        if aside := ready(self.home):
+            console.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
         self._held.enter_context(a_run_in(self.door.vault, self.plan.privacy.domain))
         self.erased = erased_units(self.door, self.plan.privacy.domain)  # while this lasts, no more are
         return self
@@ -93,6 +96,11 @@ class Line:
     def relabelling(self) -> Relabelling | None:
         """How private rows are relabelled, where the plan asks for it."""
         return self.mechanism.relabelling if isinstance(self.mechanism, Relabelled) else None
+
+    def wait_for(self, identity: str) -> None:
+        """Wait until no other command opens a session of that identity: this one then goes on with it."""
+        self._held.enter_context(opening(self.door.vault, identity, _say_waiting))
+        self.spent_before = spent(self.door, self.domain)  # what the other one was charged is not this one's
 
     def hold(self, session: str) -> Recipe | None:
         """Wait until no other command goes on with the session, and take its recipe as that left it."""
@@ -171,3 +179,7 @@ class Line:
             return self.door.vault.digest_file(file.path)
         except OSError as failed:
             raise WrongInput(f"{file.field} cannot be read: {failed.strerror}") from None
+
+
+def _say_waiting() -> None:
+    console.print(f"{'waiting':>8} for another command that runs the same plan; this one goes on with its session")

@@ -1,19 +1,26 @@
 """The stages of one run in order: what each is given, and on what its cached result depends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 
 import tasks.relabel
+from artifacts.errors import EnvironmentFailed
 from artifacts.guarantee import Guarantee
 from artifacts.privacy import Cost
 from artifacts.schemas import Ref
 from artifacts.sessions import Session
+from artifacts.tracking import Tracked, Tracking
 from flows import work
 from flows.line import Line
 from flows.outcome import Summary, briefly
-from flows.work import Public, Record
+from flows.progress import console
+from flows.work import Public
 from tasks.admit import Asked, check_ensemble, claim, going_on, identity, open_session, planned_domain, spent, training
-from tasks.certify import caveats
+from tasks.certify import Certified, caveats
+from tasks.mirror import record_missing
 from tasks.recipe import online_votes
 from tasks.study import Student
 from tasks.unlabelled import with_public
@@ -40,6 +47,7 @@ class Pipeline(Line):
         self.calibrate(planned_domain(self.door, self.plan), public)
         who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.asked = Asked.labels(self.plan, self.mechanism, who)
+        self.wait_for(who)
         self.session = going_on(self.door, self.asked, new_session=self.new_session)
         self.check_opening()
         recipe = None if self.session is None else self.hold(self.session.id)
@@ -155,14 +163,14 @@ class Pipeline(Line):
         taught = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
         answers = ([ref.digest for ref in released], {name: [ref.digest for ref in beside[name]] for name in beside})
         depends = (session.id, session.asked, session.status, charged, answers, taught, said)
-        call = self._call("certify", depends, plan=self.plan, session=session.id, started=self.at_door)
-        call |= {"per_refusal": per_refusal, "public": public, "labels": list(released), "beside": dict(beside)}
-        record: Record = self.stages.one("certify", work.certify, {**call, "student": student})
+        call = self._call("certify", depends, plan=self.plan, session=session.id)
+        call |= {"per_refusal": per_refusal, "labels": list(released), "beside": dict(beside), "student": student}
+        certified, tracked = self.publish(call, public, per_refusal)
         return Summary(
-            run_id=record.run_id,
+            run_id=tracked.run_id,
             session=session.id,
-            certificate=str(self.door.released.root / record.certificate.path),
-            report=str(self.door.released.root / record.report.path),
+            certificate=str(self.door.released.root / certified.certificate.path),
+            report=str(self.door.released.root / certified.report.path),
             guarantee=guarantee.model_dump(),
             mechanism=briefly(session.mechanism),
             teachers=session.teachers,
@@ -170,7 +178,38 @@ class Pipeline(Line):
             answered=session.answered,
             refused=session.refused,
             asked_now=asked_now,
-            student={"accuracy": student.accuracy, "model_uri": record.model_uri},
+            student={"accuracy": student.accuracy, "model_uri": tracked.model_uri},
             stages=self.stages.reports,
             **self.charged_now(),
         )
+
+    def publish(self, call: dict[str, Any], public: Public, per_refusal: Cost | None) -> tuple[Certified, Tracked]:
+        """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
+        how: dict[str, Any] = {
+            "started": self.at_door,
+            "studied": datetime.now(UTC),
+            "again": self.stages.again("certify"),
+        }
+
+        def published() -> tuple[tuple[Certified, Tracked], bool]:
+            certified, cached = self.stages.result("certify", work.certify, call)
+            with self._still_certified(call["session"]):
+                tracked, there = work.track(self.home, self.plan, certified, public, per_refusal, **how)
+            return (certified, tracked), cached and there
+
+        both: tuple[Certified, Tracked] = self.stages.uncached("certify", published)
+        for session, wrong in record_missing(self.home, Tracking.of(self.home)):
+            said = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
+            console.print(f"{'MLflow':>8} session {session} {said}")
+        return both
+
+    @contextmanager
+    def _still_certified(self, session: str) -> Iterator[None]:
+        """What MLflow fails with, and that nothing is lost by it."""
+        try:
+            yield
+        except EnvironmentFailed as failed:
+            raise EnvironmentFailed(
+                f"session {session} is certified, its files are in {self.door.released.root}, and it is not recorded: "
+                f"{failed}; once that is mended, the same command records it and spends nothing"
+            ) from None

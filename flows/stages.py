@@ -10,6 +10,8 @@ from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
 from prefect.tasks import Task
 
+from artifacts.released import Released
+from artifacts.schemas import Ref
 from flows.outcome import STAGES, StageName, StageReport
 from flows.progress import Progress, console
 from flows.sealed import SealedResults
@@ -42,8 +44,21 @@ class Stages:
 
     def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:
         """The result of a stage that is one task, run in the flow's own process."""
+        return self.uncached(name, lambda: self.result(name, work, call))
+
+    def result(self, name: StageName, work: Task[..., Any], call: Call) -> tuple[Any, bool]:
+        """The result of one task, and whether it is from the cache: part of a stage that does more."""
         task = self._ready(name, work, [call])
-        return self._timed(name, lambda progress: [self._result(task, call, progress)])[0]
+        state = _state(task, call)
+        result = state.result()
+        if state.name == "Cached" and not self._there(result):
+            state = _state(task.with_options(refresh_cache=True), call)
+            result = state.result()
+        return result, state.name == "Cached"
+
+    def again(self, name: StageName) -> bool:
+        """Whether a stage was asked to run again."""
+        return name in self._again
 
     def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
         """The results of a stage mapped over blocks or batches by the flow's task runner, in order."""
@@ -71,21 +86,12 @@ class Stages:
     def _ready(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
         """The task that answers from cache, or runs again where that is asked for or its result is not to be believed;
         which is said here, once: the tasks may run anywhere."""
-        if name in self._again:
+        if self.again(name):
             return work.with_options(refresh_cache=True)
         if foreign := sum(self._kept.is_foreign(call["key"]) for call in calls):
             many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
             console.print(f"{name:>8} {many} not what was written: computed again")
         return work
-
-    def _result(self, work: Task[..., Any], call: Call, progress: Progress) -> Any:
-        state = _state(work, call)
-        result = state.result()
-        if state.name == "Cached" and not self._there(result):
-            state = _state(work.with_options(refresh_cache=True), call)
-            result = state.result()
-        progress.advance(cached=state.name == "Cached")
-        return result
 
     def _mapped(self, work: Task[..., Any], calls: Sequence[Call], progress: Progress) -> list[Any]:
         futures = [work.submit(**call) for call in calls]
@@ -103,10 +109,11 @@ class Stages:
         return results
 
     def _there(self, result: Any) -> bool:
-        """Whether the files a cached result refers to still exist; what they hold is checked when they are read."""
+        """Whether the files a cached result refers to still exist. What they hold is checked when they are read; of
+        released files now, since another student or certificate of the same session takes the place of the last."""
         return all(
-            any((self.home / store / path).is_file() for store in ("vault", "released"))
-            for path in _paths(_plain(result))
+            (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
+            for ref in _refs(_plain(result))
         )
 
 
@@ -118,10 +125,10 @@ def _plain(result: Any) -> Any:
     return [_plain(one) for one in result] if isinstance(result, list | tuple) else result.model_dump()
 
 
-def _paths(result: Any) -> list[str]:
-    """The paths of all references inside a result."""
+def _refs(result: Any) -> list[dict[str, str]]:
+    """All references inside a result."""
     if isinstance(result, Mapping):
         if set(result) == {"path", "digest"}:
-            return [result["path"]]
+            return [dict(result)]
         result = list(result.values())
-    return [path for one in result for path in _paths(one)] if isinstance(result, list | tuple) else []
+    return [ref for one in result for ref in _refs(one)] if isinstance(result, list | tuple) else []

@@ -1,7 +1,7 @@
 """The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from prefect import task
@@ -11,6 +11,7 @@ import tasks.certify
 import tasks.choose
 import tasks.encode
 import tasks.estimate
+import tasks.mirror
 import tasks.poll
 import tasks.relabel
 import tasks.release
@@ -25,9 +26,10 @@ from artifacts.released import Released
 from artifacts.schemas import Ref
 from artifacts.sections import TeachersPlan
 from artifacts.sessions import Session
-from artifacts.tracking import Tracking
+from artifacts.tracking import Tracked, Tracking
 from artifacts.vault import Vault, derive
 from flows.stages import stage
+from tasks.certify import Certified
 from tasks.choose import Choice
 from tasks.chosen import student_of
 from tasks.encode import PublicBatch
@@ -52,17 +54,6 @@ class Public(BaseModel):
     def rows(self) -> int:
         """How many public rows there are."""
         return sum(batch.rows for batch in self.batches)
-
-
-class Record(BaseModel):
-    """Where a session was written up: its files, and its run and model in MLflow."""
-
-    certificate: Ref
-    schema_file: Ref
-    report: Ref
-    figures: dict[str, Ref]
-    run_id: str
-    model_uri: str
 
 
 @stage("encode")
@@ -223,15 +214,13 @@ def certify(
     plan: Plan,
     session: str,
     per_refusal: Cost | None,
-    public: Public,
     labels: Sequence[Ref],
     beside: Mapping[str, Sequence[Ref]],
     student: Student,
-    started: datetime,
-) -> Record:
-    """Write certificate and report, and record the session in MLflow as begun at the door."""
-    door, studied = Door.of(home), datetime.now(UTC)
-    certified = tasks.certify.certify(
+) -> Certified:
+    """Write certificate and report."""
+    door = Door.of(home)
+    return tasks.certify.certify(
         plan,
         session,
         labels,
@@ -241,6 +230,25 @@ def certify(
         ledger=door.ledger,
         released=door.released,
     )
+
+
+@task(name="track", persist_result=False)
+def track(
+    home: Path,
+    plan: Plan,
+    certified: Certified,
+    public: Public,
+    per_refusal: Cost | None,
+    started: datetime,
+    studied: datetime,
+    again: bool,
+) -> tuple[Tracked, bool]:
+    """Record the session in MLflow as begun at the door, unless it is there, or is to be recorded again; whether it was
+    there. Never cached: MLflow alone knows."""
+    door, tracking = Door.of(home), Tracking.of(home)
+    known = None if again else tasks.mirror.found(plan.privacy.domain, certified, tracking)
+    if known is not None:
+        return known, True
     tracked = tasks.track.track(
         plan,
         certified,
@@ -252,13 +260,6 @@ def certify(
         vault=door.vault,
         ledger=door.ledger,
         released=door.released,
-        tracking=Tracking.of(home),
+        tracking=tracking,
     )
-    return Record(
-        certificate=certified.certificate,
-        schema_file=certified.schema_file,
-        report=certified.report,
-        figures=certified.figures,
-        run_id=tracked.run_id,
-        model_uri=tracked.model_uri,
-    )
+    return tracked, False

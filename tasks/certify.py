@@ -70,6 +70,11 @@ class Certified(BaseModel):
     report: Ref
     figures: dict[str, Ref]
 
+    @property
+    def files(self) -> list[Ref]:
+        """All that was written."""
+        return [self.certificate, self.schema_file, self.report, *self.figures.values()]
+
 
 def certify(
     plan: Plan,
@@ -95,6 +100,19 @@ def certify(
     table = outcomes(session, labels, released)
     counts, record = counted(table, session), _student(plan.student, student)
     certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now))
+    return write(certificate, plan, session, table, per_refusal=per_refusal, released=released)
+
+
+def write(
+    certificate: Certificate,
+    plan: Plan,
+    session: Session,
+    table: pa.Table,
+    *,
+    per_refusal: Cost | None,
+    released: Released,
+) -> Certified:
+    """Write a certificate and what is drawn of it and of the session's labels: the same certificate, the same files."""
     drawn = {"budget": budget_figure(certificate.domain)}
     if session.teachers:
         spent = spending(session, per_refusal, table)
@@ -105,10 +123,10 @@ def certify(
             drawn["what_if"] = what_if_figure(session, sooner)
     text = certificate.model_dump_json(indent=2)
     return Certified(
-        certificate=released.write(f"{session_id}/certificate.json", text.encode()),
-        schema_file=released.write(f"{session_id}/{SCHEMA_FILE}", json.dumps(schema(), indent=2).encode()),
-        report=released.write(f"{session_id}/report.html", render(certificate, drawn).encode()),
-        figures={name: released.write(f"{session_id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
+        certificate=released.write(f"{session.id}/certificate.json", text.encode()),
+        schema_file=released.write(f"{session.id}/{SCHEMA_FILE}", json.dumps(schema(), indent=2).encode()),
+        report=released.write(f"{session.id}/report.html", render(certificate, drawn).encode()),
+        figures={name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
     )
 
 

@@ -12,9 +12,7 @@ Ends         with the session: at the cutoff, or at the last row paid for; rows 
 Not covered  a home folder restored from an older copy that no witness knows. Checked by tests/tasks/test_release.py
 """
 
-import fcntl
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,13 +22,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from artifacts.errors import NotVerified, WrongInput
 from artifacts.ledger import Ledger
+from artifacts.locks import locked, locked_if_free
 from artifacts.released import Released, labels_path
 from artifacts.schemas import Ref
 from artifacts.sessions import Batch, Outcome, Session
 from artifacts.vault import Vault, derive, keyed_digest
-from artifacts.whole import make_folder
 from tasks.encode import PublicBatch
 from tasks.mechanisms.mechanism import Mechanism
 from tasks.mechanisms.voting import REFUSED, Answers, Ints
@@ -258,33 +256,42 @@ def read_votes(data: bytes) -> Ints:
 @contextmanager
 def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
     """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
-    with _locked(vault.root / "sessions" / session / lock, fcntl.LOCK_EX):
+    with locked(vault.root / "sessions" / session / lock):
+        yield
+
+
+@contextmanager
+def alone_if_free(vault: Vault, session: str, lock: str) -> Iterator[bool]:
+    """Hold a lock of the session if nobody else does; whether it is held."""
+    with locked_if_free(vault.root / "sessions" / session / lock) as free:
+        yield free
+
+
+@contextmanager
+def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Only one command at a time opens a session of an identity and passes its door: the others go on with it.
+
+    waiting   called before this waits for another command
+    """
+    path = vault.root / "locks" / f".{identity}"  # no domain has such a name
+    with locked_if_free(path) as free:
+        if free:
+            yield
+            return
+    waiting()
+    with locked(path):
         yield
 
 
 @contextmanager
 def a_run_in(vault: Vault, domain: str) -> Iterator[None]:
     """Runs of a domain go on beside each other; while one does, nothing of the domain is erased."""
-    with _locked(vault.root / "locks" / domain, fcntl.LOCK_SH):
+    with locked(vault.root / "locks" / domain, shared=True):
         yield
 
 
 @contextmanager
 def no_run_in(vault: Vault, domain: str) -> Iterator[None]:
     """Wait until no run of the domain goes on, and keep others waiting."""
-    with _locked(vault.root / "locks" / domain, fcntl.LOCK_EX):
+    with locked(vault.root / "locks" / domain):
         yield
-
-
-@contextmanager
-def _locked(path: Path, kind: int) -> Iterator[None]:
-    try:
-        make_folder(path.parent)
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as failed:
-        raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
-    try:
-        fcntl.flock(descriptor, kind)
-        yield
-    finally:
-        os.close(descriptor)

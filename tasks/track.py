@@ -64,10 +64,7 @@ def track(
     return tracking.publish(
         Publication(
             certificate=certificate,
-            files=[
-                released.root / ref.path
-                for ref in (certified.certificate, certified.schema_file, certified.report, *certified.figures.values())
-            ],
+            files=[released.root / ref.path for ref in certified.files],
             series=_series(session, per_refusal, labels, ledger),
             datasets={
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),

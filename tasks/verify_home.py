@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from artifacts.errors import NotVerified
 from artifacts.ledger import Ledger, own_address
-from artifacts.recorded import Records, own_store
+from artifacts.recorded import Records
 from artifacts.released import Released, labels_path
+from artifacts.tracking_store import own_store
 from tasks.checks import Check, Subject
 
 NAMED = 5

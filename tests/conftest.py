@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
+os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # as a home has it
 
 # The same examples at every run, however slow the machine is.
 hypothesis.settings.register_profile(

@@ -46,7 +46,20 @@ def test_where_nobody_answers_is_told_without_the_password(monkeypatch: pytest.M
     assert str(told.value).startswith("MLFLOW_TRACKING_URI names http://127.0.0.1:9/mlflow, where no server answers")
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:////srv/mlflow.db", "databricks", "postgresql://127.0.0.1:9/mlflow"])
-def test_what_is_no_http_server_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg2", "mysql+pymysql"])
+def test_a_database_server_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow tries for 100 seconds."""
+    monkeypatch.setenv(VARIABLE, f"{scheme}://auditor:horse@127.0.0.1:9/mlflow")
+    with pytest.raises(EnvironmentFailed, match=r"names [a-z0-9+]*://127\.0\.0\.1:9/mlflow, where no server answers"):
+        check_answers(VARIABLE)
+
+
+def test_a_database_server_is_asked_no_more_than_to_answer(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, f"postgresql://auditor:horse@127.0.0.1:{port}/mlflow")
+    check_answers(VARIABLE)
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:////srv/mlflow.db", "databricks", "postgresql:///mlflow?host=/run"])
+def test_what_is_no_server_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, url)
     check_answers(VARIABLE)

@@ -30,6 +30,8 @@ from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SAID = datetime(2026, 1, 2, 4, tzinfo=UTC).timestamp() * 1000
+"""When MLflow is told that was."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(pu
         [published.client.get_run(published.where.run_id).info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{published.where.run_id}'",
     )
-    stage, door = {run.data.tags["stage"]: run for run in nested}, DOOR.timestamp() * 1000
+    stage = {run.data.tags["stage"]: run for run in nested}
     assert {run.info.status for run in nested} == {"FINISHED"}
-    assert min(run.info.start_time for run in nested) == stage["release"].info.end_time == door
+    assert min(run.info.start_time for run in nested) == stage["release"].info.end_time == SAID
     study, parent = stage["study"], published.client.get_run(published.where.run_id)
     assert study.inputs
     assert study.outputs
@@ -123,9 +125,24 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     assert published.client.get_registered_model("people-student").description.count("models:/people-student@champion")
 
 
+def test_moments_are_full_hours_so_that_a_public_schedule_and_the_door_do_not_tell_how_long_private_work_took(
+    published: Published,
+) -> None:
+    runs = published.client.search_runs([one.experiment_id for one in published.client.search_experiments()])
+    points = [
+        point.timestamp
+        for run in runs
+        for name in run.data.metrics
+        for point in published.client.get_metric_history(run.info.run_id, name)
+    ]
+    moments = [*points, *(run.info.start_time for run in runs), *(run.info.end_time for run in runs)]
+    assert {moment % 3_600_000 for moment in moments} == {0}
+    assert min(moments) >= DOOR.timestamp() * 1000
+
+
 def test_the_run_begins_at_the_door_and_is_finished(published: Published) -> None:
     run = published.client.get_run(published.where.run_id)
-    assert run.info.start_time == DOOR.timestamp() * 1000
+    assert run.info.start_time == SAID
     assert run.info.status == "FINISHED"
     history = published.client.get_metric_history(run.info.run_id, "epsilon")
     assert min(metric.timestamp for metric in history) >= run.info.start_time

@@ -98,7 +98,8 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     pl.read_parquet(test).with_columns(outcome=pl.lit("perhaps")).write_parquet(test)
     assert "data.test" in scene.fails(WrongInput)
     test.unlink()
-    (scene.home / "mlflow.db").write_bytes(b"no database")
+    (scene.home / "mlflow.db").unlink()
+    (scene.home / "mlflow.db").mkdir()  # nothing that could be put aside and made anew
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
 
 

@@ -35,6 +35,9 @@ class Direct(Stages):
     def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:  # noqa: ARG002
         return work.fn(**call)
 
+    def result(self, name: StageName, work: Task[..., Any], call: Call) -> tuple[Any, bool]:
+        return self.one(name, work, call), False
+
     def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:  # noqa: ARG002
         return [work.fn(**call) for call in calls]
 
@@ -54,6 +57,7 @@ SESSION = "people-1"
 STAND_INS = {
     "flows.line.Stages": Direct,
     "flows.work.release": work.release.fn,
+    "flows.work.track": work.track.fn,
     "flows.learn.shown": lambda summary: summary,  # else each process would start a Prefect server, and leave it
     "tasks.admit.secrets": Named,
 }

@@ -1,0 +1,45 @@
+"""Several runs of one plan at once: one opens the session, and the others wait for it and go on with it."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifacts.ledger import Ledger
+from artifacts.schemas import Ref
+from flows import line
+from flows.outcome import Summary
+from flows.pipeline import Pipeline
+from flows.start import start
+from tests.support.people import changed, tables_of_plan, write_tables
+
+
+def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were admitted when there was no session yet; at the door the second was refused: ask for --new-session."""
+    small = {"teachers__count": 40, "teachers__block": 40, "labeling__cutoff": 4}
+    plan = changed(tables_of_plan(write_tables(tmp_path / "data")), **small)
+    admitted, losers = threading.Event(), ThreadPoolExecutor(1)
+    second: list[Future[Summary]] = []
+    split = Pipeline.split
+
+    def splitting(self: Pipeline, public: Any) -> list[Ref]:
+        if second:
+            admitted.set()  # the loser got past the winner, who has opened nothing yet
+        else:
+            second.append(losers.submit(start, plan, home))
+            assert admitted.wait(300)
+        return split(self, public)
+
+    monkeypatch.setattr(line, "_say_waiting", admitted.set, raising=False)
+    monkeypatch.setattr(Pipeline, "split", splitting)
+    winner = start(plan, home)
+    loser = second[0].result()
+    assert (loser.session, loser.run_id) == (winner.session, winner.run_id)
+    assert loser.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert winner.spent_now["epsilon"] > 0
+    assert all(stage.cached for stage in loser.stages)
+    assert len(Ledger.of(home).sessions("people")) == 1

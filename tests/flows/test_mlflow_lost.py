@@ -1,0 +1,161 @@
+"""MLflow mirrors what the ledger and the released files say: whatever becomes of it, nothing is lost or spent again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from artifacts.errors import EnvironmentFailed
+from artifacts.ledger import Ledger
+from artifacts.plan import Plan
+from artifacts.tracking import Tracking
+from flows.start import start
+from tasks.mirror import record_missing
+from tasks.verify import verify
+from tests.support.homes import charged, labels_of
+from tests.support.people import changed
+
+
+def deleted(home: Path) -> None:
+    (home / "mlflow.db").unlink()
+
+
+def garbage(home: Path) -> None:
+    (home / "mlflow.db").write_bytes(b"no database " * 1000)
+
+
+def without_its_model(home: Path) -> None:
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    client.delete_registered_model("people-student")
+
+
+def without_its_logged_model(home: Path) -> None:
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("people")
+    assert experiment is not None
+    for model in client.search_logged_models([experiment.experiment_id]):
+        client.delete_logged_model(model.model_id)
+
+
+def without_files(home: Path) -> None:
+    for file in (home / "mlartifacts").rglob("report.html"):
+        file.unlink()
+
+
+def without_its_run(home: Path) -> None:
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    for run_id in Tracking.of(home).runs(Ledger.of(home).sessions("people")[-1].id):
+        client.delete_run(run_id)
+
+
+def without_its_experiment(home: Path) -> None:
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("people")
+    assert experiment is not None
+    client.delete_experiment(experiment.experiment_id)
+
+
+SLOW = [garbage, without_its_model, without_its_logged_model, without_files, without_its_run, without_its_experiment]
+
+
+def shown(home: Path) -> list[str]:
+    """The status of all runs that MLflow shows of the domain, but those nested in others."""
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiments = [one.experiment_id for one in client.search_experiments()]
+    return [run.info.status for run in client.search_runs(experiments, "tags.session != ''")]
+
+
+@pytest.mark.parametrize("lose", [deleted, *(pytest.param(lose, marks=pytest.mark.slow) for lose in SLOW)])
+def test_running_a_cached_plan_again_records_what_mlflow_lost(
+    session: str, plan: Plan, home: Path, lose: Callable[[Path], None]
+) -> None:
+    before, labels = charged(home), labels_of(home, session)
+    lose(home)
+    again = start(plan, home)
+    assert (again.session, again.asked_now, again.spent_now) == (session, 0, {"epsilon": 0.0, "delta": 0.0})
+    assert [stage.name for stage in again.stages if not stage.cached] == (
+        [] if lose is without_its_experiment else ["certify"]
+    )
+    assert Tracking.of(home).runs(session) == [again.run_id]
+    assert shown(home) == ["FINISHED"]
+    assert [check.detail for check in verify(home) if not check.ok] == []
+    assert (charged(home), labels_of(home, session)) == (before, labels)
+    once_more = start(plan, home)
+    assert once_more.run_id == again.run_id
+    assert all(stage.cached for stage in once_more.stages)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "create_model_version",
+        pytest.param("log_artifact", marks=pytest.mark.slow),
+        pytest.param("set_registered_model_alias", marks=pytest.mark.slow),
+    ],
+)
+def test_a_store_that_dies_in_the_middle_is_told_and_the_next_run_records_the_session_once(
+    session: str, plan: Plan, home: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted(home)
+    before = charged(home)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, step, _dies)
+        with pytest.raises(EnvironmentFailed, match=f"session {session} is certified.*the store died.*spends nothing"):
+            start(plan, home)
+    assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert shown(home) == ["FINISHED"]
+    assert len(Tracking.of(home).models(session)) == 1
+    assert [check.detail for check in verify(home) if not check.ok] == []
+    assert charged(home) == before
+
+
+def _dies(*_: object, **__: object) -> None:
+    raise MlflowException("the store died")
+
+
+def test_nothing_is_spent_on_what_mlflow_could_not_show(
+    plan: Plan, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database " * 1000)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'broken.db'}")
+    with pytest.raises(EnvironmentFailed, match="not a database"):
+        start(plan, home)
+    assert Ledger.of(home).domains() == ()
+
+
+@pytest.mark.slow
+def test_sessions_certified_before_are_recorded_as_well_if_they_verify(session: str, plan: Plan, home: Path) -> None:
+    deleted(home)
+    further = start(changed(plan.model_dump(), privacy__epsilon=0.5, labeling__cutoff=2), home, new_session=True)
+    tracking = Tracking.of(home)
+    assert tracking.sessions() == {session, further.session}
+    assert list(record_missing(home, tracking)) == []
+    assert [check.detail for check in verify(home, session) if not check.ok] == []
+
+
+def test_a_certificate_that_was_changed_is_not_recorded(session: str, home: Path) -> None:
+    deleted(home)
+    file = home / "released" / session / "certificate.json"
+    told: dict[str, Any] = json.loads(file.read_text())
+    told["guarantee"]["epsilon"] /= 2
+    file.write_text(json.dumps(told, indent=2))
+    tracking = Tracking.of(home)
+    assert list(record_missing(home, tracking)) == [
+        (session, f"`concord verify {session}` finds a fault of the certificate")
+    ]
+    assert tracking.sessions() == set()
+
+
+@pytest.mark.slow
+def test_a_student_that_comes_back_is_the_one_released_and_recorded_last(session: str, plan: Plan, home: Path) -> None:
+    """Its certificate answered from the cache, and the files of the student between stayed in the released folder."""
+    start(changed(plan.model_dump(), student__refused="drop"), home)
+    back = start(plan, home)
+    assert Tracking.of(home).runs(session)[0] == back.run_id
+    assert [check.detail for check in verify(home) if not check.ok] == []
+    student = json.loads(Path(back.certificate).read_text())["student"]
+    assert student["refused"] == plan.student.refused
