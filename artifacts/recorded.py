@@ -195,6 +195,11 @@ class Records:
         files = self._files(self._client.get_logged_model(model_id).artifact_location)
         return {name: sha256(data) for name, data in files.items()}
 
+    def _names(self, location: str) -> set[str]:
+        """The files at an artifact location; MLflow's client would look where those of a run were at first."""
+        found = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
+        return {Path(file.path).name for file in found}
+
     def _files(self, location: str) -> dict[str, bytes]:
         """What the files at an artifact location hold now, by path."""
         with TemporaryDirectory() as folder:

@@ -158,8 +158,7 @@ class Tracking(Records):
         if version is None or not logged:
             return False
         named = {name.removeprefix("digest.") for name in run.data.tags if name.startswith("digest.")}
-        files = {file.path for file in self._client.list_artifacts(run_id)}
-        model = {file.path for file in self._client.list_logged_model_artifacts(logged[0].model_id)}
+        files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
         return named - {"student"} <= files and MODEL_FILE in model
 
     def _version(self, run_id: str) -> ModelVersion | None:

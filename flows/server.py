@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from artifacts.errors import ConcordError, EnvironmentFailed
+from artifacts.locks import locked
 from artifacts.servers import check_answers
 from flows.leaving import KEPT, leave
 from flows.prefect_database import sound_database
@@ -182,7 +183,7 @@ def serving(home: Path) -> Iterator[None]:
         yield
         return
     with sound_database(home):
-        own = Server.own = Server(home)
+        own = Server.own = _begun(home)
         variables = own.variables()
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
@@ -197,6 +198,20 @@ def serving(home: Path) -> Iterator[None]:
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
             Server.own = None
             own.stop()
+
+
+def _begun(home: Path) -> Server:
+    """A server of our own. In a fresh home the first makes its database before another begins: two at once would race
+    its migration, and one of them end."""
+    with locked(home / "prefect.lock"):
+        fresh, server = not (home / "prefect" / "prefect.db").exists(), Server(home)
+        try:
+            if fresh:
+                server.check_answers()
+        except BaseException:
+            server.stop()
+            raise
+    return server
 
 
 def _refused(failed: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from artifacts.ledger import Ledger
 from artifacts.schemas import Ref
-from flows import line
+from flows import line, server
 from flows.outcome import Summary
 from flows.pipeline import Pipeline
 from flows.start import start
@@ -43,3 +44,37 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     assert winner.spent_now["epsilon"] > 0
     assert all(stage.cached for stage in loser.stages)
     assert len(Ledger.of(home).sessions("people")) == 1
+
+
+def test_in_a_fresh_home_one_server_makes_its_database_before_another_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four first runs one ended: the servers had raced the migration of Prefect's database."""
+    database, two = tmp_path / "prefect" / "prefect.db", threading.Barrier(2)
+    database.parent.mkdir()
+    at_once: list[bool] = []
+
+    class Slow:
+        def __init__(self, _: Path) -> None:
+            if not database.exists():
+                with suppress(threading.BrokenBarrierError):
+                    two.wait(0.5)
+                    at_once.append(True)  # two servers make it
+                database.touch()
+
+        def check_answers(self) -> None: ...
+
+        def stop(self) -> None: ...
+
+        def variables(self) -> dict[str, str]:
+            return {}
+
+    def serve(_: int) -> None:
+        with server.serving(tmp_path):
+            pass
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(server, "Server", Slow)
+    with ThreadPoolExecutor(2) as commands:
+        list(commands.map(serve, range(2)))
+    assert at_once == []
