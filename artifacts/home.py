@@ -2,7 +2,8 @@
 
     1  homes without such a file
     2  the ledger says which private files each domain holds
-    3  the ledger says which version opened a session
+    3  the ledger says which version opened a session; a key made now is followed by what tells that it is whole, which
+       0.1.0 would take for damage
 
 Raised when an older home needs `tasks.upgrade` first, or an older version must not open a newer one.
 """

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from artifacts.cipher import KEY, KEY_FILE, Cipher, Writer, encrypted
 from artifacts.errors import EnvironmentFailed, NotVerified
 from artifacts.schemas import Ref
-from artifacts.whole import discard, make_folder, sync_folder, write_whole
+from artifacts.whole import discard, make_folder, passing_folder, sync_folder, write_whole
 
 KEY_BYTES = 32
 SEAL_BYTES = 32
@@ -135,6 +135,17 @@ class Vault:
             digest = sink.content.hexdigest()
             file.write(self._trailer(path, digest))
         sink.ref = Ref(path=path, digest=digest)
+
+    @contextmanager
+    def passing(self, path: str) -> Iterator[str]:
+        """A folder, by its path, for files that are needed within the block alone, which are gone however it ends.
+
+        What belongs at `path` may be renamed to it within the block.
+        """
+        with ExitStack() as held:
+            with self._told("written"):
+                folder = held.enter_context(passing_folder(self.root / path, self.root))
+            yield str(folder.relative_to(self.root))
 
     def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
         """The file at `path`: written now, with what `make` gives, where it is not there. The first writer wins."""

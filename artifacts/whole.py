@@ -1,6 +1,6 @@
 """Files written whole: under a passing name in a folder of their own first, then, all at once, under their own.
 
-    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH
+    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file, or a folder of files; some are needed for a while alone
 
 Assumes      both are on one file system, whose locks hold (`flock`)
 Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
@@ -8,8 +8,8 @@ Guarantees   a file appears whole or not at all; what a killed writer left is re
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/test_whole.py
 
-A writer locks its passing file, and the kernel frees that lock when it dies. Until it is taken, writers share a lock of
-the folder, which a sweep has to itself: no sweep sees a file that is being written and not locked.
+A writer locks its passing file or folder, and the kernel frees that lock when it dies. Until it is taken, writers share
+a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written and not locked.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import BinaryIO
@@ -50,14 +50,32 @@ def write_whole(
         passing.unlink(missing_ok=True)
 
 
+@contextmanager
+def passing_folder(path: Path, root: Path) -> Iterator[Path]:
+    """A folder for files that belong at `path`, below `root`, or are needed within the block alone: gone after it.
+
+    What is to stay is renamed within the block.
+    """
+    passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with ExitStack() as held:
+        _enter(root / UNFINISHED)
+        with _held(root / UNFINISHED, fcntl.LOCK_SH):
+            _enter(passing)
+            held.enter_context(_held(passing, fcntl.LOCK_SH))
+        try:
+            yield passing
+        finally:
+            shutil.rmtree(passing, ignore_errors=True)
+
+
 def discard(path: Path, root: Path) -> None:
     """Remove what writers of `path` below `root`, a file or a folder of files, have not finished."""
     passing = _passing(path, root)
     if passing.is_dir():
         shutil.rmtree(passing)
     name = f"{escape(path.name)}.{TOKEN}"
-    for file in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0 had them beside it, with a dot
-        file.unlink(missing_ok=True)
+    for left in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0 had them beside it, with a dot
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def sweep(root: Path) -> None:
@@ -66,18 +84,15 @@ def sweep(root: Path) -> None:
     if not folder.is_dir():
         return
     with _held(folder, fcntl.LOCK_EX):
-        for place, _, files in os.walk(folder, topdown=False):
-            for name in files:
-                _remove_dead(Path(place, name))
-            if place != str(folder):
-                with suppress(OSError):  # one that is not empty stays
-                    os.rmdir(place)
+        _clear(folder)
 
 
 def remove_beside(root: Path) -> None:
     """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files beside their place."""
     for file in root.rglob(f".*.{TOKEN}"):
         file.unlink(missing_ok=True)
+    for folder in (*root.glob("unlabelled/*/.*"), *root.glob("*/*/*/spill-*")):
+        shutil.rmtree(folder)
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:
@@ -99,7 +114,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _passing(path: Path, root: Path) -> Path:
-    return root / UNFINISHED / path.relative_to(root)
+    """Where `path` stands until it is whole; a file of a passing folder, in that folder."""
+    unfinished = root / UNFINISHED
+    return path if path.is_relative_to(unfinished) else unfinished / path.relative_to(root)
 
 
 def _born(passing: Path, folder: Path, mode: int) -> int:
@@ -129,13 +146,19 @@ def _held(folder: Path, lock: int) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _clear(folder: Path) -> None:
+    """Remove what is in a folder of passing names, but what somebody is still writing."""
+    for path in list(folder.iterdir()):
+        if not path.is_dir():
+            _remove_dead(path)
+            continue
+        with suppress(BlockingIOError, FileNotFoundError), _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            _clear(path)
+            with suppress(OSError):  # one that is not empty stays
+                path.rmdir()
+
+
 def _remove_dead(file: Path) -> None:
-    """Remove a passing file unless its writer lives."""
-    descriptor = os.open(file, os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """Remove a passing file unless its writer lives, or has finished it meanwhile."""
+    with suppress(BlockingIOError, FileNotFoundError), _held(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
         file.unlink()
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -49,10 +49,15 @@ class Run:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The guarantee and all that it rests on."""
+        """The guarantee and all that it rests on. Raises NotVerified if the file is not what this run wrote."""
         from artifacts.certificate import Certificate
+        from artifacts.released import Released
+        from artifacts.schemas import Ref
 
-        return Certificate.model_validate_json(Path(self.summary.certificate).read_bytes())
+        released = Released(self.home)
+        path = Path(self.summary.certificate).relative_to(released.root)
+        ref = Ref(path=str(path), digest=self.summary.certificate_digest)
+        return Certificate.model_validate_json(released.read(ref))
 
     @cached_property
     def student(self) -> Any:

@@ -23,6 +23,7 @@ class StageReport(BaseModel):
 class Summary(BaseModel):
     """What a run came to, as `concord run --json` prints it.
 
+    certificate_digest   SHA-256 of the certificate's file
     spent_now    what the domain was charged while it ran
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
     """
@@ -30,6 +31,7 @@ class Summary(BaseModel):
     run_id: str
     session: str
     certificate: str
+    certificate_digest: str
     report: str
     guarantee: dict[str, Any]
     mechanism: dict[str, Any]

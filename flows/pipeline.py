@@ -32,12 +32,16 @@ class Pipeline(Line):
     def encode(self) -> Public:
         """Encoding and batches of the public rows."""
         if self.plan.data.public is None:
-            self.plan = with_public(self.plan, self.door.vault, self._digests("private"), self.erased)
+            private = self._digests("private")
+            self.plan = with_public(self.plan, self.door.vault, private, self.erased, self._say)
         data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
         depends = (data, self._digests("public"), self.plan.labeling.batch)
         public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
         self.rehearse(public.encoding)
         return public
+
+    def _say(self, what: str) -> None:
+        console.print(f"{'encode':>8} {what}")
 
     def admit(self, public: Public) -> Public:
         """Find the session this plan goes on with, or make sure that one may be opened.
@@ -170,6 +174,7 @@ class Pipeline(Line):
             run_id=tracked.run_id,
             session=session.id,
             certificate=str(self.door.released.root / certified.certificate.path),
+            certificate_digest=certified.certificate.digest,
             report=str(self.door.released.root / certified.report.path),
             guarantee=guarantee.model_dump(),
             mechanism=briefly(session.mechanism),

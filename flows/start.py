@@ -1,5 +1,6 @@
 """Start a flow with the task runner its plan names, on one Prefect server, its cache in the home folder."""
 
+import logging
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -81,15 +82,20 @@ def awake() -> None:
 
 @contextmanager
 def serving(home: Path) -> Iterator[None]:
-    """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported."""
+    """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported.
+
+    What it does not take of Prefect's logs, as where the disk is full, is no matter for the console.
+    """
     with server.serving(home):
         named = {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
+        before, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             with temporary_settings(named):
                 yield
         finally:
             with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
                 thread.submit(_send)
+            logging.raiseExceptions = before
 
 
 def _send() -> None:

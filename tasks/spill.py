@@ -2,7 +2,6 @@
 tests/tasks/test_split.py.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -69,11 +68,10 @@ class Spill:
 
 @contextmanager
 def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
-    """A spill in `folder` of the vault, which is empty before and gone after, whatever happens."""
-    shutil.rmtree(vault.root / folder, ignore_errors=True)
-    spill = Spill(vault, folder, schema)
-    try:
-        yield spill
-    finally:
-        spill.close()
-        shutil.rmtree(vault.root / folder, ignore_errors=True)
+    """A spill in a passing folder of the vault, for what belongs in `folder`: gone after, whatever happens."""
+    with vault.passing(folder) as place:
+        spill = Spill(vault, place, schema)
+        try:
+            yield spill
+        finally:
+            spill.close()

@@ -5,19 +5,21 @@ are put to the vote of teachers that learned from the other.
 
 Assumes      the plan says that only labels are secret: features, and who is in the table, are public
 Guarantees   no label is read here; which part it is follows from units and a key, and `tasks.split` leaves that part
-             out, so labels of its units are never used
+             out, so labels of its units are never used. Its files are used as they were written: a sealed list digests
+             them, and what does not fit it is written again, from the same private files
 Not covered  a line of a CSV file whose label breaks the line: its features are what can be read of it
              Checked by tests/tasks/test_label_private.py
 """
 
+import json
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 import polars as pl
 
+from artifacts.errors import NotVerified
 from artifacts.plan import Plan
 from artifacts.vault import Vault, derive
 from artifacts.whole import make_folder
@@ -28,24 +30,33 @@ from tasks.tables import kind_in
 from tasks.units import Erased, owned_frames
 
 
-def with_public(plan: Plan, vault: Vault, private: Sequence[str], erased: Sequence[str] = ()) -> Plan:
-    """The plan with public rows of its own, written now where they are not there yet.
+def with_public(
+    plan: Plan,
+    vault: Vault,
+    private: Sequence[str],
+    erased: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """The plan with public rows of its own, written now if they are not there as they were written.
 
     private   keyed digests of its private files; `erased` those of units whose rows are left out
+    say       is given a sentence if they are there and not what was written
     Raises WrongInput where the files lack a feature.
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain
-    folder = vault.root / "unlabelled" / domain / vault.digest("unlabelled", domain, what, *private, *erased)[:16]
-    if not folder.exists():
+    place = f"unlabelled/{domain}/{vault.digest('unlabelled', domain, what, *private, *erased)[:16]}"
+    if not _whole(vault, place):
+        if (vault.root / place).exists():
+            say("public rows are not what was written: made again")
         key = derive(vault.secret(f"domains/{domain}"), "split")
-        set_apart(plan, key, folder, Erased.of(vault, domain, erased))
-    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(folder)})})
+        set_apart(plan, key, vault, place, Erased.of(vault, domain, erased))
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(vault.root / place)})})
 
 
 @private_stage
-def set_apart(plan: Plan, key: bytes, folder: Path, erased: Erased) -> None:
-    """Write features of the part that is public into `folder`, which appears whole or not at all."""
+def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
+    """Write features of the part that is public into a folder of the vault, which appears whole or not at all."""
     files = find_files(plan.path("private"), PRIVATE)
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
@@ -53,12 +64,37 @@ def set_apart(plan: Plan, key: bytes, folder: Path, erased: Erased) -> None:
     for file in files:
         for name in sorted(set(features) & set(file.names)):
             kind_in(file, name)
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    make_folder(unfinished)
-    parts = _parts(plan, features, key, erased)
-    _write_text(parts, unfinished) if files[0].format == "csv" else _write_arrow(parts, unfinished)
-    unfinished.rename(folder)
+    with vault.passing(place) as passing:
+        folder = vault.root / passing / "rows"
+        make_folder(folder)
+        parts = _parts(plan, features, key, erased)
+        _write_text(parts, folder) if files[0].format == "csv" else _write_arrow(parts, folder)
+        with vault.create(f"{place}.json") as sink:
+            sink.write(json.dumps(_digests(vault, folder)).encode())
+        if not _whole(vault, place):  # nobody else, at the same work, was first
+            _put(folder, vault.root / place)
+
+
+def _put(folder: Path, final: Path) -> None:
+    """Give a passing folder its name. What has that name goes as passing files go."""
+    make_folder(final.parent)
+    if final.exists():
+        final.rename(folder.with_name("before"))
+    folder.rename(final)
+
+
+def _whole(vault: Vault, place: str) -> bool:
+    """Whether the folder holds just what was written, by the sealed list of it."""
+    try:
+        listed = vault.find(f"{place}.json")
+        return listed is not None and json.loads(vault.read(listed)) == _digests(vault, vault.root / place)
+    except (OSError, NotVerified):
+        return False
+
+
+def _digests(vault: Vault, folder: Path) -> dict[str, str]:
+    """Keyed digests of the files in a folder, by their names."""
+    return {str(file.relative_to(folder)): vault.digest_file(file) for file in sorted(folder.rglob("*"))}
 
 
 def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:

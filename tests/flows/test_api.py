@@ -7,11 +7,13 @@ from textwrap import dedent
 import pytest
 
 import flows.api
-from artifacts.errors import EnvironmentFailed, WrongInput
+from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from artifacts.ledger import Ledger
+from artifacts.plan import Plan
 from artifacts.released import sha256
-from flows.api import open_session, run
+from flows.api import Run, open_session, run
 from flows.environment import keep_to
+from flows.start import start
 from tests.support.people import people, write_plan, write_tables
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -52,6 +54,17 @@ def test_a_run_gives_what_was_published(folder: Path, home: Path) -> None:
     file = home / "released" / done.certificate.student.file.path
     assert sha256(file.read_bytes()) == done.certificate.student.file.digest
     assert open_session(done.session).answer(truth.row(0, named=True)) in ("no", "yes", None)
+
+
+def test_an_edited_certificate_is_not_believed(session: str, plan: Plan, home: Path) -> None:
+    summary = start(plan, home)
+    assert Run(summary, home).certificate.session == session
+    file = Path(summary.certificate)
+    edited = file.read_text().replace('"epsilon": 4.0', '"epsilon": 1.0')
+    assert edited != file.read_text()
+    file.write_text(edited)
+    with pytest.raises(NotVerified, match=r"certificate\.json is not what was written"):
+        _ = Run(summary, home).certificate
 
 
 @pytest.mark.usefixtures("folder")

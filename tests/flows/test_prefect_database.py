@@ -1,18 +1,23 @@
 """Prefect's database is no authority: one that is not sound is set aside, said in one sentence, and begun anew."""
 
+import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.logging.handlers import APILogWorker
 
 from artifacts.errors import EnvironmentFailed
 from flows import server
 from flows.prefect_database import NAMED, sound_database
+from flows.start import serving
 
 
 @pytest.fixture
@@ -151,3 +156,19 @@ def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
         server.serving(database.parents[1]),
     ):
         raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
+
+
+def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_console(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "Server", Stub)
+
+    class Refusing:
+        async def create_logs(self, _: object) -> None:
+            raise OSError("500 Internal Server Error")
+
+    before, worker = logging.raiseExceptions, SimpleNamespace(_client=Refusing())
+    with serving(database.parents[1]):
+        asyncio.run(APILogWorker._handle_batch(worker, []))  # type: ignore[arg-type]  # all it asks of itself
+    assert capsys.readouterr().err == ""
+    assert logging.raiseExceptions is before

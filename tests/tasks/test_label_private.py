@@ -1,6 +1,8 @@
 """Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
 
 import io
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,68 @@ def test_labels_of_the_public_part_are_never_read(tmp_path: Path) -> None:
     rows = pl.Series([row in theirs for row in private.select("size", "shade", "visits").rows()])
     assert rows.any()
     assert parted(tmp_path, flipped(private, pl.lit(rows))) == (public, taught)
+
+
+# Rows that are kept -------------------------------------------------------------------------------------------------
+
+
+def edit(folder: Path) -> None:
+    """One public row becomes another."""
+    (file,) = folder.iterdir()
+    before = file.read_text()
+    file.write_text(before.replace("dark", "light", 1))
+    assert file.read_text() != before
+
+
+def add(folder: Path) -> None:
+    (folder / "more.csv").write_text("size,shade,visits\n1.0,dark,1\n")
+
+
+def put_elsewheres(folder: Path) -> None:
+    """Folder and list of another private table, each whole in its own place."""
+    for kept in (folder, folder.with_suffix(".json")):
+        other = next(one for one in folder.parent.iterdir() if one.stem != folder.stem and one.suffix == kept.suffix)
+        shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
+        other.rename(kept)
+
+
+def take_list_away(folder: Path) -> None:
+    """As 0.1.0 left it, and edited then."""
+    folder.with_suffix(".json").unlink(missing_ok=True)
+    edit(folder)
+
+
+@pytest.mark.parametrize("change", [edit, add, put_elsewheres, take_list_away])
+def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    plan, vault, said = changed(tables(tmp_path, people(300, 1))), Vault(tmp_path / "vault"), list[str]()
+
+    def rows(*private: str) -> tuple[Path, dict[str, bytes]]:
+        folder = Path(with_public(plan, vault, private, say=said.append).path("public"))
+        return folder, {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    folder, before = rows("digest")
+    assert rows("digest") == (folder, before)
+    written = folder.stat().st_ino
+    assert written == Path(with_public(plan, vault, ["digest"]).path("public")).stat().st_ino  # used as they are
+    write_tables(tmp_path, people(300, 2))
+    rows("of another table")
+    write_tables(tmp_path, people(300, 1))
+    assert said == []
+    change(folder)
+    assert rows("digest") == (folder, before)
+    assert said == ["public rows are not what was written: made again"]
+    assert sorted(path.suffix for path in folder.parent.iterdir() if path.stem == folder.stem) == ["", ".json"]
+
+
+def test_a_session_goes_on_with_its_rows_though_they_were_edited(
+    plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start(plan, home)
+    (folder,) = (path for path in (home / "vault/unlabelled/people").iterdir() if path.is_dir())
+    edit(folder)
+    again = start(plan, home)
+    assert (again.session, again.asked_now, again.spent_now) == (first.session, 0, {"epsilon": 0.0, "delta": 0.0})
+    assert "  encode public rows are not what was written: made again" in capsys.readouterr().err
 
 
 # A student that is chosen ---------------------------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""Private rows that a killed stage set aside for a while are gone once the next command begins, whatever it is."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import tasks.spill
+import tasks.split
+from artifacts.home import tidy
+from artifacts.vault import Vault
+from tasks.encode import learn_encoding
+from tasks.split import one_row_a_unit, split
+from tasks.unlabelled import with_public
+from tests.support.people import changed, tables_of_plan, write_tables
+
+
+def die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(stage: str, home: Path) -> None:
+    """A stage over many private rows, which is killed at its last step."""
+    found, vault = tables_of_plan(write_tables(home / "data")), Vault(home / "vault")
+    plan, key = changed(found), bytes(32)
+    tasks.spill.HELD_BYTES = 1000
+    if stage == "split":
+        tasks.split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
+        split(plan, learn_encoding(plan), vault, "shards/people/key", key)
+    if stage == "count":
+        rows = one_row_a_unit(plan, learn_encoding(plan), vault, "counts/people/key", key)
+        next(rows)
+        die()
+    if stage == "unlabelled":
+        pl.DataFrame.write_csv = die  # type: ignore[method-assign,assignment]
+        del found["data"]["public"]
+        found["labeling"] = {"mechanism": "noisy_votes", "queries": 10}
+        with_public(changed(found, data__public_share=0.5, privacy__secret="labels"), vault, ["digest"])
+
+
+def test_a_killed_stage_leaves_no_private_rows_for_good(tmp_path: Path) -> None:
+    spawning = multiprocessing.get_context("spawn")
+    stages = ("split", "count", "unlabelled")
+    killed = {stage: spawning.Process(target=work, args=(stage, tmp_path / stage)) for stage in stages}
+    for process in killed.values():
+        process.start()
+    for stage, process in killed.items():
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        home = tmp_path / stage
+        assert rows_in(home) != [], stage
+        tidy(home)
+        assert rows_in(home) == [], stage
+
+
+def rows_in(home: Path) -> list[Path]:
+    """Files of the vault that are no secrets."""
+    vault = home / "vault"
+    return [path for path in vault.rglob("*") if path.is_file() and vault / "secrets" not in path.parents]
