@@ -163,7 +163,7 @@ def test_it_waits_for_runs_of_the_domain(door: Door, monkeypatch: pytest.MonkeyP
         asked.append(kind)
         true(descriptor, kind | fcntl.LOCK_NB)
 
-    monkeypatch.setattr("tasks.release.fcntl.flock", at_once)
+    monkeypatch.setattr(fcntl, "flock", at_once)
     with a_run_in(door.vault, "people"):
         with a_run_in(door.vault, "people"):
             pass
