@@ -3,6 +3,8 @@
 Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
 `schema()` is published beside every certificate; another schema is another FORMAT, checked by
 tests/artifacts/test_certificate_schema.py.
+
+What an audit of a mechanism found, as it is printed and kept.
 """
 
 import platform
@@ -11,16 +13,14 @@ from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from artifacts.caveats import CAVEATS, UNWITNESSED
-from artifacts.charges import DomainCharge
-from artifacts.guarantee import Budget, Guarantee, Published
-from artifacts.schemas import Ref
-from artifacts.sessions import Session
-from artifacts.version import VERSION
+from concord import __version__
+from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, Budget, CertificatePart, DomainCharge, Guarantee
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
 
-FORMAT: Final = "concord certificate 1"
+CERTIFICATE_FORMAT: Final = "concord certificate 1"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the schema lies, beside the certificate."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
@@ -32,10 +32,10 @@ OPENED = "concord when opened"
 @cache
 def library_versions() -> dict[str, str]:
     """Versions of Concord, of Python, and of the packages the guarantee depends on."""
-    return {"concord": VERSION, "python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    return {"concord": __version__, "python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
 
-class MechanismRecord(Published):
+class MechanismRecord(CertificatePart):
     """The mechanism at the door: its name, the public settings it ran with, and where its proof is."""
 
     name: str
@@ -43,7 +43,7 @@ class MechanismRecord(Published):
     proof: str
 
 
-class RelabellingRecord(Published):
+class RelabellingRecord(CertificatePart):
     """How rows were relabelled before teachers learned from them, and what each part of the guarantee is.
 
     hypotheses      the class over `features`, columns of the encoded matrix, from which one hypothesis was chosen
@@ -65,14 +65,14 @@ class RelabellingRecord(Published):
     @classmethod
     def of(cls, mechanisms: Iterable[Mapping[str, Any]]) -> Self | None:
         """What the settings of the sessions of one run say of it; None where none of them was relabelled."""
-        for settings in (one for one in mechanisms if "relabel" in one):
-            told = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
+        for settings in (mechanism for mechanism in mechanisms if "relabel" in mechanism):
+            details = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
             inner, whole = (Budget(epsilon=of["epsilon"], delta=of["delta"]) for of in (settings, settings["relabel"]))
-            return cls(inner=inner, whole=whole, **told)
+            return cls(inner=inner, whole=whole, **details)
         return None
 
 
-class Counts(Published):
+class Counts(CertificatePart):
     """Public rows: asked, of which answered or refused; and those that came after the session's end.
 
     Where nobody votes there is one question, which hypothesis to publish, and one answer.
@@ -84,7 +84,7 @@ class Counts(Published):
     not_asked: int
 
 
-class StudentRecord(Published):
+class StudentRecord(CertificatePart):
     """The published classifier: what it is, its file, and its share of right answers on public test rows.
 
     refused   what refused rows taught it; None for one that no label taught
@@ -97,7 +97,7 @@ class StudentRecord(Published):
     accuracy: float | None
 
 
-class Beside(Published):
+class Beside(CertificatePart):
     """Another session of the same run on the same records: its claim, and the files it released."""
 
     session: str
@@ -118,7 +118,7 @@ class Beside(Published):
         )
 
 
-class Certificate(Published):
+class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
     labels     released files of the session's answers
@@ -129,7 +129,7 @@ class Certificate(Published):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 1"] = FORMAT
+    format: Literal["concord certificate 1"] = CERTIFICATE_FORMAT
     session: str
     data_version: str
     guarantee: Guarantee
@@ -166,7 +166,10 @@ class Certificate(Published):
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of certificates of this FORMAT."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{FORMAT.replace(' ', ':')}"}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{CERTIFICATE_FORMAT.replace(' ', ':')}",
+    }
     return head | Certificate.model_json_schema(mode="serialization")
 
 
@@ -176,3 +179,21 @@ def together(guarantee: Budget, beside: Sequence[Beside]) -> Budget | None:
         return None
     claims = (guarantee, *(other.guarantee for other in beside))
     return Budget(epsilon=sum(claim.epsilon for claim in claims), delta=sum(claim.delta for claim in claims))
+
+
+class AuditReport(BaseModel):
+    """An empirical lower bound on ε against what is claimed. Public: its votes are made up, the mechanism is known."""
+
+    mechanism: str
+    epsilon_claimed: float
+    delta: float
+    epsilon_lower_bound: float
+    confidence: float
+    trials: int
+    attack: str
+    event: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands: nothing above it was proved."""
+        return self.epsilon_lower_bound <= self.epsilon_claimed

@@ -1,20 +1,28 @@
-"""The guarantee of a session: its (ε, δ), for whose data, against which neighbours."""
+"""The guarantee of a session, what its domain is charged for it, and what it does not promise.
+
+Its (ε, δ), for whose data, against which neighbours; the charges of a domain over its life, as certificate and report
+say them; and caveats in plain words.
+"""
 
 import math
+import operator
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from artifacts.sessions import NEIGHBOURS, Domain, Session
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, Status
 
 
-class Published(BaseModel):
+class CertificatePart(BaseModel):
     """A part of the certificate: frozen, finite, and no key it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Budget(Published):
+class Budget(CertificatePart):
     """An (ε, δ) pair."""
 
     epsilon: float
@@ -64,3 +72,129 @@ class Guarantee(Budget):
 
 def _exp(epsilon: float) -> float:
     return math.exp(min(epsilon, 700.0))
+
+
+class SessionCharge(Budget):
+    """One session of a domain: its own claim, and the share of the domain's lifetime budget it is charged.
+
+    status   open (charged its whole reservation), spent or closed
+    """
+
+    session: str
+    mechanism: str
+    share: float
+    status: Status
+
+    @classmethod
+    def of(cls, session: Session, domain: Domain) -> Self:
+        """What a session of that domain is charged."""
+        return cls(
+            epsilon=session.epsilon,
+            delta=session.delta,
+            session=session.id,
+            mechanism=str(session.mechanism["name"]),
+            share=_share(session.charge, domain),
+            status=session.status,
+        )
+
+
+class DomainCharge(CertificatePart):
+    """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule.
+
+    order     the Rényi order at which charges add up, frozen when the domain was named
+    charges   its sessions in order
+    lost      share of the budget that restorations charged for sessions the ledger no longer knows
+    """
+
+    name: str
+    sessions: int
+    order: float
+    cap: Budget
+    spent: Budget
+    remaining: Budget
+    charges: tuple[SessionCharge, ...]
+    lost: float
+
+    @classmethod
+    def of(cls, domain: Domain, sessions: Sequence[Session], lost: Charge) -> Self:
+        """The domain's state after those sessions, and what was lost to an older copy."""
+        total = reduce(operator.add, (session.charge for session in sessions), lost)
+        cap, (epsilon, delta) = domain.filter, domain.filter.spent(total)
+        return cls(
+            name=domain.name,
+            sessions=len(sessions),
+            order=cap.order,
+            charges=tuple(SessionCharge.of(session, domain) for session in sessions),
+            lost=_share(lost, domain),
+            cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
+            spent=Budget(epsilon=epsilon, delta=delta),
+            remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
+        )
+
+
+def _share(charge: Charge, domain: Domain) -> float:
+    budget = domain.filter.budget
+    return float(charge.renyi / budget) if budget > 0 else float(charge.renyi > 0)
+
+
+UNWITNESSED = (
+    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
+    "would be paid for again, and neither charge knows of the other."
+)
+WITNESSED = (
+    "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
+    "may have been spent since is charged; where the witness is gone, it stops. If the witness is put back together "
+    "with the folder, that cannot be detected."
+)
+LOST_WITNESS = (
+    "The home folder once went on, for a reason on its record, without knowing what its witness had seen, for that was "
+    "lost. Had the folder been an older copy by then, what was spent after that copy would be counted nowhere."
+)
+CAVEATS = (
+    "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
+    "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
+    "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
+    "does not cover who holds the private data, the machine's console, or running times of private work.",
+    "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
+    "would be just as true of them had their rows been left out.",
+)
+LABELS_ALONE = (
+    "Labels alone are protected. Features of the records, and who is among them, are not: they were treated as public, "
+    "and may be read off what is published. Nothing is promised about them."
+)
+"""The caveat of a session whose plan says that only labels are secret."""
+
+RELABELLED = (
+    "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
+    "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
+    "budget. No further relabelled session can be opened in its domain."
+)
+"""The caveat of a session whose rows were relabelled."""
+
+
+def faulty_caveat(version: str, faults: Iterable[str]) -> str:
+    """What is promised by a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
+    return (
+        f"A session was opened by version {version} of Concord, and what is promised may not hold because of faults "
+        f"that are known of it: {', '.join(faults)}. What each is, and when it does no harm, is in Concord's README, "
+        "under “Changes to the guarantee”."
+    )
+
+
+def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
+    """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
+
+    Only where all of them protect the same: what is secret in one domain may be public in another.
+    """
+    names = ", ".join(other.name for other in others)
+    linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "
+    if any((other.unit, other.neighbours) != (domain.unit, domain.neighbours) for other in others):
+        return (
+            f"{linked}They differ in unit or neighbours, so nothing is promised over the life of all of them together."
+        )
+    epsilon = math.fsum(item.filter.epsilon for item in (domain, *others))
+    delta = math.fsum(item.filter.delta for item in (domain, *others))
+    return (
+        f"{linked}Over the life of all of them together they are promised the sum of the caps, ε = {epsilon:g}, "
+        f"δ = {delta:g}, and no less."
+    )

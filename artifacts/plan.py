@@ -11,8 +11,17 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import ValidationError, model_validator
 
-from artifacts.errors import WrongInput
-from artifacts.sections import DataPlan, LabelingPlan, Part, PrivacyPlan, RelabelPlan, StudentPlan, TeachersPlan, near
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.sections import (
+    DataPlan,
+    LabelingPlan,
+    Part,
+    PrivacyPlan,
+    RelabelPlan,
+    StudentPlan,
+    TeachersPlan,
+    near,
+)
 
 
 class Plan(Part):

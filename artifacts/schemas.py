@@ -1,7 +1,14 @@
-"""Small references between stages, and the Arrow schemas of what they write."""
+"""What stages hand each other: small references, Arrow schemas, and the encoding of rows.
+
+The encoding is learned from public rows and the plan alone, so it is public itself. Each feature column has a kind and
+the public statistics its cells are encoded by; `tasks.data.encode` learns and applies it.
+"""
+
+import hashlib
+from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Ref(BaseModel):
@@ -38,3 +45,121 @@ def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
         pa.field("session", pa.string(), nullable=False),
     ]
     return pa.schema(fields, metadata=guarantee)
+
+
+Kind = Literal["numeric", "boolean", "date", "categorical", "list", "null"]
+Element = Literal["uint8", "float32"]
+
+
+class Frozen(BaseModel):
+    """Public settings: frozen, finite, and no key they do not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Scaled(Frozen):
+    """A number, a truth value (0 or 1) or a date (days since 1970), clipped to the public range and standardised.
+
+    With `log` it is ±ln(1 + |x|) first, and the statistics are of that. A missing cell becomes `fill`, the public
+    median; where public rows had missing cells, a second column says so.
+    """
+
+    kind: Literal["numeric", "boolean", "date"]
+    name: str
+    log: bool = False
+    mean: float
+    scale: Annotated[float, Field(gt=0)]
+    fill: float
+    low: float
+    high: float
+    missing: bool
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix it takes."""
+        return 1 + self.missing
+
+
+class OneHot(Frozen):
+    """A category: one column a word of the public vocabulary. A word outside it is a missing cell: all zeros,
+    and where public rows had missing cells, a further column says so."""
+
+    kind: Literal["categorical"] = "categorical"
+    name: str
+    vocabulary: tuple[str, ...]
+    missing: bool
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix it takes."""
+        return len(self.vocabulary) + self.missing
+
+
+class Passed(Frozen):
+    """A list of fixed size, such as an image: passed through flat; uint8 is divided by 255; missing is zero."""
+
+    kind: Literal["list"] = "list"
+    name: str
+    element: Element
+    size: Annotated[int, Field(ge=1)]
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix it takes."""
+        return self.size
+
+
+class Empty(Frozen):
+    """A column without a single public value: nothing can be learned of it, so nothing is encoded."""
+
+    kind: Literal["null"] = "null"
+    name: str
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix it takes."""
+        return 0
+
+
+Column = Annotated[Scaled | OneHot | Passed | Empty, Field(discriminator="kind")]
+
+
+class Encoding(Frozen):
+    """The feature columns in order, and the names of label, classes and privacy unit."""
+
+    columns: tuple[Column, ...]
+    label: str
+    classes: tuple[str, ...]
+    unit: str | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the feature columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, pixels[7]."""
+        return tuple(name for column in self.columns for name in _outputs(column))
+
+    @property
+    def width(self) -> int:
+        """Columns of the encoded matrix."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex of its JSON: plain, for it holds public things only."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def _outputs(column: Column) -> list[str]:
+    name, absent = column.name, [f"{column.name} missing"]
+    match column:
+        case Scaled():
+            return [name, *absent][: column.width]
+        case OneHot():
+            return [*(f"{name}={word}" for word in column.vocabulary), *absent][: column.width]
+        case Passed():
+            return [f"{name}[{at}]" for at in range(column.size)]
+    return []

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-Name = Annotated[str, StringConstraints(pattern=NAME)]
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]

@@ -5,16 +5,17 @@
                               └── settle "closed"          when the operator ends it
 
 Everything here is a frozen value: a step returns the next state or raises, and changes nothing. All but Opening and
-Session are written down by the ledger, word for word (`artifacts.chain`). Checked by tests/artifacts/test_sessions.py.
+Session are written down by the ledger, word for word (`artifacts.ledger.events`). Checked by
+tests/artifacts/ledger/test_sessions.py.
 """
 
 import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.privacy import Charge, Cost, Filter
-from artifacts.schemas import Ref
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.privacy import Charge, Cost, Filter
+from concord.artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
 NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
@@ -125,7 +126,7 @@ class Admission(Terms):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class BatchOutcome:
     """What left the door for a batch: rows asked (answered or refused), and the durable file of released labels."""
 
     index: int
@@ -150,7 +151,7 @@ class Batch:
     rows: int
     rows_digest: str
     votes_digest: str
-    outcome: Outcome | None = None
+    outcome: BatchOutcome | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +218,7 @@ class Session(Admission):
             )
         return replace(self, pending=batch, batches=self.batches + 1, next_row=self.next_row + batch.rows)
 
-    def commit(self, outcome: Outcome) -> Self:
+    def commit(self, outcome: BatchOutcome) -> Self:
         """The session with the pending batch committed. Raises NotVerified where the counts cannot be."""
         if self.status != "open" or self.pending is None or self.pending.index != outcome.index:
             raise NotVerified(f"session {self.id} has no batch {outcome.index} to commit")
@@ -266,5 +267,5 @@ def _require_cap(epsilon: float, delta: float) -> None:
         raise WrongInput(f"the cap's delta must be between 0 and 1, got {delta!r}")
 
 
-def _adds_up(outcome: Outcome) -> bool:
+def _adds_up(outcome: BatchOutcome) -> bool:
     return min(outcome.answered, outcome.refused) >= 0 and outcome.answered + outcome.refused == outcome.asked

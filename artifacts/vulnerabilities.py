@@ -1,18 +1,36 @@
-"""Known vulnerabilities: by which faults a guarantee of an earlier version may not hold, and when it does all the same.
+"""Known vulnerabilities: by which faults a guarantee of an earlier version may not hold, and when it still does.
 
-One entry a fault, named by the first version without it; an entry is never removed. `concord verify` says which concern
-a session, by the version that opened it: that one assigned its rows, trained its teachers and fixed how it draws.
-Checked by tests/artifacts/test_vulnerabilities.py.
+One entry a fault, named by the first version without it; an entry is never removed. `concord verify` says which of them
+concern a session, by the version that opened it: that version assigned its rows, trained its teachers and fixed how it
+draws. Checked by tests/artifacts/test_vulnerabilities.py.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from artifacts.sessions import Domain, Session
-from artifacts.version import UNSAID, older
+from concord.artifacts.sessions import Domain, Session
+
+WITHOUT_A_NAME = "0.1.0"
+"""The version of whatever does not say: the ledger names the version that opened a session since 0.2.0."""
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is a version: three numbers."""
+    return re.fullmatch(r"\d+\.\d+\.\d+", text) is not None
+
+
+def older(text: str, other: str) -> bool:
+    """Whether one version came before the other: three numbers each."""
+    return _numbers(text) < _numbers(other)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
 
 Scope = Literal["every session", "relabelled as published, or an estimate", "units named by a column"]
 
@@ -42,17 +60,17 @@ class Vulnerability(BaseModel):
 
 def opened_by(session: Session) -> str:
     """The version that opened a session."""
-    return session.version or UNSAID
+    return session.version or WITHOUT_A_NAME
 
 
 def oldest(sessions: Iterable[Session]) -> str:
     """The oldest of the versions that opened some sessions."""
-    return reduce(lambda one, other: other if older(other, one) else one, map(opened_by, sessions))
+    return reduce(lambda session, other: other if older(other, session) else session, map(opened_by, sessions))
 
 
 def concerning(session: Session, domain: Domain) -> tuple[Vulnerability, ...]:
     """All that can concern a session of that domain."""
-    return tuple(one for one in VULNERABILITIES if one.concerns(session, domain))
+    return tuple(vulnerability for vulnerability in VULNERABILITIES if vulnerability.concerns(session, domain))
 
 
 SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Domain], bool]] = {

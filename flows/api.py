@@ -1,13 +1,13 @@
 """Concord from Python: run a plan and look at what came of it; ask an open session about one row at a time.
 
+    import concord
     import polars
-    from flows.api import open_session, run
 
-    done = run("plan.toml")
+    done = concord.run("plan.toml")
     print(done.certificate.guarantee, done.report_path, done.labels)
     rows = polars.read_parquet("more.parquet")
     print(done.student.predict(rows))
-    print(open_session(done.session).answer(rows.row(0, named=True)))
+    print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
 The same door, ledger and home folder as on the command line; every mistake is a ConcordError with one sentence. What a
 student predicts is free; what a session answers is paid for where teachers disagree. Checked by
@@ -21,14 +21,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from artifacts.errors import WrongInput
-from artifacts.plan import Plan, load_plan
-from flows.environment import keep_to, prepare
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.plan import Plan, load_plan
+from concord.flows.environment import keep_to, prepare
 
 if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
-    from artifacts.certificate import Certificate
-    from flows.outcome import Summary
-    from tasks.online import Online
+    from concord.artifacts.certificate import Certificate
+    from concord.flows.outcome import Summary
+    from concord.tasks.door.online import Online
 
 
 class Run:
@@ -50,9 +50,9 @@ class Run:
     @cached_property
     def certificate(self) -> Certificate:
         """The guarantee and all that it rests on. Raises NotVerified if the file is not what this run wrote."""
-        from artifacts.certificate import Certificate
-        from artifacts.released import Released
-        from artifacts.schemas import Ref
+        from concord.artifacts.certificate import Certificate
+        from concord.artifacts.home.released import Released
+        from concord.artifacts.schemas import Ref
 
         released = Released(self.home)
         path = Path(self.summary.certificate).relative_to(released.root)
@@ -62,8 +62,8 @@ class Run:
     @cached_property
     def student(self) -> Any:
         """The fitted scikit-learn classifier, from raw public columns to class names. Raises NotVerified."""
-        from artifacts.released import Released
-        from tasks.student import load
+        from concord.artifacts.home.released import Released
+        from concord.tasks.student.model import load
 
         record = self.certificate.student
         return load(Released(self.home).read(record.file), record.estimator)
@@ -74,10 +74,10 @@ class Run:
 
         Raises WrongInput where nobody voted.
         """
-        from artifacts.released import Released
+        from concord.artifacts.home.released import Released
 
-        beside = [file for other in self.certificate.beside for file in other.labels]
-        voted = self.certificate.labels if self.certificate.teachers else beside
+        listed = [file for other in self.certificate.beside for file in other.labels]
+        voted = self.certificate.labels if self.certificate.teachers else listed
         if not voted:
             raise WrongInput("labels: nobody voted in this run, whose student was chosen")
         return Released(self.home).labels(voted)
@@ -91,7 +91,7 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
     Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = plan if isinstance(plan, Plan) else load_plan(Path(plan)), _prepared(home)
-    from flows.start import start
+    from concord.flows.start import start
 
     return Run(start(loaded, folder, new_session=new_session), folder)
 
@@ -99,10 +99,33 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
     """An open session, to be asked about one public row at a time. Raises a ConcordError where it cannot go on."""
     folder = _prepared(home)
-    from tasks.online import Online
-    from tasks.release import Door
+    from concord.tasks.door.online import Online
+    from concord.tasks.door.release import Stores
 
-    return Online(Door.of(folder), session)
+    return Online(Stores.of(folder), session)
+
+
+def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
+    """A published student: a scikit-learn classifier, from raw public columns to class names.
+
+    subject   a session, or a folder that holds its certificate and its student's file, such as a copy of
+              HOME/released/SESSION; no vault is needed, and nothing is spent
+    Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
+    """
+    from concord.artifacts.certificate import Certificate
+    from concord.artifacts.home.released import sha256
+    from concord.tasks.student.model import load
+
+    root = Path(home or os.environ.get("CONCORD_HOME", ".concord"))
+    folder = Path(subject) if Path(subject).is_dir() else root / "released" / str(subject)
+    try:
+        record = Certificate.model_validate_json((folder / "certificate.json").read_bytes()).student
+        file = (folder / Path(record.file.path).name).read_bytes()
+    except OSError:
+        raise WrongInput(f"{subject}: no certificate and student are published in {folder}") from None
+    if sha256(file) != record.file.digest:
+        raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
+    return load(file, record.estimator)
 
 
 def _prepared(home: str | Path | None) -> Path:

@@ -4,10 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from artifacts.addresses import sqlite_address
-from artifacts.errors import EnvironmentFailed
-from artifacts.home import FORMAT, check_format, is_home, tidy
-from flows.prefect_database import DATABASE
+from concord.artifacts.errors import EnvironmentFailed, sqlite_address
+from concord.artifacts.home.whole import FORMAT, check_format, is_home, tidy
+from concord.flows.server import DATABASE
 
 
 def prepare(home: Path, *, as_it_is: bool = False) -> Path:
@@ -29,7 +28,7 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
         ) from None
     _point_at(home)
     if check_format(home) < FORMAT and not as_it_is:
-        from tasks.upgrade import upgrade
+        from concord.tasks.door.erase import upgrade
 
         upgrade(home)
     return home

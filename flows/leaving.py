@@ -14,13 +14,13 @@ import threading
 from contextlib import suppress
 from multiprocessing import resource_tracker
 
-KEPT = "nothing that was spent is lost: the same command goes on with it"
+NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
 SENTENCES = {
-    signal.SIGINT: f"interrupted; {KEPT}",
-    signal.SIGTERM: f"ended by SIGTERM; {KEPT}",
-    signal.SIGHUP: f"ended, since its terminal was closed; {KEPT}",
+    signal.SIGINT: f"interrupted; {NOTHING_LOST}",
+    signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",
+    signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
 }
-PATIENCE = 2.0
+LEAVING_PATIENCE = 2.0
 """Seconds after which a command ends without its last words: a terminal that is stopped takes none."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Where a line of progress stood there is none, and the cursor is shown."""
@@ -35,9 +35,9 @@ def watch() -> None:
     To be called first, in the main thread of a command. A signal that is ignored, as by nohup, stays so.
     """
     _watched.set()
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    heard, result = os.pipe()
+    os.set_blocking(result, False)
+    signal.set_wakeup_fd(result, warn_on_full_buffer=False)
     for number in SENTENCES:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -64,7 +64,7 @@ def leave(status: int, sentence: str) -> None:
     _leaving.acquire()  # for good: who leaves first says why
     last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
     last_words.start()
-    last_words.join(PATIENCE)
+    last_words.join(LEAVING_PATIENCE)
     for child in multiprocessing.active_children():
         child.kill()
     os._exit(status)

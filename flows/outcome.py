@@ -1,8 +1,9 @@
-"""What a run came to: its stages, and the summary that `concord run --json` prints."""
+"""What a run came to: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel
 
 StageName = Literal[
@@ -62,3 +63,39 @@ def spent_in_words(spent: Mapping[str, float], conversion: float) -> str:
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A mechanism's settings without its table of refusals, which the certificate holds."""
     return {name: value for name, value in settings.items() if name != "refusal"}
+
+
+def shown(summary: Summary) -> Summary:
+    """Put the outcome and the stages of the current flow run on its page; returns the summary."""
+    create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
+    create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
+    return summary
+
+
+def outcome_in_markdown(summary: Summary) -> str:
+    """What a run came to, in Markdown."""
+    guarantee, accuracy = summary.guarantee, summary.student["accuracy"]
+    details = {
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",
+        "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
+        "mechanism": f"{summary.mechanism['name']}, {summary.teachers:,} teachers",
+        "rows asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
+        "rows answered": f"{summary.answered:,}",
+        "rows refused": f"{summary.refused:,}",
+        "student": "no public test rows" if accuracy is None else f"{accuracy:.1%} right on public test rows",
+        "model": f"`{summary.student['model_uri']}`",
+        "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",
+        "report": f"`{summary.report}`",
+        "certificate": f"`{summary.certificate}`",
+        "MLflow run": f"`{summary.run_id}`",
+    }
+    rows = "\n".join(f"| {name} | {value} |" for name, value in details.items())
+    return f"| session | {summary.session} |\n|---|---|\n{rows}\n\nTo check it: `concord verify {summary.session}`\n"
+
+
+def stage_rows(summary: Summary) -> list[dict[str, str | float]]:
+    """The stages in order: whether the cache answered, and how long each took."""
+    return [
+        {"stage": stage.name, "from cache": "yes" if stage.cached else "no", "seconds": stage.seconds}
+        for stage in summary.stages
+    ]

@@ -6,27 +6,37 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-import tasks.relabel
-from artifacts.errors import EnvironmentFailed
-from artifacts.guarantee import Guarantee
-from artifacts.privacy import Cost
-from artifacts.schemas import Ref
-from artifacts.sessions import Session
-from artifacts.tracking import Tracked, Tracking
-from flows import work
-from flows.line import Line
-from flows.outcome import Summary, briefly
-from flows.progress import console
-from flows.work import Public
-from tasks.admit import Asked, check_ensemble, claim, going_on, identity, open_session, planned_domain, spent, training
-from tasks.certify import Certified, caveats
-from tasks.mirror import record_missing
-from tasks.recipe import online_votes
-from tasks.study import Student
-from tasks.unlabelled import with_public
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.flows import work
+from concord.flows.mirror import record_missing
+from concord.flows.outcome import Summary, briefly
+from concord.flows.run import RunContext
+from concord.flows.stage import console
+from concord.flows.work import Public
+from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.data.split import with_public
+from concord.tasks.door.admit import (
+    Asked,
+    check_ensemble,
+    claim,
+    going_on,
+    planned_domain,
+    reserve_session,
+    session_identity,
+    spent,
+    training,
+)
+from concord.tasks.door.checkpoint import online_votes
+from concord.tasks.publish.certify import Certified, caveats
+from concord.tasks.student.study import Student
 
 
-class Pipeline(Line):
+class Pipeline(RunContext):
     """One run over one plan, stage by stage."""
 
     def encode(self) -> Public:
@@ -49,7 +59,7 @@ class Pipeline(Line):
         Returns the stream of the session: the plan's own rows, then those it was extended with.
         """
         self.calibrate(planned_domain(self.door, self.plan), public)
-        who = identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
+        who = session_identity(self.door.vault, self.plan, self.mechanism, public.encoding, public.batches)
         self.asked = Asked.labels(self.plan, self.mechanism, who)
         self.wait_for(who)
         self.session = going_on(self.door, self.asked, new_session=self.new_session)
@@ -81,10 +91,10 @@ class Pipeline(Line):
         """
         if self.relabelling is not None:
             depends = ([block.digest for block in shards], public.encoding.digest, asdict(self.relabelling))
-            space = tasks.relabel.candidates(self.plan, public.encoding, self.sources[0].batches, self.door.vault)
+            space = asking_relabel.candidates(self.plan, public.encoding, self.sources[0].batches, self.door.vault)
             arguments = {"encoding": public.encoding, "space": space, "settings": self.relabelling}
             call = self._call("relabel", depends, plan=self.plan, blocks=shards, **arguments)
-            made: tasks.relabel.Relabelled = self.stages.one("relabel", work.relabel, call)
+            made: asking_relabel.RelabelledRows = self.stages.one("relabel", work.relabel, call)
             self.relabelled = (made.choice, *shards, *made.blocks)
             shards = list(made.blocks)
         if self.session is not None:
@@ -122,7 +132,7 @@ class Pipeline(Line):
         claim(self.door, self.plan, self.private)
         if self.session is None:
             made_of = training(self.plan, shards)
-            self.hold(open_session(self.door, self.asked, made_of, new_session=self.new_session).id)
+            self.hold(reserve_session(self.door, self.asked, made_of, new_session=self.new_session).id)
         self.keep(self._session, public, teachers, self.relabelled)
 
     def release(self, public: Public, votes: Sequence[Ref]) -> list[Ref]:
@@ -163,10 +173,10 @@ class Pipeline(Line):
     ) -> Summary:
         """Publish what is said about a session: what it `released`, and by name what others of this run did."""
         charged, guarantee = spent(self.door, self.domain), Guarantee.of(self.domain, session)
-        said = caveats(self.domain, [session, *map(self.door.ledger.session, beside)], self.door.ledger)
-        taught = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
+        result = caveats(self.domain, [session, *map(self.door.ledger.session, beside)], self.door.ledger)
+        details = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
         answers = ([ref.digest for ref in released], {name: [ref.digest for ref in beside[name]] for name in beside})
-        depends = (session.id, session.asked, session.status, charged, answers, taught, said)
+        depends = (session.id, session.asked, session.status, charged, answers, details, result)
         call = self._call("certify", depends, plan=self.plan, session=session.id)
         call |= {"per_refusal": per_refusal, "labels": list(released), "beside": dict(beside), "student": student}
         certified, tracked = self.publish(call, public, per_refusal)
@@ -204,8 +214,8 @@ class Pipeline(Line):
 
         both: tuple[Certified, Tracked] = self.stages.uncached("certify", published)
         for session, wrong in record_missing(self.home, Tracking.of(self.home)):
-            said = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
-            console.print(f"{'MLflow':>8} session {session} {said}")
+            result = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
+            console.print(f"{'MLflow':>8} session {session} {result}")
         return both
 
     @contextmanager

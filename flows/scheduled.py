@@ -18,15 +18,15 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from artifacts.errors import ConcordError
-from artifacts.plan import Plan, load_plan
-from artifacts.sections import StudentPlan
-from flows.environment import prepare
-from flows.outcome import Summary, in_words
+from concord.artifacts.errors import ConcordError
+from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.sections import StudentPlan
+from concord.flows.environment import prepare
+from concord.flows.outcome import Summary, in_words
 
 
 @flow(name="scheduled-learn")
-def learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False) -> State[Any]:
+def scheduled_learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False) -> State[Any]:
     """Publish a classifier learned from the plan's private table.
 
     plan          the plan itself, or its TOML file
@@ -35,7 +35,7 @@ def learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False
     """
 
     def work(home: Path) -> Summary:
-        from flows.start import start
+        from concord.flows.start import start
 
         loaded = plan if isinstance(plan, Plan) else load_plan(plan)
         return start(loaded, home, new_session=new_session and flow_run.run_count == 1)
@@ -44,7 +44,7 @@ def learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False
 
 
 @flow(name="scheduled-extend")
-def extend(session: str, public: str, home: Path | None = None) -> State[Any]:
+def scheduled_extend(session: str, public: str, home: Path | None = None) -> State[Any]:
     """Answer the public rows that a session was not given before, and train its student on all of them.
 
     session   its id, or the domain whose latest session is meant
@@ -52,7 +52,7 @@ def extend(session: str, public: str, home: Path | None = None) -> State[Any]:
     """
 
     def work(home: Path) -> Summary:
-        from flows.start import start_extension
+        from concord.flows.start import start_extension
 
         return start_extension(session, Path(public), home)
 
@@ -60,14 +60,14 @@ def extend(session: str, public: str, home: Path | None = None) -> State[Any]:
 
 
 @flow(name="scheduled-study")
-def study(session: str, student: StudentPlan | None = None, home: Path | None = None) -> State[Any]:
+def scheduled_study(session: str, student: StudentPlan | None = None, home: Path | None = None) -> State[Any]:
     """Train a session's student again from the labels it released; nothing is asked and nothing is spent.
 
     student   how it learns from now on; without it, as the session's plan says
     """
 
     def work(home: Path) -> Summary:
-        from flows.start import start_study
+        from concord.flows.start import start_study
 
         return start_study(session, student, home)
 
@@ -78,7 +78,7 @@ def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
     """Work done in a home folder, as the state its run ends in. MLflow is imported within, where all is prepared."""
     try:
         summary = work(prepare(home or Path(os.environ.get("CONCORD_HOME", ".concord"))))
-    except ConcordError as told:
-        return Failed(name=type(told).__name__, message=str(told))
+    except ConcordError as error:
+        return Failed(name=type(error).__name__, message=str(error))
     nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)
     return Completed(name="NothingNew" if nothing_new else "Completed", message=in_words(summary))

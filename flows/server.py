@@ -1,4 +1,15 @@
-"""Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
+"""Prefect's database in a home folder: a record of runs for people to look at, and no authority.
+
+Nothing that decides is read from it; but a server over a damaged one hangs, or fails in the middle of a run. So one
+that is not sound is set aside, under another name in the same folder, and the server makes a new one.
+
+Assumes      commands of a home share its disk, whose locks hold (`flock`)
+Guarantees   what a server opens is a database that can be written, of sound pages, without triggers, which would change
+             what the server is told; one that another command uses is left alone
+Not covered  a database that the environment names, or a server's: they are not of this folder. Damage that a look of
+             PATIENCE does not reach. Checked by tests/flows/test_prefect_database.py
+
+Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
 
 Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
 Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
@@ -12,30 +23,105 @@ a command begins its server first and loads packages while it starts. Checked by
 """
 
 import base64
+import fcntl
 import os
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, ClassVar
 
-from artifacts.errors import ConcordError, EnvironmentFailed
-from artifacts.locks import locked
-from artifacts.servers import check_answers
-from flows.leaving import KEPT, leave
-from flows.prefect_database import sound_database
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, check_answers, sqlite_address
+from concord.artifacts.home.whole import locked
+from concord.flows.leaving import NOTHING_LOST, leave
 
-NAMED = "PREFECT_API_URL"
+DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
+NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
+PATIENCE = 2.0
+"""Seconds that a look takes at most, and that a lock of nobody's is waited for."""
+
+
+@contextmanager
+def sound_database(home: Path) -> Iterator[None]:
+    """While it lasts, no other command sets aside the database that Prefect's server in this home uses."""
+    folder = home / "prefect"
+    ours = {"", str(folder), sqlite_address(folder / "prefect.db", "aiosqlite")}
+    if not {os.environ.get(name, "") for name in (*NAMED, "PREFECT_HOME")} <= ours:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if _alone(descriptor) and (fault := _fault(folder / "prefect.db")):
+            kept = _set_aside(folder / "prefect.db")
+            sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _alone(descriptor: int) -> bool:
+    """Whether no other command uses the database; if so, none begins to."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _fault(database: Path) -> str | None:
+    """What is wrong with the database that nobody uses, if there is one and anything is."""
+    if not os.path.lexists(database):
+        return None
+    if not os.access(database, os.R_OK | os.W_OK) or not database.is_file():
+        return "cannot be written"
+    try:
+        with closing(sqlite3.connect(database, timeout=PATIENCE, isolation_level=None)) as opened:
+            return _fault_inside(opened)
+    except sqlite3.OperationalError as failed:
+        return f"cannot be used ({failed})"
+    except sqlite3.DatabaseError:
+        return "is damaged"
+
+
+def _fault_inside(database: sqlite3.Connection) -> str | None:
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("ROLLBACK")
+    if database.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
+        return "has triggers, which Prefect makes none of"
+    until = time.monotonic() + PATIENCE
+    database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+    try:
+        return None if database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",) else "is damaged"
+    except sqlite3.OperationalError as failed:
+        if failed.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return None  # sound, as far as the look went
+        raise
+
+
+def _set_aside(database: Path) -> str:
+    """Give the database and what belongs to it another name, which this returns."""
+    kept = f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    for end in ("", "-wal", "-shm", "-journal"):
+        if os.path.lexists(file := database.with_name(database.name + end)):
+            file.rename(database.with_name(kept + end))
+    return kept
+
+
+ADDRESS_VARIABLE = "PREFECT_API_URL"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app()", "mlflow.server.fastapi_app:app"
 FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect sets them for a server of a single process."""
-GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """The answer for a server that has ended: of all failures, the one that Prefect's clients do not try again."""
 GRACE = 5.0
 """Seconds that a server has to end in order."""
@@ -110,7 +196,7 @@ class Hosted:
                 return
             with asked, suppress(OSError):
                 asked.settimeout(1.0)
-                asked.sendall(GONE)
+                asked.sendall(SERVER_GONE)
                 asked.shutdown(socket.SHUT_WR)
                 asked.recv(1 << 16)
 
@@ -147,14 +233,14 @@ class Server(Hosted):
         self.password = f"concord:{secrets.token_hex(32)}"
         environment = {**os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
         ours = "Prefect's server, which this command started,"
-        ended = f"{ours} ended before it did: {KEPT} (see {self.log})"
-        self.cannot = f"{ours} cannot go on, as where the disk is full: {KEPT} (see {self.log})"
+        ended = f"{ours} ended before it did: {NOTHING_LOST} (see {self.log})"
+        self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} (see {self.log})"
         super().__init__(PREFECT, environment, self.log, ended)
 
     def variables(self) -> dict[str, str]:
         """Where it is, the password, and that no proxy stands between."""
         direct = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
-        place = {NAMED: f"http://127.0.0.1:{self.port}/api", "PREFECT_API_AUTH_STRING": self.password}
+        place = {ADDRESS_VARIABLE: f"http://127.0.0.1:{self.port}/api", "PREFECT_API_AUTH_STRING": self.password}
         return place | {"NO_PROXY": direct, "no_proxy": direct}
 
     def check_answers(self) -> None:
@@ -179,7 +265,7 @@ def serving(home: Path) -> Iterator[None]:
 
     Within another it is the same one. Does not wait for it: `awake` does.
     """
-    if os.environ.get(NAMED):
+    if os.environ.get(ADDRESS_VARIABLE):
         yield
         return
     with sound_database(home):
@@ -223,4 +309,4 @@ def _refused(failed: Exception) -> bool:
 
 def awake() -> None:
     """Wait for the server of our own, or ask the one that the environment names. Raises EnvironmentFailed."""
-    Server.own.check_answers() if Server.own else check_answers(NAMED)
+    Server.own.check_answers() if Server.own else check_answers(ADDRESS_VARIABLE)

@@ -1,36 +1,70 @@
-"""Start a flow with the task runner its plan names, on one Prefect server, its cache in the home folder."""
+"""Start a flow: with the task runner its plan names, on one Prefect server, its cache in the home folder.
 
+Offers       `start`, `start_extension`, `start_estimate` and `start_study` (one flow, once), `serve` (an extension
+             whenever a cron expression says so), `closed_cluster` (Dask's processes on this machine, which only this
+             run can speak to)
+
+Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do; both listen
+on ports that every local user can reach. So they accept only a certificate made for this run, and serve no pages.
+A service needs no server: each run is one `concord extend`, and what it begins is finished by the next run, however the
+process ends. If a table is wrong or the machine fails, that is printed and the next time is waited for. If the session
+has ended or something does not verify, the service ends with the exit status of `extend`.
+Checked by tests/promises/test_orphans.py and tests/deployments/test_serve.py.
+"""
+
+import asyncio
 import logging
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect.events.worker import EventsWorker
 from prefect.flows import Flow
 from prefect.logging.handlers import APILogWorker
+from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+from rich.console import Console
 
-from artifacts.errors import EnvironmentFailed, WrongInput
-from artifacts.plan import Plan
-from artifacts.sections import StudentPlan, TeachersPlan
-from artifacts.servers import check_answers
-from artifacts.sessions import Session
-from flows import server
-from flows.estimating import estimate
-from flows.extend import extend
-from flows.learn import learn
-from flows.leaving import end_with_parent, shield_workers
-from flows.outcome import STAGES, StageName, Summary
-from flows.sealed import SealedResults
-from flows.study import study
-from tasks.recipe import recipe_to_extend
-from tasks.release import Door
+from concord.artifacts.errors import EnvironmentFailed, WrongInput, check_answers
+from concord.artifacts.plan import Plan
+from concord.artifacts.sections import StudentPlan, TeachersPlan
+from concord.artifacts.sessions import Session
+from concord.flows import server
+from concord.flows.estimate import estimate
+from concord.flows.extend import extend
+from concord.flows.learn import learn
+from concord.flows.leaving import end_with_parent, shield_workers
+from concord.flows.outcome import STAGES, StageName, Summary, in_words
+from concord.flows.stage import SealedResults
+from concord.flows.study import study
+from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
+from concord.tasks.door.release import Stores
 
-Outcome = TypeVar("Outcome")
+PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
+
+
+def closed_cluster(workers: int, home: Path) -> Any:
+    """So many processes of one thread each, their files in the home folder."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set({pages: [] for pages in PAGES}):
+        return LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            local_directory=str(home),
+            security=True,
+        )
+
+
+FlowResult = TypeVar("FlowResult")
 SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
 
 
@@ -40,7 +74,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
-    with serving(home):
+    with serving_flows(home):
         return ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
 
 
@@ -49,39 +83,39 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
 
     session   its id, or the domain whose latest session is meant
     """
-    door = Door.of(home)
+    door = Stores.of(home)
     known = latest(door, session)
-    teachers = recipe_to_extend(door.vault, known).plan.teachers
-    with serving(home):
+    teachers = checkpoint_to_extend(door.vault, known).plan.teachers
+    with serving_flows(home):
         return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
 
 
 def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
     """Run the flow `estimate` over a plan. Raises a ConcordError likewise."""
-    with serving(home):
+    with serving_flows(home):
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
-    with serving(home):
-        return ready(study, home)(latest(Door.of(home), session).id, home, student)
+    with serving_flows(home):
+        return ready(study, home)(latest(Stores.of(home), session).id, home, student)
 
 
-def latest(door: Door, name: str) -> Session:
+def latest(door: Stores, name: str) -> Session:
     """The latest session of the domain of that name that answers rows, or the session of that id. Raises WrongInput."""
     answering = [session for session in door.ledger.sessions(name) if not session.estimates]
     return answering[-1] if answering else door.ledger.session(name)
 
 
-def awake() -> None:
+def servers_awake() -> None:
     """Every server must answer before anything begins. Raises EnvironmentFailed."""
     check_answers("MLFLOW_TRACKING_URI")
     server.awake()
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[None]:
+def serving_flows(home: Path) -> Iterator[None]:
     """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported.
 
     What it does not take of Prefect's logs, as where the disk is full, is no matter for the console.
@@ -105,9 +139,9 @@ def _send() -> None:
         worker.drain_all(timeout=server.GRACE)
 
 
-def ready(flow: Flow[..., Outcome], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., Outcome]:
+def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., FlowResult]:
     """The flow with what it runs on: servers that answer, the teachers' task runner, its cache in the home folder."""
-    awake()
+    servers_awake()
     runner = task_runner(teachers, home) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
 
@@ -128,7 +162,46 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
         ) from None
     if teachers.address is not None:
         return DaskTaskRunner(address=teachers.address)
-    from flows.cluster import closed_cluster
-
     made: Any = closed_cluster  # which Prefect calls with what follows
     return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})
+
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+NAP = 60.0
+"""Seconds slept at most: a clock that was set, or a machine that slept, is noticed."""
+
+
+def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
+    """Extend a session whenever the time has come, until it is told to end (flows/leaving.py).
+
+    session   its id, or the domain whose latest session is meant
+    cron      five fields, read in `timezone`, a name of the IANA database
+    Raises WrongInput where there is no such session, time or zone, and what `extend` raises but for public tables.
+    """
+    check_open(latest(Stores.of(home), session))
+    while True:
+        moment = next_time(cron, timezone, datetime.now(UTC))
+        out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
+        _wait(moment)
+        try:
+            summary = start_extension(session, public, home)
+        except (EnvironmentFailed, WrongInput) as error:
+            err.print(f"concord: {error}", soft_wrap=True, markup=False)
+        else:
+            out.print(in_words(summary), soft_wrap=True)
+
+
+def next_time(cron: str, timezone: str, after: datetime) -> datetime:
+    """The first moment after `after` that the expression means. Raises WrongInput where it means none."""
+    try:
+        dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
+    except ValueError:
+        rule = "--cron must be five fields that some day meets, such as '0 3 * * *', and --timezone a name such as UTC"
+        raise WrongInput(f"{rule}, got {cron!r} and {timezone!r}") from None
+    return next(date for date in dates if date > after)
+
+
+def _wait(moment: datetime) -> None:
+    while (left := (moment - datetime.now(UTC)).total_seconds()) > 0:
+        time.sleep(min(left, NAP))

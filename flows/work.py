@@ -7,41 +7,36 @@ from pathlib import Path
 from prefect import task
 from pydantic import BaseModel
 
-import tasks.certify
-import tasks.choose
-import tasks.encode
-import tasks.estimate
-import tasks.mirror
-import tasks.poll
-import tasks.relabel
-import tasks.release
-import tasks.split
-import tasks.study
-import tasks.teach
-import tasks.track
-from artifacts.encoding import Encoding
-from artifacts.plan import Plan
-from artifacts.privacy import Cost
-from artifacts.released import Released
-from artifacts.schemas import Ref
-from artifacts.sections import TeachersPlan
-from artifacts.sessions import Session
-from artifacts.tracking import Tracked, Tracking
-from artifacts.vault import Vault, derive
-from flows.stages import stage
-from tasks.certify import Certified
-from tasks.choose import Choice
-from tasks.chosen import student_of
-from tasks.encode import PublicBatch
-from tasks.estimate import HeldOut
-from tasks.mechanisms.dichotomies import HypothesisClass
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.relabelled import Relabelling
-from tasks.recipe import Source, owner, votes_folder
-from tasks.relabel import Relabelled
-from tasks.release import Door
-from tasks.study import Student
-from tasks.units import Erased
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault, derive, owner
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sections import TeachersPlan
+from concord.artifacts.sessions import Session
+from concord.flows import mirror
+from concord.flows.stage import stage
+from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.asking import teachers as asking_teachers
+from concord.tasks.asking.relabel import RelabelledRows
+from concord.tasks.data import encode as data_encode
+from concord.tasks.data import split as data_split
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.units import Erased
+from concord.tasks.door import choose as door_choose
+from concord.tasks.door import release as door_release
+from concord.tasks.door.checkpoint import PublicSource, votes_folder
+from concord.tasks.door.choose import HeldOut, UniversalChoice
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.relabelled import Relabelling
+from concord.tasks.publish import certify as publish_certify
+from concord.tasks.publish import track as publish_track
+from concord.tasks.publish.certify import Certified
+from concord.tasks.student import study as student_study
+from concord.tasks.student.study import Student, student_of
 
 
 class Public(BaseModel):
@@ -59,19 +54,19 @@ class Public(BaseModel):
 @stage("encode")
 def encode(key: str, home: Path, plan: Plan) -> Public:
     """Learn the encoding from public rows and stage them in batches."""
-    encoding = tasks.encode.learn_encoding(plan)
+    encoding = data_encode.learn_encoding(plan)
     folder = f"public/{key[:16]}"
     vault = Vault(home / "vault")
-    batches = tasks.encode.stage_public(plan.path("public"), encoding, vault, folder, plan.labeling.batch)
+    batches = data_encode.stage_public(plan.path("public"), encoding, vault, folder, plan.labeling.batch)
     return Public(encoding=encoding, batches=list(batches))
 
 
 @stage("encode")
-def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: int) -> Source:
+def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: int) -> PublicSource:
     """Stage further public rows, from one file, in batches of `rows`."""
     folder, vault = f"public/{key[:16]}", Vault(home / "vault")
-    batches = tasks.encode.stage_public(file, encoding, vault, folder, rows, field="--public")
-    return Source(path=file, digests=(digest,), batches=batches)
+    batches = data_encode.stage_public(file, encoding, vault, folder, rows, field="--public")
+    return PublicSource(path=file, digests=(digest,), batches=batches)
 
 
 @stage("split")
@@ -89,7 +84,7 @@ def split(
     secret = derive(vault.secret(f"domains/{domain}"), "split")
     folder = f"shards/{domain}/{key[:16]}"
     left_out = Erased.of(vault, domain, erased)
-    return list(tasks.split.split(plan, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
+    return list(data_split.split(plan, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
 
 
 @stage("relabel")
@@ -101,12 +96,12 @@ def relabel(
     encoding: Encoding,
     space: HypothesisClass,
     settings: Relabelling,
-) -> Relabelled:
+) -> RelabelledRows:
     """Label the secret subset by one hypothesis, chosen once; one file a block of shards."""
     vault, domain = Vault(home / "vault"), plan.privacy.domain
     secret = derive(vault.secret(f"domains/{domain}"), "resample")
     folder = f"relabelled/{domain}/{key[:24]}"
-    return tasks.relabel.relabel(blocks, plan.teachers, encoding, space, settings, vault, folder, secret)
+    return asking_relabel.relabel(blocks, plan.teachers, encoding, space, settings, vault, folder, secret)
 
 
 @stage("teach")
@@ -114,14 +109,14 @@ def teach(key: str, home: Path, block: Ref, shards: Sequence[int], plan: Teacher
     """Train one teacher a shard, for one block of shards."""
     vault = Vault(home / "vault")
     path = f"teachers/{owner(block)}/{key[:16]}/{shards[0]:06d}"
-    return tasks.teach.teach(block, range(*shards), plan, encoding, vault, path)
+    return asking_teachers.teach(block, range(*shards), plan, encoding, vault, path)
 
 
 @stage("poll")
 def poll(key: str, home: Path, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
     """Count all teachers' votes on one batch of public rows."""
     vault = Vault(home / "vault")
-    return tasks.poll.poll(batch, tuple(teachers), encoding, vault, f"{votes_folder(vault, teachers)}/{key}")
+    return asking_teachers.poll(batch, tuple(teachers), encoding, vault, f"{votes_folder(vault, teachers)}/{key}")
 
 
 @task(name="release", persist_result=False)
@@ -134,7 +129,7 @@ def release(
     votes: Sequence[Ref],
 ) -> list[Ref]:
     """The door. Never cached: the ledger alone knows what was released, and replays it."""
-    return tasks.release.release(Door.of(home), session, mechanism, classes, batches, votes)
+    return door_release.release(Stores.of(home), session, mechanism, classes, batches, votes)
 
 
 @stage("count")
@@ -143,11 +138,11 @@ def count(
 ) -> Ref:
     """Count the errors of every candidate for the student on the private rows, but those of erased units."""
     vault, domain = Vault(home / "vault"), plan.privacy.domain
-    candidates = Choice.of(plan, encoding, batches, vault).candidates
+    candidates = UniversalChoice.of(plan, encoding, batches, vault).candidates
     secret = derive(vault.secret(f"domains/{domain}"), "split")
     left_out = Erased.of(vault, domain, erased)
     folder = f"counts/{domain}/{key[:16]}"
-    return tasks.choose.count_errors(plan, encoding, candidates, vault, folder, secret, left_out)
+    return door_choose.count_errors(plan, encoding, candidates, vault, folder, secret, left_out)
 
 
 @stage("measure")
@@ -155,21 +150,26 @@ def measure(key: str, home: Path, block: Ref, shards: Sequence[int], plan: Teach
     """Try the teachers of one block of shards on the rows set aside in each."""
     vault = Vault(home / "vault")
     path = f"measured/{owner(block)}/{key[:20]}/{shards[0]:06d}"
-    return tasks.estimate.measure(block, range(*shards), plan, encoding, vault, path)
+    return door_choose.measure(block, range(*shards), plan, encoding, vault, path)
 
 
 @task(name="release estimate", persist_result=False)
 def release_estimate(home: Path, session: Session, held_out: HeldOut, measured: Sequence[Ref]) -> Ref:
     """The door of an estimate. Never cached, as `release`."""
-    return tasks.estimate.release_estimate(Door.of(home), session, held_out, measured)
+    return door_choose.release_estimate(Stores.of(home), session, held_out, measured)
 
 
 @task(name="choose", persist_result=False)
 def choose(
-    home: Path, session: Session, choice: Choice, batches: Sequence[PublicBatch], counts: Ref, classes: Sequence[str]
+    home: Path,
+    session: Session,
+    choice: UniversalChoice,
+    batches: Sequence[PublicBatch],
+    counts: Ref,
+    classes: Sequence[str],
 ) -> Ref:
     """The door of a choice. Never cached, as `release`."""
-    return tasks.choose.choose(Door.of(home), session, choice, batches, counts, classes)
+    return door_choose.choose(Stores.of(home), session, choice, batches, counts, classes)
 
 
 @stage("study")
@@ -184,8 +184,8 @@ def study_chosen(
     """The student that a released hypothesis is, tried on public test rows, and its file."""
     released = Released(home)
     student = student_of(released.read(chosen), encoding)
-    accuracy = None if plan.data.test is None else tasks.study.evaluate(student, plan.path("test"), encoding)
-    return tasks.study.publish(student, session, accuracy, released)
+    accuracy = None if plan.data.test is None else student_study.evaluate(student, plan.path("test"), encoding)
+    return student_study.publish_student(student, session, accuracy, released)
 
 
 @stage("study")
@@ -202,9 +202,9 @@ def study(
     released = Released(home)
     table = released.labels(labels)
     count, vault = plan.teachers.count, Vault(home / "vault")
-    student = tasks.study.study(plan.student, encoding, batches, table, teachers=count, vault=vault)
-    accuracy = None if plan.data.test is None else tasks.study.evaluate(student, plan.path("test"), encoding)
-    return tasks.study.publish(student, session, accuracy, released)
+    student = student_study.study(plan.student, encoding, batches, table, teachers=count, vault=vault)
+    accuracy = None if plan.data.test is None else student_study.evaluate(student, plan.path("test"), encoding)
+    return student_study.publish_student(student, session, accuracy, released)
 
 
 @stage("certify")
@@ -219,8 +219,8 @@ def certify(
     student: Student,
 ) -> Certified:
     """Write certificate and report."""
-    door = Door.of(home)
-    return tasks.certify.certify(
+    door = Stores.of(home)
+    return publish_certify.certify(
         plan,
         session,
         labels,
@@ -245,11 +245,11 @@ def track(
 ) -> tuple[Tracked, bool]:
     """Record the session in MLflow as begun at the door, unless it is there, or is to be recorded again; whether it was
     there. Never cached: MLflow alone knows."""
-    door, tracking = Door.of(home), Tracking.of(home)
-    known = None if again else tasks.mirror.found(plan.privacy.domain, certified, tracking)
+    door, tracking = Stores.of(home), Tracking.of(home)
+    known = None if again else mirror.recorded_run(plan.privacy.domain, certified, tracking)
     if known is not None:
         return known, True
-    tracked = tasks.track.track(
+    tracked = publish_track.track(
         plan,
         certified,
         public.encoding,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from artifacts.plan import Plan
+from concord.artifacts.plan import Plan
 from tests.support.people import arrive, changed, tables_of_plan, write_tables
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def own_port() -> int:
 @pytest.fixture(scope="session")
 def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty tracking store, migrated once: each further one is a copy."""
-    from artifacts.recorded import Records
+    from concord.artifacts.mlflow.read import Records
 
     folder = tmp_path_factory.mktemp("mlflow")
     with pytest.MonkeyPatch.context() as patch:
@@ -122,8 +122,8 @@ def plan(kept: Path) -> Plan:
 @pytest.fixture
 def session(plan: Plan, home: Path, kept: Path) -> str:
     """The session of a finished run of the plan; of the plan above, one that is still open."""
-    from artifacts.ledger import Ledger
-    from flows.start import start
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.flows.start import start
 
     run = kept / hashlib.sha256(plan.model_dump_json(exclude={"folder"}).encode()).hexdigest()
     if run.is_dir():

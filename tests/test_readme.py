@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from artifacts import errors
-from artifacts.sections import MECHANISMS
-from flows.cli import app
-from flows.outcome import STAGES
+from concord.artifacts import errors
+from concord.artifacts.sections import MECHANISMS
+from concord.flows.cli import app
+from concord.flows.outcome import STAGES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,11 +67,11 @@ def test_its_tree_is_the_repository_s() -> None:
 
 
 def test_exit_statuses_are_those_of_the_errors() -> None:
-    said = dict(re.findall(r"(\d) ([a-z][^·.]*)", README.split("Exit status:")[1].split("\n\n")[0]))
+    details = dict(re.findall(r"(\d) ([a-z][^·.]*)", README.split("Exit status:")[1].split("\n\n")[0]))
     classes = (errors.EnvironmentFailed, errors.WrongInput, errors.BudgetRefused, errors.NotVerified)
-    assert set(said) == {"0", *(str(error.exit_status) for error in classes)}
-    assert "budget" in said[str(errors.BudgetRefused.exit_status)]
-    assert "verify" in said[str(errors.NotVerified.exit_status)]
+    assert set(details) == {"0", *(str(error.exit_status) for error in classes)}
+    assert "budget" in details[str(errors.BudgetRefused.exit_status)]
+    assert "verify" in details[str(errors.NotVerified.exit_status)]
 
 
 def test_links_lead_somewhere() -> None:

@@ -28,14 +28,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import Cost
-from tasks.mechanisms.accounting import check_budget, gaussians_delta, least_epsilon, least_noise
-from tasks.mechanisms.attacks import Attack, label_weights, one_vote_moved
-from tasks.mechanisms.counts import gaussian_surprisal, noises, noisy_labels, shifts
-from tasks.mechanisms.odds import Odds, changed_odds
-from tasks.mechanisms.profile import Floats
-from tasks.mechanisms.voting import REFUSED, Answers, Ints, Source
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.noise import check_budget, gaussians_delta, least_epsilon, least_noise
+from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
+from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
 
 TEST_SHARE = 1 / 8
 """Part of ρ that goes to the tests, near what the paper's settings spend on them."""
@@ -137,7 +135,7 @@ class Confident:
         labels, counts = noisy_labels(votes, noise)
         return np.where(released, labels, REFUSED), np.where(released[:, None], counts, 0)
 
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch with fresh noise, up to the last row paid for. Every row before `first` was asked."""
         paid = votes[: max(0, self.queries - first)]
         test_noise = source.gaussian(self.test_scale, len(paid))

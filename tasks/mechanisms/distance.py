@@ -1,4 +1,6 @@
-"""Distance to instability: how many teachers may change their vote before the plurality label can change.
+"""Votes and answers: what a mechanism at the door is given, what it gives back, and where its randomness comes from.
+
+Distance to instability: how many teachers may change their vote before the plurality label can change.
 
 Assumes      votes are whole counts, at least 0, one row a query, one column a class; a neighbouring table changes one
              teacher, whose vote may move in any way on every query
@@ -10,14 +12,61 @@ Proof. Let M be the top count less the runner-up, d = max(0, ⌈M/2⌉ − 1). O
 at most 1: (1). If the label differs, the old winner is within reach of one vote, so M ≤ 2 on both sides: (2). Neither
 uses the tie-break; it must only be fixed. (BTT18 prints max(0, M − 1), which one vote moves by 2.)
 Checked by tests/privacy/test_distance.py, over every vote vector and every way to change it.
+
+Refusal tables: the probability of refusing by distance, as integers over 2^64, and what one refusal costs.
+
+A table holds P[0..L], non-increasing; a query at distance d is refused with probability P[min(d, L)] / 2^64.
+
+Assumes      neighbours differ by at most one in distance, so that only adjacent entries are ever compared
+Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the very integers that run;
+             `greedy_table` keeps κ(order) ≤ kappa, checked on those integers
+Ends         not applicable: nothing is drawn here
+Not covered  labels that differ at distance 0: their additive δ is stable.py's
+
+Source: F_α(p, q) is derived in stable.py. Near 1 everything is built from the integer complement 2^64 − P: as a float,
+1 − π is 1 long before π is negligible.
+Checked by tests/privacy/test_stable.py, against 60-digit arithmetic.
 """
 
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Draws = NDArray[np.uint64]
+REFUSED = -1
+"""The label of a refused row."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What leaves the door for a batch: labels (rows,), REFUSED where refused, shorter than the votes when the
+    cutoff was reached; and for mechanisms that release them, whole noisy counts (rows, classes)."""
+
+    labels: Ints
+    counts: Ints | None = None
+
+
+class RandomSource(Protocol):
+    """The randomness of one session, as the door hands it to a mechanism."""
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        """The keyed 64-bit draws of session-wide rows first … first + rows − 1; the same at every call."""
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Fresh exact discrete Laplace noise."""
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Fresh exact discrete Gaussian noise."""
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        """What `draw` gave the first time it was asked for in this session, kept in the vault since."""
+
+
 Votes = NDArray[np.integer[Any]]
 
 
@@ -50,3 +99,97 @@ def distance_to_instability(votes: Votes) -> Ints:
     distance -= distance > 0
     distance >>= 1
     return distance.astype(np.int64)
+
+
+Floats = NDArray[np.float64]
+Table = NDArray[np.uint64]
+
+WHOLE = 2**64
+FLOOR = 2**24
+"""Where a table stops falling: refusal with probability 2^−40 at every larger distance."""
+
+ROUNDING = 1e-12
+"""Above the error of `renyi` in double arithmetic (a few units of 1e-16 a term, terms below 1e2)."""
+
+
+def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:
+    """F_α(p, q) of one refusal in nats; +inf where its denominator is not positive. Broadcasts.
+
+    ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ], with not_q = 1 − q and gap = p − q given apart, so that
+    nothing cancels at either end.
+    """
+    log_not_q = np.where(q < 0.5, np.log1p(-np.minimum(q, 0.5)), np.log(not_q))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        paid = -np.expm1(log_not_q + order * np.log1p(-gap / not_q))
+        cost = (order - 1) * np.log1p(gap / q) + np.log(p / paid)
+    return np.where(paid > 0, cost, np.inf)
+
+
+def both_ways(order: Any, p: Any, q: Any, not_p: Any, not_q: Any, gap: Any) -> Any:
+    """The larger of F_α(p, q) and F_α(q, p), for gap = p − q."""
+    return np.maximum(renyi(order, p, q, not_q, gap), renyi(order, q, p, not_p, -gap))
+
+
+def probabilities(table: Table) -> tuple[Floats, Floats]:
+    """Refusal and answer probabilities of a table, each to full relative precision: two arrays (L + 1,)."""
+    return table / WHOLE, (~table + np.uint64(1)) / WHOLE
+
+
+def per_refusal(table: Table, order: float) -> float:
+    """κ(α): the most one refusal costs between adjacent entries, in nats times (α − 1); rounded up."""
+    p, not_p = probabilities(table)
+    gap = (table[:-1] - table[1:]) / WHOLE
+    cost = both_ways(order, p[:-1], p[1:], not_p[:-1], not_p[1:], gap)
+    return float(cost.max(initial=0.0)) * (1 + ROUNDING) + ROUNDING
+
+
+def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
+    """How far the log-odds of refusal may fall in one step from `logit` at cost kappa; by bisection, rounded down."""
+    p, not_p = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
+    low, high = np.zeros(logit.shape), np.full(logit.shape, 64.0)
+    for _ in range(48):
+        fall = (low + high) / 2
+        q, not_q = 1 / (1 + np.exp(fall - logit)), 1 / (1 + np.exp(logit - fall))
+        within = both_ways(order, p, q, not_p, not_q, -p * not_q * np.expm1(-fall)) <= kappa
+        low, high = np.where(within, fall, low), np.where(within, high, fall)
+    return low
+
+
+def greedy_table(slip: float, order: float, kappa: float) -> Table:
+    """The table that starts at 1 − slip and falls as fast as κ(order) ≤ kappa allows, down to FLOOR."""
+    start = WHOLE - math.floor(slip * WHOLE)
+    grid = np.linspace(log_odds(start), log_odds(FLOOR), 2049)
+    falls = steepest(grid, order, kappa)
+    while True:
+        table = _descend(start, grid, falls)
+        cost = per_refusal(table, order)
+        if cost <= kappa:
+            return table
+        # Between grid points the fall is interpolated, and may be too large by parts in a million.
+        falls = falls * max(0.9, math.sqrt(kappa / cost)) * (1 - 1e-6)
+
+
+def _descend(start: int, grid: Floats, falls: Floats) -> Table:
+    """Follow `falls` (log-odds, at the points of `grid`) in whole numbers, each rounded towards the one before."""
+    top, spacing = float(grid[0]), float(grid[0] - grid[1])
+    fall, slope = falls.tolist(), np.diff(falls, append=falls[-1]).tolist()
+    table = [start]
+    while table[-1] > FLOOR:
+        here = log_odds(table[-1])
+        place = (top - here) / spacing
+        index = min(int(place), len(fall) - 1)
+        logit = here - fall[index] - (place - index) * slope[index]
+        table.append(max(FLOOR, _upwards(logit)))
+    return np.array(table, np.uint64)
+
+
+def log_odds(refused: int) -> float:
+    """ln p/(1 − p) of an entry over 2^64, to full precision at both ends."""
+    return math.log(refused / (WHOLE - refused))
+
+
+def _upwards(logit: float) -> int:
+    """The least integer whose log-odds over 2^64 are at least `logit`, by its complement where that is the smaller."""
+    if logit > 0:
+        return WHOLE - math.floor(WHOLE / (1 + math.exp(logit)))
+    return math.ceil(WHOLE / (1 + math.exp(-logit)))

@@ -22,10 +22,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from artifacts.privacy import Cost
-from tasks.mechanisms.counts import NoisyCounts, shifts
-from tasks.mechanisms.profile import Floats
-from tasks.mechanisms.voting import Ints, Source
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.distance import Floats, Ints, RandomSource
+from concord.tasks.mechanisms.noisy_votes import NoisyCounts, shifts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class LaplaceVotes(NoisyCounts):
         """Randomised response of ε = 1/scale, once for every count that may move."""
         return Cost.approximate(1 / self.scale, times=self.queries * shifts(self.classes))
 
-    def noise(self, source: Source, size: int) -> Ints:
+    def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of discrete Laplace noise."""
         return source.laplace(self.scale, size)
 

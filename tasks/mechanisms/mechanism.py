@@ -1,16 +1,38 @@
 """A mechanism: one value that carries everything about a way to answer votes.
 
 A new mechanism is a file of its own, a line of `artifacts.sections.MECHANISMS`, and its independent recomputation in
-`tasks.recompute`. Shown by tests/privacy/test_new_mechanism.py, which adds one.
+`tasks.verify.recompute`. Shown by tests/privacy/test_new_mechanism.py, which adds one.
+
+The mechanisms by name, and how each is calibrated from public settings alone.
+
+`artifacts.sections.MECHANISMS` lists them; each is `MECHANISM` of the module of its name.
+
+What to expect of a mechanism on a stream: rows answered, and the part of their labels that noise has changed.
+
+Assumes      the votes are public: a guess of them, or a simulation
+Guarantees   nothing about privacy: arithmetic on the mechanism's own odds (odds.py)
+Ends         not applicable: nothing is drawn
+Not covered  whether the plurality of the teachers is the right label
+
+A noisy threshold stays for a whole epoch, while its odds take it afresh for each row. That counts too few answers,
+never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t rows with probability E (1 − r(X))^t,
+at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long. Checked by
+tests/tasks/mechanisms/test_outcome.py.
 """
 
-from typing import Any, Protocol, Self
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, Self, cast
 
-from artifacts.privacy import Cost
-from tasks.mechanisms.attacks import Attack
-from tasks.mechanisms.odds import Odds
-from tasks.mechanisms.profile import Floats
-from tasks.mechanisms.voting import Answers, Ints, Source
+from scipy.stats import binom
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Cost
+from concord.artifacts.sections import MECHANISMS
+from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.odds import Attack, Odds
 
 
 class Mechanism(Protocol):
@@ -39,7 +61,7 @@ class Mechanism(Protocol):
     def counts(self) -> bool:
         """Whether it releases noisy counts, from which a regressor learns more than from their labels."""
 
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch: votes (rows, classes), its first session-wide row, and the refusals before it."""
 
     # How it pays and ends ---------------------------------------------------------------------------------------------
@@ -81,3 +103,101 @@ class Mechanism(Protocol):
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
         """The attacks an audit tries on it, whose shares add to one; `teachers` is how many vote on a row."""
+
+
+class MechanismClass(Protocol):
+    """A mechanism before it is calibrated: what all of its kind share, and how one is made."""
+
+    @property
+    def proof(self) -> str:
+        """As `Mechanism.proof`."""
+
+    @property
+    def counts(self) -> bool:
+        """As `Mechanism.counts`."""
+
+    @property
+    def calibrate(self) -> Callable[..., Mechanism]:
+        """The mechanism that spends at most (epsilon, delta); takes those of `calibrate`'s other settings it needs."""
+
+    @property
+    def from_settings(self) -> Callable[[dict[str, Any]], Mechanism]:
+        """The mechanism that `settings` was taken from."""
+
+
+def mechanism_class(name: str) -> MechanismClass:
+    """The mechanism of that name. Raises WrongInput if there is none."""
+    if name not in MECHANISMS:
+        raise WrongInput(f"labeling.mechanism must be one of {', '.join(MECHANISMS)}, got {name!r}")
+    return cast("MechanismClass", import_module(f"concord.tasks.mechanisms.{name}").MECHANISM)
+
+
+def calibrate(
+    name: str,
+    *,
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    queries: int,
+    classes: int,
+    teachers: int,
+    order: float,
+    accountant: str = "renyi",
+) -> Mechanism:
+    """The mechanism `name` that spends at most (epsilon, delta) by its end.
+
+    cutoff    refusals until it halts, for the mechanisms that pay by refusal
+    queries   rows it may answer at most, for those that pay by row
+    order     the Rényi order its cost is charged at in its domain, where it must be finite
+    accountant  what proves its (ε, δ), for the one that has several
+    Raises WrongInput if the settings cannot be met.
+    """
+    make = mechanism_class(name).calibrate
+    settings = {
+        "cutoff": cutoff or 0,
+        "queries": queries,
+        "classes": classes,
+        "teachers": teachers,
+        "order": order,
+        "accountant": accountant,
+    }
+    taken = inspect.signature(make).parameters
+    try:
+        return make(epsilon=epsilon, delta=delta, **{key: settings[key] for key in settings if key in taken})
+    except ValueError as wrong:
+        raise WrongInput(f"labeling: {wrong}") from None
+
+
+def from_settings(settings: dict[str, Any]) -> Mechanism:
+    """The mechanism of recorded settings, as it ran. Raises WrongInput if its name is none of the catalogue."""
+    return mechanism_class(str(settings["name"])).from_settings(settings)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is expected of a stream: rows answered, and the part of their labels that noise has changed."""
+
+    answered: float
+    changed: float
+
+
+def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
+    """What is expected when `queries` rows are drawn from those of `votes` (rows, classes) and asked in turn."""
+    by_row = mechanism.odds(votes)
+    answered_odds = 1 - by_row.refused
+    rate = float(by_row.refused.mean())
+    if mechanism.answers is not None:
+        answered = _expected_up_to(mechanism.answers, queries, 1 - rate)
+    elif mechanism.cutoff is None or rate == 0:
+        answered = float(queries)
+    else:
+        # Wald: rows asked until the T-th refusal or the last row are the expected refusals over their rate.
+        answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
+    changed = float((answered_odds * by_row.changed).sum() / max(answered_odds.sum(), 1e-300))
+    return Expectation(answered=answered, changed=changed)
+
+
+def _expected_up_to(most: int, trials: int, chance: float) -> float:
+    """E min(most, N) for N ~ Binomial(trials, chance)."""
+    below = trials * chance * float(binom.cdf(most - 2, trials - 1, chance))
+    return below + most * float(binom.sf(most - 1, trials, chance))

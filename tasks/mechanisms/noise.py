@@ -10,26 +10,59 @@ Privacy statement
     Not covered  running time, which depends on the noise; noise cannot be keyed, so whoever publishes it keeps it
 Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
 choices by test_exponential.py.
+
+Calibration shared by mechanisms: the least noise within a budget, and the exact δ of Gaussian counts.
+
+Privacy statement
+    Assumes      scales and how often they are drawn at are fixed in advance
+    Guarantees   `gaussian_delta` is at least the δ of that many discrete Gaussians, each shifted by one, at ε;
+                 `gaussians_delta` is of several scales together
+    Ends         nothing is drawn here
+    Not covered  releases whose number at a scale is not bounded in advance; in what order they come does not matter
+
+Proof. Let Y_i be discrete Gaussians of scale σ and S the sum of n of them. The privacy loss of n shifts by one is
+(n − 2S) / 2σ², a function of S alone, as it is of one continuous Gaussian of scale σ√n shifted by n. S is hardly
+anything else: by Poisson summation a sum of e^(−(y − c)²/2v) over integers y is at most √(2πv)·(1 + θ) for every c,
+with θ = 2·Σ_j e^(−2π²vj²), and of e^(−y²/2σ²) at least √(2π)σ. Adding one term at a time, v ≥ σ²/2, hence
+Pr[S = s] ≤ (1 + θ)^(n−1)·g(s), with g the density of N(0, nσ²) and θ ≤ 2 / (e^(π²σ²) − 1). The hockey-stick sum of a
+log-concave function exceeds its integral, the closed form of Balle & Wang (2018), by at most its peak. ∎
+Several scales: the loss is that of independent sums S_i of n_i draws of scale σ_i, and Σ F(s) over all lattice points s
+is taken one coordinate at a time, F = Π g_i(s_i) · (1 − e^(ε − loss))⁺ being log-concave, its integrals and its maxima
+over some coordinates too (Prékopa 1973). So it is at most the sum, over all ways to integrate or maximise each
+coordinate, of what comes out. Integrating all is the closed form at μ² = Σ n_i/σ_i². In the others the bracket is at
+most e^(λ(loss − ε))·λ^λ/(1 + λ)^(1+λ) for any λ > 0: integrated, coordinate i gives e^(λ(1+λ)n_i/2σ_i²), and maximised
+1/(√(2πn_i)·σ_i) times that. ∎
+Adaptive askers are covered. Let H(x) = E_P (1 − x·L)⁺ with L = Q/P of all that may still be drawn: convex, and no less
+the more may be drawn, since E_P L = 1. With x = e^ε·Q/P of all answers so far, what an asker can still gain is at most
+H(x): stopping gains (1 − x)⁺, and an answer is a function of one shift by one (or by nothing), which at most spreads x
+by that draw's own ratio, whatever draw it is: its order among the others does not enter H. ∎ (Dominating pairs: Zhu,
+Dong & Wang 2022; interleaved mechanisms: Vadhan & Wang 2021.)
+Checked by tests/privacy/test_accounting.py, against exact convolution and dp_accounting.
 """
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import opendp.prelude as dp
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
-from tasks.mechanisms.voting import Draws, Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.distance import Draws, Ints
 
 dp.enable_features("contrib")
 
-CHUNK = 65_536
+DRAWS_AT_A_TIME = 65_536
 """Draws asked of OpenDP at a time: it answers in Python lists, eight times as large as the array."""
-MOST = 2.0**40
+LARGEST_SCALE = 2.0**40
 """Scales above it are refused: noise that cannot reach 2^63 never wraps when it is added to a count."""
-BLOCK = 16  # bytes of an AES block
+AES_BLOCK = 16  # bytes of an AES block
 DRAW = 8  # bytes of a 64-bit draw
 
 
@@ -44,12 +77,12 @@ def gaussian(scale: float, size: int) -> Ints:
 
 
 def _noise(make: Callable[..., dp.Measurement], metric: dp.Metric, scale: float, size: int) -> Ints:
-    if not 0 < scale <= MOST:
+    if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"scale must be positive and at most 2^40, got {scale!r}")
     add = make(_integers(), metric, scale=float(scale))
     noise = np.zeros(size, dtype=np.int64)
-    for start in range(0, size, CHUNK):
-        noise[start : start + CHUNK] = add(noise[start : start + CHUNK])
+    for start in range(0, size, DRAWS_AT_A_TIME):
+        noise[start : start + DRAWS_AT_A_TIME] = add(noise[start : start + DRAWS_AT_A_TIME])
     return noise
 
 
@@ -99,12 +132,113 @@ def keyed_draws(key: bytes, first: int, rows: int, buffer: Draws | None = None) 
     """
     if first < 0 or rows < 0:
         raise ValueError(f"first and rows must be at least 0, got {first, rows}")
-    block, skipped = divmod(first * DRAW, BLOCK)
+    block, skipped = divmod(first * DRAW, AES_BLOCK)
     before = skipped // DRAW
     stream = np.empty(before + rows, dtype="<u8") if buffer is None else buffer[: before + rows]
     if len(stream) < before + rows:
         raise ValueError(f"buffer must hold at least {rows + 1} draws, got {len(stream)}")
     stream[:] = 0
     octets = stream.view(np.uint8).data
-    Cipher(AES256(key), CTR(block.to_bytes(BLOCK, "big"))).encryptor().update_into(octets, octets)
+    Cipher(AES256(key), CTR(block.to_bytes(AES_BLOCK, "big"))).encryptor().update_into(octets, octets)
     return stream[before:]
+
+
+PRECISION = 1e-9
+"""How near to the least scale calibration comes, relatively."""
+EXPONENTS = np.geomspace(1e-4, 1e6, 4001)
+"""The λ of the proof that are tried."""
+BRACKETS = EXPONENTS * np.log(EXPONENTS) - (1 + EXPONENTS) * np.log1p(EXPONENTS)
+"""ln λ^λ/(1 + λ)^(1+λ) of each: the most that (1 − e^(−x))⁺ is of e^(λx)."""
+
+
+class Priced(Protocol):
+    """A mechanism that states its budget and its cost."""
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def cost(self) -> Cost: ...
+
+
+class Exact(Priced, Protocol):
+    """One whose δ is known at any ε."""
+
+    def delta_at(self, epsilon: float) -> float: ...
+
+
+M = TypeVar("M", bound=Priced)
+
+
+def least_noise(build: Callable[[float], M]) -> M:
+    """The mechanism of the least scale whose own cost is within its budget; `build` makes the one of a scale.
+
+    More noise must never cost more. Raises WrongInput where even the largest scale costs too much.
+    """
+    low, high = 0.0, 1.0
+    while not within_budget(build(high)):
+        low, high = high, 2 * high
+        if high > LARGEST_SCALE:
+            raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
+    while high > low * (1 + PRECISION):
+        middle = (low + high) / 2
+        low, high = (low, middle) if within_budget(build(middle)) else (middle, high)
+    return build(high)
+
+
+def within_budget(mechanism: Priced) -> bool:
+    """Whether what the mechanism costs is at most the budget it states."""
+    return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
+
+
+def least_epsilon(mechanism: Exact) -> float:
+    """ε at which it costs no more than its δ, exactly: `cost` has that at the ε it was calibrated to alone."""
+
+    def beyond(epsilon: float) -> float:
+        return mechanism.delta_at(epsilon) - mechanism.delta
+
+    held = beyond(mechanism.epsilon) <= 0 < beyond(0.0)
+    return float(brentq(beyond, 0.0, mechanism.epsilon)) if held else mechanism.epsilon
+
+
+def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
+    """Raises WrongInput unless the budget and the stream are ones that can be calibrated for."""
+    if not 0 < epsilon < math.inf or not 0 < delta < 1:
+        raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
+    if queries < 1 or classes < 2:
+        raise WrongInput(f"queries must be at least 1 and classes at least 2, got {queries!r}, {classes!r}")
+
+
+def gaussian_delta(epsilon: float, shifts: int, scale: float) -> float:
+    """δ at `epsilon` of `shifts` exact discrete Gaussians of `scale`, each shifted by one; rounded up, at most 1."""
+    mu = math.sqrt(shifts) / scale
+    start = epsilon / mu - mu / 2  # in standard deviations: where the loss exceeds ε
+    return min(1.0, (_smooth(epsilon, mu) + _peak(start, mu, scale)) * _ripple(shifts, scale) * UP)
+
+
+def gaussians_delta(epsilon: float, draws: Sequence[tuple[int, float]]) -> float:
+    """δ at `epsilon` of exact discrete Gaussians, each shifted by one, in groups (how many, scale); rounded up."""
+    square = math.fsum(shifts / scale**2 for shifts, scale in draws)
+    bound = (EXPONENTS * ((1 + EXPONENTS) * square / 2 - epsilon) + BRACKETS).min()
+    lattice = math.prod(1 + 1 / (math.sqrt(2 * math.pi * shifts) * scale) for shifts, scale in draws) - 1
+    ripple = math.prod(_ripple(shifts, scale) for shifts, scale in draws)
+    return min(1.0, (_smooth(epsilon, math.sqrt(square)) + lattice * math.exp(min(0.0, bound))) * ripple * UP)
+
+
+def _smooth(epsilon: float, mu: float) -> float:
+    """δ of one continuous Gaussian of scale 1 shifted by mu (Balle & Wang 2018)."""
+    start = epsilon / mu - mu / 2
+    outside = float(log_ndtr(-start))
+    return math.exp(outside) * -math.expm1(min(0.0, epsilon + float(log_ndtr(-start - mu)) - outside))
+
+
+def _ripple(shifts: int, scale: float) -> float:
+    """Bound on (1 + θ)^(shifts − 1)."""
+    return math.exp(min(700.0, 2 * (shifts - 1) / math.expm1(min(700.0, (math.pi * scale) ** 2))))
+
+
+def _peak(start: float, mu: float, scale: float) -> float:
+    """Bound on g(s)·(1 − e^−x), x = loss(s) − ε: the bracket is at most x while g falls by e^(−start·x/mu)."""
+    highest = math.exp(-(max(start, 0.0) ** 2) / 2) / math.sqrt(2 * math.pi) / (mu * scale**2)
+    return highest if start <= 0 else highest * min(1.0, mu / (math.e * start))

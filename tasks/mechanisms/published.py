@@ -22,9 +22,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import UP, Cost
-from tasks.mechanisms.threshold import NoisyThreshold, sum_tail
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
 
 
 @dataclass(frozen=True, kw_only=True)

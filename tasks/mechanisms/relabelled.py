@@ -37,27 +37,25 @@ from typing import Any, Literal, Self
 
 from scipy.stats import poisson
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import UP, Cost
-from tasks.mechanisms.attacks import Attack
-from tasks.mechanisms.dichotomies import Hypotheses
-from tasks.mechanisms.exponential import ExponentialMechanism
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.odds import Odds
-from tasks.mechanisms.profile import Floats
-from tasks.mechanisms.voting import Answers, Ints, Source
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.exponential import ExponentialMechanism
+from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.odds import Attack, Odds
 
 Form = Literal["tight", "published", "none"]
 """How teachers' rows are drawn from the relabelled subset: `tight` partitions, then resamples inside each shard;
 `published` spreads copies over shards; `none` takes each row once."""
-PROOF = (
+RELABELLED_PROOF = (
     "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
     "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
 )
 """What is added to the proof of a mechanism that answers from relabelled rows."""
 BUDGETED = UP**3
 """Head-room kept of a budget for rounding on the way back to it."""
-LARGEST = 700.0
+LARGEST_EXPONENT = 700.0
 """Exponents are held below this: e to it is near the largest double."""
 
 
@@ -158,7 +156,7 @@ class Relabelled:
     @property
     def proof(self) -> str:
         """The inner mechanism's, and the relabelling's."""
-        return f"{self.inner.proof}; {PROOF}"
+        return f"{self.inner.proof}; {RELABELLED_PROOF}"
 
     @property
     def cost(self) -> Cost:
@@ -174,7 +172,7 @@ class Relabelled:
         relabel = {**asdict(self.relabelling), "features": list(self.relabelling.features)}
         return {**self.inner.settings(), "relabel": {**relabel, "epsilon": self.epsilon, "delta": self.delta}}
 
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch as the inner mechanism does."""
         return self.inner.release(votes, source, first, refused)
 
@@ -246,8 +244,8 @@ def inner_budget(
     on_subset = _log_one_plus(-math.log(share), epsilon / BUDGETED)
     left = on_subset - boost(choice_epsilon)
     if left <= 0:
-        least = BUDGETED * math.log1p(share * math.exp(min(choice_epsilon / 2, LARGEST)))
-        most = math.exp(-choice_epsilon / 2) * math.expm1(min(epsilon / BUDGETED, LARGEST))
+        least = BUDGETED * math.log1p(share * math.exp(min(choice_epsilon / 2, LARGEST_EXPONENT)))
+        most = math.exp(-choice_epsilon / 2) * math.expm1(min(epsilon / BUDGETED, LARGEST_EXPONENT))
         raise WrongInput(
             f"privacy.epsilon = {epsilon:g} is spent by the choice of labels alone: at relabel.share = {share:g} it "
             f"must be above {least:.4g}, or the share below {most:.4g}"
@@ -283,4 +281,4 @@ def _log_expm1(epsilon: float) -> float:
 
 def _steps(epsilon: float, size: int) -> float:
     """1 + e^ε + … + e^((r−1)ε)."""
-    return math.fsum(math.exp(min(step * epsilon, LARGEST)) for step in range(size))
+    return math.fsum(math.exp(min(step * epsilon, LARGEST_EXPONENT)) for step in range(size))

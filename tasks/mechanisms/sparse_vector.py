@@ -1,4 +1,25 @@
-"""Sparse vector: the noisy threshold calibrated to the budget, with optimal composition and the best split of noise.
+"""Distance against a noisy threshold: the sparse-vector run that `published` and `sparse_vector` share, and its cost.
+
+An epoch is the run of answers up to and with a refusal. It has one threshold noise X, and each row a query noise Y, all
+whole numbers: answer the plurality label if distance + Y > threshold + X, else refuse; halt at the T-th refusal.
+
+Assumes      X and Y are exact discrete Laplace of the scales b₁ (threshold) and b₂ (query), used once; each privacy
+             unit reaches one teacher; rows are fixed or chosen from released things alone
+Guarantees   the whole answer sequence, however long and adaptive, is (ε, η + D)-DP for every ε, where D is the optimal
+             T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]
+Ends         at the T-th refusal, which is the last answer; a new session is a new cost
+Not covered  replacing one unit by another (two steps of distance); running time; the noisy distance, never released
+
+Proof. Within an epoch every answer before the refusal is the plurality label, so the rows asked follow one fixed path.
+(i) Labels equal on D and D': X → X − 1 keeps every answer, since no distance falls by more than 1; Y → Y − 2 keeps the
+refusal that ends the epoch. Both are bijections of the integers, and cost e^(1/b₁) and e^(2/b₂). (ii) Labels differ:
+the distance is 0 on both (distance.py), so a refusal has one law; a label is the bad event, and since the path is fixed
+and the first such row ends the epoch or is bad, it has probability at most η/T an epoch. So an epoch is (ε₁, η/T)-DP
+both ways; X is redrawn, so T epochs compose by Kairouz, Oh & Viswanath 2015, Theorem 3.3: δ ≤ η + D. ∎
+Kin: Lyu, Su & Li 2017; BTT18, Algorithm 2. Not redrawing X would cost less at δ = 0, but then epochs are not
+independent and D does not cover them. Checked by tests/privacy/test_sparse_vector.py and test_published.py.
+
+Sparse vector: the noisy threshold calibrated to the budget, with optimal composition and the best split of noise.
 
 What threshold.py proves for any scales is turned round: of all settings that are (epsilon, delta)-DP at the cutoff,
 take the one whose refusals fall to 1% at the least distance. Two splits are searched, both public: δ between
@@ -17,13 +38,186 @@ Checked by tests/privacy/test_sparse_vector.py, against the best adaptive advers
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from typing import ClassVar
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from artifacts.composition import hockey_stick
-from artifacts.errors import WrongInput
-from tasks.mechanisms.threshold import NoisyThreshold, least_with_tail
+import numpy as np
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost, hockey_stick
+from concord.tasks.mechanisms.distance import (
+    REFUSED,
+    Answers,
+    Floats,
+    Ints,
+    RandomSource,
+    distance_to_instability,
+    plurality,
+)
+from concord.tasks.mechanisms.odds import (
+    SPLIT_SHARE,
+    Attack,
+    Odds,
+    at_distance,
+    distances,
+    label_weights,
+    only_refused,
+    split_attack,
+)
+
+ANSWERED = 4
+"""Rows that should be answered, before each that should be refused, in the attack on a noisy threshold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyThreshold:
+    """Public settings only: the budget (epsilon, delta), refusals until it halts, threshold in votes, noise scales."""
+
+    name: ClassVar[str]
+    keyed: ClassVar[bool] = False
+    counts: ClassVar[bool] = False
+    per_refusal: ClassVar[None] = None
+    answers: ClassVar[None] = None
+
+    if TYPE_CHECKING:  # a field of `published` and none of `sparse_vector`
+
+        @property
+        def queries(self) -> int | None:
+            """Rows it may answer at most; None if the stream may be endless."""
+
+    epsilon: float
+    delta: float
+    cutoff: int
+    threshold: int
+    threshold_scale: float
+    query_scale: float
+
+    def __post_init__(self) -> None:
+        positive = (self.epsilon, self.delta, self.threshold_scale, self.query_scale)
+        if not all(0 < value < math.inf for value in positive) or self.cutoff < 1 or self.threshold < 0:
+            raise WrongInput(
+                f"{self.name} needs positive, finite budget and scales, cutoff >= 1 and threshold >= 0, got {self!r}"
+            )
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        return cls(**{key: value for key, value in settings.items() if key != "name"})
+
+    def settings(self) -> dict[str, Any]:
+        """Its public settings as JSON, enough to recompute ε₁ and η: the fields, and its name."""
+        return {"name": self.name, **asdict(self)}
+
+    @property
+    def epoch_epsilon(self) -> float:
+        """ε₁, what one epoch costs where labels agree. Rounded up."""
+        return (1 / self.threshold_scale + 2 / self.query_scale) * UP
+
+    @property
+    def slip(self) -> float:
+        """η: the probability that a label escapes on a row where labels differ, over all epochs. Rounded up."""
+        return self.cutoff * sum_tail(self.threshold_scale, self.query_scale, self.threshold + 1)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What it will have spent at its cutoff, computed from the very settings that run."""
+        return Cost.approximate(self.epoch_epsilon, self.slip, times=self.cutoff)
+
+    def answer(self, votes: Ints, query_noise: Ints, threshold_noise: Ints, refused: int = 0) -> Ints:
+        """Labels, REFUSED where refused, up to the row that reached the cutoff.
+
+        votes (rows, classes); query_noise (rows,) of `query_scale`; threshold_noise (cutoff,) of `threshold_scale`,
+        one an epoch; `refused` counts the refusals before this batch.
+        """
+        labels = plurality(votes)
+        noisy = distance_to_instability(votes) + query_noise
+        epochs = (threshold_noise + self.threshold)[refused:].tolist()
+        if not epochs:
+            return labels[:0]
+        # Only these rows can be refused, whichever epoch they fall in: the loop walks over them alone.
+        for row in np.flatnonzero(noisy <= max(epochs)).tolist():
+            if noisy[row] > epochs[0]:
+                continue
+            labels[row] = REFUSED
+            del epochs[0]
+            if not epochs:
+                return labels[: row + 1]
+        return labels
+
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
+        """Answer a batch. Threshold noise is drawn once a session; query noise is fresh: the caller keeps answers."""
+        thresholds = source.once("thresholds", lambda: source.laplace(self.threshold_scale, self.cutoff))
+        return Answers(self.answer(votes, source.laplace(self.query_scale, len(votes)), thresholds, refused))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of ending at the next refusal after `refused`, and no later than the cutoff."""
+        ended = replace(self, cutoff=min(refused + 1, self.cutoff))
+        return min(self.epsilon, ended.cost.epsilon(self.delta))
+
+    def odds(self, votes: Floats) -> Odds:
+        """Pr[distance + Y ≤ threshold + X], each distance by its own exact tail; no label is changed."""
+        scales = self.threshold_scale, self.query_scale
+        different, place = np.unique(distances(votes), return_inverse=True)
+        short = (self.threshold - different).tolist()
+        refused = [sum_tail(*scales, -less) if less <= 0 else 1 - sum_tail(*scales, less + 1) for less in short]
+        return only_refused(np.array(refused)[place])
+
+    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
+        """The same: the threshold counts votes, not shares of them."""
+        return self
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
+        """Crossing the threshold, and rows whose labels differ."""
+        return self._crossing(classes), split_attack(self.cutoff, classes)
+
+    def _crossing(self, classes: int) -> Attack:
+        """The proof's worst case, over and over: rows farther here, to be answered, then a nearer one, refused."""
+        rows = min(4 * self.cutoff + 2 * ANSWERED, self.queries or 2**62)
+        crossed = (np.arange(rows) % (ANSWERED + 1) == ANSWERED).astype(np.int64)
+        low = self.threshold
+        tails = [sum_tail(self.threshold_scale, self.query_scale, least) for least in (1, 0)]
+        here, there = np.array(tails)[1 - crossed], np.array(tails)[crossed]
+        return Attack(
+            name=f"{rows} rows at distances {low} and {low + 1}, {ANSWERED} farther here for one that is nearer",
+            here=at_distance(low + 1 - crossed, low + 1, classes),
+            there=at_distance(low + crossed, low + 1, classes),
+            labels=label_weights(np.column_stack([1 - here, 1 - there, here, there]), classes),
+            share=1 - SPLIT_SHARE,
+        )
+
+
+def sum_tail(first_scale: float, second_scale: float, least: int) -> float:
+    """Pr[X + Y ≥ least] of independent discrete Laplace X, Y, for least ≥ 0; rounded up. X − Y has the same law.
+
+    With p ≤ q the two e^(−1/scale), t = least and c = (1−p)(1−q) / ((1+p)(1+q)), summing c·p^|x|·q^|s−x| over x and
+    s ≥ t: c·{ pq/(1−pq)·[q^t/(1−q) + p^t/(1−p)] + q^t/((1−q)(1−p))·[q + (1−q)·(1−(p/q)^(t+1))/(1−p/q)] }. No term is
+    negative, so nothing cancels, however near the scales are.
+    """
+    fast, slow = sorted((1 / first_scale, 1 / second_scale), reverse=True)
+    not_p, not_q, not_pq = -math.expm1(-fast), -math.expm1(-slow), -math.expm1(-fast - slow)
+    p_tail, q_tail = math.exp(-fast * least), math.exp(-slow * least)
+    between = _geometric(fast - slow, least + 1)
+    outside = (1 - not_pq) / not_pq * (q_tail / not_q + p_tail / not_p)
+    inside = q_tail / (not_q * not_p) * (1 - not_q + not_q * between)
+    return not_p * not_q / ((2 - not_p) * (2 - not_q)) * (outside + inside) * UP
+
+
+def _geometric(rate: float, terms: int) -> float:
+    """Σ e^(−rate·i) for i below `terms`."""
+    return math.expm1(-rate * terms) / math.expm1(-rate) if rate * terms > 0 else float(terms)
+
+
+def least_with_tail(first_scale: float, second_scale: float, probability: float) -> int:
+    """The least t ≥ 0 with Pr[X + Y ≥ t] ≤ probability, for a probability above 0."""
+    low, high = -1, 1
+    while sum_tail(first_scale, second_scale, high) > probability:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if sum_tail(first_scale, second_scale, middle) > probability else (low, middle)
+    return high
+
 
 REFUSALS = 0.01
 """Calibration minimises the distance at which refusal falls to this."""
@@ -31,7 +225,7 @@ LABEL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0
 """Parts of δ tried for labels that escape; the rest pays for optimal composition."""
 QUERY_RATIOS = tuple(1 + step / 50 for step in range(-10, 41))
 """Ratios of query scale to threshold scale tried. Far tails want 1, least variance wants 2^(1/3)."""
-HEADROOM = 1 - 1e-5
+SEARCHED_PART = 1 - 1e-5
 """Part of each budget that is searched; the rest is for what is rounded up when the settings found are certified."""
 
 
@@ -42,8 +236,8 @@ class SparseVector(NoisyThreshold):
     name: ClassVar[str] = "sparse_vector"
     needs: ClassVar[str] = "a cutoff; rows may go on without end"
     proof: ClassVar[str] = (
-        "tasks/mechanisms/threshold.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) with optimal "
-        "composition (Kairouz, Oh & Viswanath 2015)"
+        "tasks/mechanisms/sparse_vector.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) with "
+        "optimal composition (Kairouz, Oh & Viswanath 2015)"
     )
     queries: ClassVar[None] = None
 
@@ -64,16 +258,16 @@ def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
         raise WrongInput(
             f"sparse vector needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
         )
-    return min(_candidates(epsilon, delta, cutoff), key=lambda one: (one.reach, one.threshold_scale))
+    return min(_candidates(epsilon, delta, cutoff), key=lambda candidate: (candidate.reach, candidate.threshold_scale))
 
 
 def _candidates(epsilon: float, delta: float, cutoff: int) -> Iterator[SparseVector]:
     for share in LABEL_SHARES:
-        epoch = _largest_epoch(epsilon * HEADROOM, delta * (1 - share) * HEADROOM, cutoff)
+        epoch = _largest_epoch(epsilon * SEARCHED_PART, delta * (1 - share) * SEARCHED_PART, cutoff)
         for ratio in QUERY_RATIOS:
             threshold_scale = (1 + 2 / ratio) / epoch
             query_scale = ratio * threshold_scale
-            escaping = least_with_tail(threshold_scale, query_scale, delta * share * HEADROOM / cutoff)
+            escaping = least_with_tail(threshold_scale, query_scale, delta * share * SEARCHED_PART / cutoff)
             yield SparseVector(
                 epsilon=epsilon,
                 delta=delta,

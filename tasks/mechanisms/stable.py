@@ -29,18 +29,36 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from artifacts.privacy import ORDERS, UP, Cost
-from tasks.mechanisms.attacks import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
-from tasks.mechanisms.distance import distance_to_instability, plurality
-from tasks.mechanisms.fitting import Accountant, fit
-from tasks.mechanisms.game import played_delta
-from tasks.mechanisms.odds import Odds, distances, only_refused
-from tasks.mechanisms.refusal import WHOLE, Floats, Table, per_refusal, probabilities
-from tasks.mechanisms.voting import REFUSED, Answers, Draws, Ints, Source
+from concord.artifacts.privacy import ORDERS, UP, Cost
+from concord.tasks.mechanisms.adaptive_adversary import Accountant, fit, played_delta
+from concord.tasks.mechanisms.distance import (
+    REFUSED,
+    WHOLE,
+    Answers,
+    Draws,
+    Floats,
+    Ints,
+    RandomSource,
+    Table,
+    distance_to_instability,
+    per_refusal,
+    plurality,
+    probabilities,
+)
+from concord.tasks.mechanisms.odds import (
+    SPLIT_SHARE,
+    Attack,
+    Odds,
+    at_distance,
+    distances,
+    label_weights,
+    only_refused,
+    split_attack,
+)
 
 FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 
-BLOCK = 16_384
+ROWS_AT_A_TIME = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 LEAST_REFUSED = 1 / 3
 """Rows refused less often than this are no part of an attack: they show little more, at the price of long streams."""
@@ -146,8 +164,8 @@ class StableVoting:
         if votes.ndim != 2 or draws.shape != votes.shape[:1] or draws.dtype != np.uint64:
             raise ValueError("votes must be (rows, classes) and draws uint64 (rows,)")
         labels = np.empty(len(votes), np.int64)
-        for start in range(0, len(votes), BLOCK):
-            rows = slice(start, start + BLOCK)
+        for start in range(0, len(votes), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
             labels[rows] = self._unlimited(votes[rows], draws[rows])
         return labels[: self._halt(labels, refused)]
 
@@ -165,7 +183,7 @@ class StableVoting:
         refusals = np.flatnonzero(labels == REFUSED)
         return len(labels) if len(refusals) < left else int(refusals[left - 1]) + 1
 
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
 

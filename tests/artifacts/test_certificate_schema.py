@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from artifacts.certificate import FORMAT, SCHEMA_FILE, schema
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.stable import StableVoting
+from concord.artifacts.certificate import CERTIFICATE_FORMAT, SCHEMA_FILE, schema
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.published import SESSION, certified, world
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -34,10 +34,10 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_a_certificate_is_what_the_schema_beside_it_says(written: Path) -> None:
     certificate = json.loads((written / "certificate.json").read_bytes())
     assert certificate["$schema"] == SCHEMA_FILE
-    beside = json.loads((written / certificate["$schema"]).read_bytes())
-    assert beside == schema()
-    Draft202012Validator.check_schema(beside)
-    Draft202012Validator(beside).validate(certificate)
+    details = json.loads((written / certificate["$schema"]).read_bytes())
+    assert details == schema()
+    Draft202012Validator.check_schema(details)
+    Draft202012Validator(details).validate(certificate)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_the_schema_finds_what_is_no_certificate(written: Path, place: tuple[Any
 
 def test_another_schema_is_another_format() -> None:
     """What fails here: raise the number in FORMAT, and add the new schema's digest below; never change an old one."""
-    told = json.dumps(without_words(schema()), sort_keys=True).encode()
-    assert PUBLISHED[FORMAT] == hashlib.sha256(told).hexdigest()
+    result = json.dumps(without_words(schema()), sort_keys=True).encode()
+    assert PUBLISHED[CERTIFICATE_FORMAT] == hashlib.sha256(result).hexdigest()
 
 
 def without_words(part: Any) -> Any:
     """A schema without what it says to people, which may be put better at any time."""
     if isinstance(part, dict):
         return {key: without_words(value) for key, value in part.items() if key not in ("description", "title")}
-    return [without_words(one) for one in part] if isinstance(part, list) else part
+    return [without_words(item) for item in part] if isinstance(part, list) else part

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 
 VALUE = "a private value"
 KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]
@@ -43,9 +43,9 @@ def because_of_another(kind: type[Exception]) -> None:
 
 
 def raised(way: Callable[[type[Exception]], None], kind: type[Exception]) -> Exception:
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as within:
         way(kind)
-    return told.value
+    return within.value
 
 
 @pytest.mark.usefixtures("picklers")
@@ -54,14 +54,14 @@ def raised(way: Callable[[type[Exception]], None], kind: type[Exception]) -> Exc
 def test_what_an_error_of_ours_was_raised_over_is_not_pickled(
     way: Callable[[type[Exception]], None], kind: type[ConcordError]
 ) -> None:
-    told = raised(way, kind)
-    assert (told.__context__, told.__cause__) == (None, None)
+    result = raised(way, kind)
+    assert (result.__context__, result.__cause__) == (None, None)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        pickled = pickle.dumps(told, protocol)
+        pickled = pickle.dumps(result, protocol)
         assert VALUE.encode() not in pickled
         again = pickle.loads(pickled)
         assert (type(again), str(again), again.exit_status) == (kind, "the disk is full", kind.exit_status)
-    assert VALUE not in "".join(traceback.format_exception(told))
+    assert VALUE not in "".join(traceback.format_exception(result))
 
 
 @pytest.mark.usefixtures("picklers")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from artifacts.errors import WrongInput
-from artifacts.plan import parse_plan
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import parse_plan
 from tests.support.people import changed, tables_of_plan
 
 TABLES = tables_of_plan(Path("data"))
@@ -29,10 +29,10 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("place", WRONG)
 def test_a_wrong_value_is_told_with_its_key_and_the_rule(place: str) -> None:
-    value, said = WRONG[place]
-    with pytest.raises(WrongInput) as told:
+    value, result = WRONG[place]
+    with pytest.raises(WrongInput) as raised:
         changed(TABLES, **{place: value})
-    assert said in str(told.value)
+    assert result in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_a_slip_of_the_pen_is_told_and_not_that_the_right_key_is_missing(key: st
     for section in sections:
         place = place[section]
     place[slip] = place.pop(last)
-    with pytest.raises(WrongInput) as told:
+    with pytest.raises(WrongInput) as raised:
         parse_plan(tables)
-    assert str(told.value) == f"{'.'.join([*sections, slip])} is not a key of the plan; did you mean {last!r}?"
+    assert str(raised.value) == f"{'.'.join([*sections, slip])} is not a key of the plan; did you mean {last!r}?"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from artifacts.errors import WrongInput
-from artifacts.plan import Plan, parse_plan
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan, parse_plan
 from tests.support.people import changed, tables_of_plan
 
 STUMPS = {"learner": "universal", "hypotheses": "stumps"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from artifacts.sessions import Domain, Session
-from artifacts.version import VERSION, is_version, older
-from artifacts.vulnerabilities import VULNERABILITIES, concerning, oldest
-from tests.artifacts.openings import DOMAIN, session
+from concord import __version__
+from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.vulnerabilities import VULNERABILITIES, concerning, is_version, older, oldest
+from tests.artifacts.ledger.openings import DOMAIN, session
 
 ROOT = Path(__file__).parents[2]
 ALWAYS = {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
@@ -35,7 +35,7 @@ PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}
 def test_a_session_is_concerned_by_what_its_version_had_and_its_settings_allow(
     domain: Domain, mechanism: dict[str, Any], more: set[str], version: str
 ) -> None:
-    found = {one.name for one in concerning(session(mechanism=mechanism, version=version), domain)}
+    found = {item.name for item in concerning(session(mechanism=mechanism, version=version), domain)}
     assert found == (ALWAYS | more if version in ("", "0.1.0") else set())
 
 
@@ -52,15 +52,17 @@ def test_each_fault_has_a_name_of_its_own_and_a_row_in_the_readme() -> None:
     rows = re.findall(
         r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text().split("## Changes to the guarantee")[1], re.M
     )
-    names = [one.name for one in VULNERABILITIES]
+    names = [vulnerability.name for vulnerability in VULNERABILITIES]
     assert sorted(names) == sorted(set(names)) == sorted(rows)
-    assert all(not older(VERSION, one.fixed) for one in VULNERABILITIES)
-    assert json.loads(json.dumps([one.model_dump() for one in VULNERABILITIES]))[0]["fixed"] == "0.2.0"
+    assert all(not older(__version__, vulnerability.fixed) for vulnerability in VULNERABILITIES)
+    assert (
+        json.loads(json.dumps([vulnerability.model_dump() for vulnerability in VULNERABILITIES]))[0]["fixed"] == "0.2.0"
+    )
 
 
 def test_the_package_is_of_the_version_that_it_says() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     module, _, name = project["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")
     assert "version" in project["project"]["dynamic"]
-    assert getattr(import_module(module), name) == VERSION
-    assert f"concord:{VERSION}" in (ROOT / "deployments/compose.yaml").read_text()
+    assert getattr(import_module(module), name) == __version__
+    assert f"concord:{__version__}" in (ROOT / "deployments/compose.yaml").read_text()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tasks.demo import TABLES, write_stays
+from concord.tasks.advice.draft import DEMO_TABLES, write_stays
 
 PLANS = Path(__file__).parents[2] / "deployments" / "plans"
 SEED = 20_240_615
@@ -52,18 +52,18 @@ SETS = {"adult_train.parquet": adult, "kddcup99_10pct.parquet": kdd99, "mnist_tr
 def prepare(folder: Path, plans: Path) -> list[str]:
     """Write every data set that is in `folder` under `plans`/data. Returns a line for each."""
     (plans / "data").mkdir(exist_ok=True)
-    write_stays(plans / TABLES)
-    said = [f"demo: synthetic, in {plans / TABLES}"]
+    write_stays(plans / DEMO_TABLES)
+    listed = [f"demo: synthetic, in {plans / DEMO_TABLES}"]
     for file, part in SETS.items():
         name = part.__name__
         if not (folder / file).is_file():
-            said.append(f"{name}: left out, {folder / file} is not there")
+            listed.append(f"{name}: left out, {folder / file} is not there")
             continue
         tables = part(folder)
         for role, rows in tables.items():
             rows.write_parquet(plans / "data" / f"{name}_{role}.parquet")
-        said.append(f"{name}: " + ", ".join(f"{rows.height:,} {role}" for role, rows in tables.items()))
-    return said
+        listed.append(f"{name}: " + ", ".join(f"{rows.height:,} {role}" for role, rows in tables.items()))
+    return listed
 
 
 def _shuffled(rows: pl.DataFrame) -> pl.DataFrame:

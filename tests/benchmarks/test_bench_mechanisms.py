@@ -14,15 +14,15 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from artifacts.errors import WrongInput
-from tasks.audit import audit
-from tasks.mechanisms import noise
-from tasks.mechanisms.catalogue import calibrate
-from tasks.mechanisms.fitting import LEAST_ORDER
-from tasks.mechanisms.profile import profile
-from tasks.mechanisms.search import Stream, margin_needed
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED
+from concord.artifacts.errors import WrongInput
+from concord.tasks.advice.compare import Stream, margin_needed
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+from concord.tasks.mechanisms.distance import REFUSED
+from concord.tasks.mechanisms.mechanism import calibrate
+from concord.tasks.mechanisms.odds import profile
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.audit import audit_mechanism
 
 pytestmark = pytest.mark.bench
 
@@ -130,11 +130,11 @@ def draw_by_draw(measurement: Callable[[int], int], times: int) -> None:
 def test_noise(capsys: pytest.CaptureFixture[str]) -> None:
     scale, size, few = 30.0, 50_000, 5_000
     domain = dp.atom_domain(T="i64")
-    one = dp.absolute_distance(T="i64")
+    item = dp.absolute_distance(T="i64")
     generator = np.random.default_rng(1)
     samplers: dict[str, tuple[Callable[..., Any], Callable[[], Any], Any]] = {
-        "laplace": (noise.laplace, lambda: generator.laplace(0, scale, size), dp.m.make_laplace(domain, one, scale)),
-        "gaussian": (noise.gaussian, lambda: generator.normal(0, scale, size), dp.m.make_gaussian(domain, one, scale)),
+        "laplace": (noise.laplace, lambda: generator.laplace(0, scale, size), dp.m.make_laplace(domain, item, scale)),
+        "gaussian": (noise.gaussian, lambda: generator.normal(0, scale, size), dp.m.make_gaussian(domain, item, scale)),
     }
     with capsys.disabled():
         print("\nexact discrete noise, million draws a second on one thread")
@@ -174,7 +174,7 @@ def test_an_audit_of_a_million_trials(shift: int, stands: bool, capsys: pytest.C
     made: StableVoting = calibrated("stable", 1.0, cutoff=20)
     mechanism = replace(made, refusal=made.refusal[shift:].copy())
     started = perf_counter()
-    report = audit(mechanism, epsilon=1.0, delta=DELTA, trials=10**6, workers=THREADS)
+    report = audit_mechanism(mechanism, epsilon=1.0, delta=DELTA, trials=10**6, workers=THREADS)
     taken = perf_counter() - started
     with capsys.disabled():
         print(f"\na million trials of `stable`, its table shifted by {shift}: {taken:.0f} s, at most 60 asked", end="")

@@ -42,7 +42,7 @@ def right(name: str, label: str, outcome: dict[str, Any]) -> float:
 def test_adult_over_three_homes(tmp_path: Path) -> None:
     outcomes = [run("adult", tmp_path / str(home))[0] for home in range(3)]
     reached = [outcome["student"]["accuracy"] for outcome in outcomes]
-    print(f"\nadult: student right on {', '.join(f'{one:.2%}' for one in reached)}; mean {mean(reached):.2%}")
+    print(f"\nadult: student right on {', '.join(f'{item:.2%}' for item in reached)}; mean {mean(reached):.2%}")
     assert all(outcome["guarantee"]["epsilon"] <= 1 and outcome["guarantee"]["delta"] == 1e-5 for outcome in outcomes)
     assert mean(reached) >= 0.83
 

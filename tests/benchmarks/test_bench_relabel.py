@@ -23,14 +23,13 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tasks.mechanisms.dichotomies import HypothesisClass
-from tasks.mechanisms.hypotheses import hypothesis_class
-from tasks.mechanisms.noise import keyed_draws
-from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled, choose_hypothesis, share_for
-from tasks.mechanisms.sample_sizes import relabelled_rows
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED, Ints
+from concord.tasks.advice.sample_sizes import relabelled_rows
+from concord.tasks.mechanisms.distance import REFUSED, Floats, Ints
+from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
+from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.noise import keyed_draws
+from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled, choose_hypothesis, share_for
+from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.exact import Silent
 
 pytestmark = pytest.mark.bench
@@ -202,10 +201,12 @@ def table(found: Worlds) -> Iterator[str]:
     yield f"{'world':>7}{'γ':>6}{'n':>11}{columns}{columns}{'hidden constant':>17}"
     for (name, gamma), measured in found.items():
         dimension = WORLDS[name](gamma).kind.dimension
-        for one in measured:
-            cells = "".join(f"{o.answered:>10,}{o.refused:>8}{o.excess:>+9.4f}" for o in (one.without, one.relabelled))
-            constant = hidden_constant(one.rows, one.relabelled.excess, dimension)
-            yield f"{name:>7}{gamma:>6}{one.rows:>11,}{cells}{constant:>17.3g}"
+        for text in measured:
+            cells = "".join(
+                f"{o.answered:>10,}{o.refused:>8}{o.excess:>+9.4f}" for o in (text.without, text.relabelled)
+            )
+            constant = hidden_constant(text.rows, text.relabelled.excess, dimension)
+            yield f"{name:>7}{gamma:>6}{text.rows:>11,}{cells}{constant:>17.3g}"
 
 
 def draw(found: Worlds, path: Path) -> None:
@@ -213,11 +214,11 @@ def draw(found: Worlds, path: Path) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     panels = figure.subplots(len(GAMMAS), len(WORLDS), sharex=True, sharey=True)
     for panel, ((name, gamma), measured) in zip(panels.T.ravel(), found.items(), strict=True):
-        sizes = [one.rows for one in measured]
-        panel.semilogx(sizes, [one.without.excess for one in measured], marker="o", label="without relabelling")
-        panel.semilogx(sizes, [one.relabelled.excess for one in measured], marker="o", label="with relabelling")
+        sizes = [item.rows for item in measured]
+        panel.semilogx(sizes, [item.without.excess for item in measured], marker="o", label="without relabelling")
+        panel.semilogx(sizes, [item.relabelled.excess for item in measured], marker="o", label="with relabelling")
         dimension = WORLDS[name](gamma).kind.dimension
-        constant = np.nanmax([hidden_constant(one.rows, one.relabelled.excess, dimension) for one in measured])
+        constant = np.nanmax([hidden_constant(item.rows, item.relabelled.excess, dimension) for item in measured])
         excesses = np.geomspace(1e-3, 0.5)
         shape = [
             relabelled_rows(

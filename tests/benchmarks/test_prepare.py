@@ -19,9 +19,9 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_every_row_is_in_one_part_and_what_is_absent_is_said(source: Path, tmp_path: Path) -> None:
-    said = prepare(source, tmp_path)
-    assert said[1] == "adult: 50 private, 10,000 public, 10,000 truth, 7 test"
-    assert "kdd99: left out" in said[2]
+    result = prepare(source, tmp_path)
+    assert result[1] == "adult: 50 private, 10,000 public, 10,000 truth, 7 test"
+    assert "kdd99: left out" in result[2]
     public, test = (pl.read_parquet(tmp_path / f"data/adult_{role}.parquet") for role in ("public", "test"))
     assert public.columns == ["row"]
     assert sorted([*public["row"], *test["row"]]) == list(range(10_007))

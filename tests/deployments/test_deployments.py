@@ -15,12 +15,12 @@ from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.schema_tools.validation import validate
 
-from artifacts.plan import load_plan
+from concord.artifacts.plan import load_plan
 from tests.deployments.services import COMPOSE, ROOT
 
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
-DEPLOYMENTS = {one["name"]: one for one in PREFECT["deployments"]}
+DEPLOYMENTS = {item["name"]: item for item in PREFECT["deployments"]}
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
@@ -47,7 +47,7 @@ def test_one_run_at_a_time_in_the_pool_that_the_worker_serves(name: str) -> None
 
 
 def test_only_extend_has_a_schedule_and_it_names_its_zone() -> None:
-    assert [name for name, one in DEPLOYMENTS.items() if one.get("schedules")] == ["extend"]
+    assert [name for name, item in DEPLOYMENTS.items() if item.get("schedules")] == ["extend"]
     for schedule in DEPLOYMENTS["extend"]["schedules"]:
         assert CronSchedule(**schedule).timezone == "Europe/Berlin"
 
@@ -89,8 +89,8 @@ def test_secrets_volumes_and_configs_are_declared_and_used() -> None:
     used: dict[str, set[str]] = {"secrets": set(), "configs": set(), "volumes": set()}
     for service in SERVICES.values():
         used["secrets"] |= set(service.get("secrets", []))
-        used["configs"] |= {one["source"] for one in service.get("configs", [])}
-        used["volumes"] |= {one.split(":")[0] for one in service.get("volumes", []) if one[0] not in "./"}
+        used["configs"] |= {item["source"] for item in service.get("configs", [])}
+        used["volumes"] |= {item.split(":")[0] for item in service.get("volumes", []) if item[0] not in "./"}
     assert used == {kind: set(COMPOSE[kind]) for kind in used}
 
 

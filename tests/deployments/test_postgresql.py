@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.start import start
-from tasks.verify import verify
+from concord.flows.start import start
+from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.people import changed, tables_of_plan, write_tables
 

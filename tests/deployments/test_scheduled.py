@@ -9,11 +9,11 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from flows import scheduled
-from tasks.ending import close
-from tasks.release import Door
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows import scheduled
+from concord.tasks.door.erase import close
+from concord.tasks.door.release import Stores
 from tests.support.homes import charged, state_of
 from tests.support.people import arrive, changed
 
@@ -33,13 +33,13 @@ def next_year(plan: Plan, home: Path) -> Plan:
 
 def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: str, home: Path, arriving: Path) -> None:
     again = {"session": "people", "public": str(arriving), "home": home}
-    kind, name, said = ended(scheduled.extend, **again)
+    kind, name, result = ended(scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "Completed")
-    assert said.startswith(f"session {session}: 150 rows asked now")
+    assert result.startswith(f"session {session}: 150 rows asked now")
     state = state_of(home, session)
-    kind, name, said = ended(scheduled.extend, **again)
+    kind, name, result = ended(scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "NothingNew")
-    assert "0 rows asked now" in said
+    assert "0 rows asked now" in result
     assert state_of(home, session) == state
 
 
@@ -47,7 +47,9 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
     assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
     shutil.rmtree(home / "results")
-    assert ended(scheduled.study, session=session, home=home)[1] == "Completed"  # taught again: nothing was kept
+    assert (
+        ended(scheduled.scheduled_study, session=session, home=home)[1] == "Completed"
+    )  # taught again: nothing was kept
     assert cached(home) == {"study", "certify"}
 
 
@@ -57,11 +59,11 @@ def cached(home: Path) -> set[str]:
 
 
 def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
-    close(Door.of(home), session, give_back=True)
+    close(Stores.of(home), session, give_back=True)
     state = state_of(home, session)
-    kind, name, said = ended(scheduled.extend, session=session, public=str(arriving), home=home)
+    kind, name, result = ended(scheduled.scheduled_extend, session=session, public=str(arriving), home=home)
     assert (kind, name) == (StateType.FAILED, "BudgetRefused")
-    assert "has ended" in said
+    assert "has ended" in result
     assert state_of(home, session) == state
 
 
@@ -76,16 +78,16 @@ def test_other_ends_are_named_likewise(
     given: dict[str, Any] = {"session": session, "public": str(arriving), "home": home} | parameters
     if name == "EnvironmentFailed":
         given["home"] = arriving / "11.parquet"  # a file where a folder is needed
-    assert ended(scheduled.extend, **given)[:2] == (StateType.FAILED, name)
+    assert ended(scheduled.scheduled_extend, **given)[:2] == (StateType.FAILED, name)
     assert state_of(home, session) == state
 
 
 def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, plan: Plan, home: Path) -> None:
-    assert ended(scheduled.learn, plan=plan, home=home)[1] == "NothingNew"
+    assert ended(scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
     newer, state = next_year(plan, home), state_of(home, session)
-    kind, name, said = ended(scheduled.learn, plan=newer, home=home)
+    kind, name, result = ended(scheduled.scheduled_learn, plan=newer, home=home)
     assert (kind, name) == (StateType.FAILED, "BudgetRefused")
-    assert "--new-session" in said
+    assert "--new-session" in result
     assert state_of(home, session) == state
 
 
@@ -97,34 +99,34 @@ def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     retry = ("prefect.runtime.flow_run.run_count", 2)
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
+        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
     assert charged(home) == charge
-    assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "Completed"
+    assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "Completed"
     first, second = Ledger.of(home).sessions("people")
     assert (first.id, first.status, second.data_version) == (session, "open", "2")
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(scheduled.learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
+        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
     assert len(Ledger.of(home).sessions("people")) == 2
 
 
 def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
-    kind, name, said = ended(scheduled.learn, plan=tmp_path / "plan.toml", home=home)
+    kind, name, result = ended(scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
     assert (kind, name) == (StateType.FAILED, "WrongInput")
-    assert said.startswith(f"the plan {tmp_path / 'plan.toml'} does not exist")
+    assert result.startswith(f"the plan {tmp_path / 'plan.toml'} does not exist")
 
 
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
-    assert ended(scheduled.study, **parameters)[1] == "Completed"
-    assert ended(scheduled.study, **parameters)[1] == "NothingNew"
+    assert ended(scheduled.scheduled_study, **parameters)[1] == "Completed"
+    assert ended(scheduled.scheduled_study, **parameters)[1] == "NothingNew"
     shutil.rmtree(home / "released" / session / "labels")
-    assert ended(scheduled.study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
+    assert ended(scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
 @pytest.mark.parametrize(("place", "value"), [("epsilon", -1.0), ("epsilon", "much"), ("delta", 1.0), ("domain", "")])
 def test_a_server_refuses_parameters_that_break_the_plan_s_schema(place: str, value: object, plan: Plan) -> None:
-    schema, tables = scheduled.learn.parameters.model_dump(), plan.model_dump(mode="json")
+    schema, tables = scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
     validate({"plan": tables}, schema, raise_on_error=True)
     tables["privacy"][place] = value
     with pytest.raises(ValidationError, match=f"plan.privacy.{place}"):
@@ -135,7 +137,7 @@ def test_a_server_refuses_parameters_that_break_the_plan_s_schema(place: str, va
 def test_a_run_that_dies_is_finished_by_the_next(
     session: str, home: Path, monkeypatch: pytest.MonkeyPatch, arriving: Path
 ) -> None:
-    from artifacts.tracking import Tracking
+    from concord.artifacts.mlflow.write import Tracking
 
     def dying(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -145,8 +147,8 @@ def test_a_run_that_dies_is_finished_by_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(Tracking, "publish", dying)
         with pytest.raises(KeyboardInterrupt):
-            ended(scheduled.extend, **parameters)
+            ended(scheduled.scheduled_extend, **parameters)
     labels = state_of(home, session)[3]
-    _, name, said = ended(scheduled.extend, **parameters)
-    assert (name, "0 rows asked now" in said) == ("Completed", True)  # nothing was left to ask, but to teach
+    _, name, result = ended(scheduled.scheduled_extend, **parameters)
+    assert (name, "0 rows asked now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
     assert state_of(home, session)[3] == labels

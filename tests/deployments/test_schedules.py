@@ -16,9 +16,9 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed
 
-from artifacts.ledger import Ledger
-from artifacts.released import Released
-from tasks.release import Door
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.door.release import Stores
 from tests.deployments.services import Services, until
 from tests.support.people import arrive, tables_of_plan, write_tables
 
@@ -114,10 +114,10 @@ def test_schedules_fire_and_a_killed_worker_loses_nothing(
 
 def check_what_was_published(services: Services, session: str) -> None:
     """Every row answered once, the chain whole, a model a publication, and all of it verified."""
-    door = Door.of(services.home)
+    door = Stores.of(services.home)
     door.ledger.verify()
     labels = Released(services.home).labels(
-        [one.outcome.released for one in door.ledger.batches(session) if one.outcome]
+        [batch.outcome.released for batch in door.ledger.batches(session) if batch.outcome]
     )
     assert labels["row"].to_pylist() == list(range(2000))
     assert Counter(labels["outcome"].to_pylist()) == {"answered": 2000}

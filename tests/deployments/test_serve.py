@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import flows.serve
-from artifacts.errors import BudgetRefused, WrongInput
-from artifacts.ledger import Ledger
-from flows.serve import next_time, serve
-from tasks.ending import close
-from tasks.release import Door
-from tasks.verify import verify
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows import start
+from concord.flows.start import next_time, serve
+from concord.tasks.door.erase import close
+from concord.tasks.door.release import Stores
+from concord.tasks.verify.verify import verify
 from tests.deployments.services import ROOT, until
 from tests.support.homes import die_extending, state_of
 from tests.support.people import arrive
@@ -55,7 +55,7 @@ def comes(monkeypatch: pytest.MonkeyPatch, *before: Callable[[], Any]) -> None:
         do()
         return after - timedelta(seconds=1)
 
-    monkeypatch.setattr(flows.serve, "next_time", now)
+    monkeypatch.setattr(start, "next_time", now)
 
 
 def idle() -> None:
@@ -69,8 +69,8 @@ def test_it_answers_what_arrived_each_time(
     comes(monkeypatch, idle, idle, lambda: arrive(arriving, 12, rows=40))
     with pytest.raises(KeyboardInterrupt):
         serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
-    assert [line.split(": ")[1].split(",")[0] for line in said] == [f"{n} rows asked now" for n in (150, 0, 40)]
+    text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
+    assert [line.split(": ")[1].split(",")[0] for line in text] == [f"{n} rows asked now" for n in (150, 0, 40)]
     assert Ledger.of(home).session(session).asked == 490
 
 
@@ -88,7 +88,7 @@ def test_a_wrong_table_is_told_and_the_next_time_waited_for(
 def test_a_session_that_has_ended_ends_it(
     session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Door.of(home)
+    door = Stores.of(home)
     comes(monkeypatch, lambda: close(door, session, give_back=True), idle)
     with pytest.raises(BudgetRefused, match="has ended"):
         serve(session, arriving, home, cron="0 3 * * *", timezone="UTC")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import command
-from flows.console import out, speak_plainly
+from concord.flows.cli import command
+from concord.flows.cli.app import out, speak_plainly
 from tests.support.processes import own_environment
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -37,8 +37,8 @@ def said(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> tup
 def test_a_console_that_cannot_say_epsilon_says_it_in_plain_letters(
     home: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    told, _ = said(monkeypatch, encoding, "budget", "--home", str(home))
-    assert "people: epsilon = " in told
+    result, _ = said(monkeypatch, encoding, "budget", "--home", str(home))
+    assert "people: epsilon = " in result
     assert "δ" in said(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
 
 
@@ -48,14 +48,14 @@ def test_a_plan_is_compared_on_an_ascii_console(monkeypatch: pytest.MonkeyPatch)
 
 def test_json_is_exact_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "ä ε 漢"
-    told, _ = said(monkeypatch, "ascii", "demo", "--help")
-    assert "Usage" in told
-    from artifacts.ledger import Ledger
+    result, _ = said(monkeypatch, "ascii", "demo", "--help")
+    assert "Usage" in result
+    from concord.artifacts.ledger.ledger import Ledger
 
     home.mkdir()
     Ledger.of(home).name_domain("bäume", unit="ein Baum", neighbours="add or remove", epsilon=4.0, delta=1e-5)
-    told, _ = said(monkeypatch, "ascii", "budget", "--json", "--home", str(home))
-    assert [domain["name"] for domain in json.loads(told)["domains"]] == ["bäume"]
+    result, _ = said(monkeypatch, "ascii", "budget", "--json", "--home", str(home))
+    assert [domain["name"] for domain in json.loads(result)["domains"]] == ["bäume"]
 
 
 def test_a_name_that_is_no_text_is_said_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_home_that_cannot_be_written_can_be_looked_at(home: Path, words: tuple
     before = {path: path.stat().st_mtime_ns for path in everything}
     for path in everything:
         path.chmod(path.stat().st_mode & ~0o222)
-    asked = [sys.executable, "-c", "from flows.cli import main; main()", *words, "--json", "--home", str(home)]
+    asked = [sys.executable, "-c", "from concord.flows.cli import main; main()", *words, "--json", "--home", str(home)]
     done = subprocess.run(
         asked, env=own_environment(), preexec_fn=without_power, capture_output=True, timeout=300, check=False
     )

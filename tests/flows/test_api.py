@@ -6,18 +6,18 @@ from textwrap import dedent
 
 import pytest
 
-import flows.api
-from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.released import sha256
-from flows.api import Run, open_session, run
-from flows.environment import keep_to
-from flows.start import start
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.released import sha256
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows import api
+from concord.flows.api import Run, open_session, run
+from concord.flows.environment import keep_to
+from concord.flows.start import start
 from tests.support.people import people, write_plan, write_tables
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows.api.__doc__ or "")
+LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", api.__doc__ or "")
 EXAMPLES = [*map(dedent, LINES), *re.findall(r"```python\n(.*?)```", README, re.DOTALL)]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from artifacts.ledger import Ledger
-from artifacts.schemas import Ref
-from flows import line, server
-from flows.outcome import Summary
-from flows.pipeline import Pipeline
-from flows.start import start
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.flows import run, server
+from concord.flows.outcome import Summary
+from concord.flows.pipeline import Pipeline
+from concord.flows.start import start
 from tests.support.people import changed, tables_of_plan, write_tables
 
 
@@ -35,7 +35,7 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
             assert admitted.wait(300)
         return split(self, public)
 
-    monkeypatch.setattr(line, "_say_waiting", admitted.set, raising=False)
+    monkeypatch.setattr(run, "_say_waiting", admitted.set, raising=False)
     monkeypatch.setattr(Pipeline, "split", splitting)
     winner = start(plan, home)
     loser = second[0].result()

@@ -11,19 +11,19 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from artifacts.certificate import Certificate
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan, parse_plan
-from artifacts.sections import TeachersPlan
-from artifacts.vault import Vault
-from flows.start import start, start_estimate, start_extension
-from flows.summary import budget_of
-from tasks.encode import learn_encoding, read_frame
-from tasks.estimate import measure
-from tasks.mechanisms.error_estimate import ErrorEstimate
-from tasks.split import ASIDE, SHARD, split
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.sections import TeachersPlan
+from concord.flows.cli.show import budget_of
+from concord.flows.start import start, start_estimate, start_extension
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.split import ASIDE, SHARD, split
+from concord.tasks.door.choose import measure
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
@@ -38,22 +38,22 @@ def ask(plan: Plan, home: Path, *, again: bool = False, **other: Any) -> dict[st
     return start_estimate(plan, home, **{**ASKED, **other}, again=again)
 
 
-def cached(told: dict[str, Any]) -> list[str]:
-    return [stage["name"] for stage in told["stages"] if stage["cached"]]
+def cached(details: dict[str, Any]) -> list[str]:
+    return [stage["name"] for stage in details["stages"] if stage["cached"]]
 
 
 def test_it_says_how_much_teachers_err_and_what_that_asks_for(plan: Plan, home: Path) -> None:
-    told = ask(plan, home, epsilon=5.0)
-    assert 0.0 < told["rate"] < told["upper_rate"] < 0.4
-    assert (told["queries"], told["teachers"]) == (300, 60)
-    assert 1 <= told["cutoff"] <= 300
-    session = Ledger.of(home).session(told["session"])
+    result = ask(plan, home, epsilon=5.0)
+    assert 0.0 < result["rate"] < result["upper_rate"] < 0.4
+    assert (result["queries"], result["teachers"]) == (300, 60)
+    assert 1 <= result["cutoff"] <= 300
+    session = Ledger.of(home).session(result["session"])
     assert (session.status, session.epsilon, session.delta) == ("spent", 5.0, 0.0)
     assert session.settled == session.reserved
     assert session.reserved.renyi > 0
     assert session.reserved.delta == 0
     assert all(check.ok for check in verify(home))
-    released = json.loads(Path(told["estimate"]).read_bytes())
+    released = json.loads(Path(result["estimate"]).read_bytes())
     assert set(released) == {"format", "session", "epsilon", "delta", "settings", "sum"}
 
 
@@ -84,8 +84,8 @@ def test_a_kill_after_the_draw_changes_no_number(plan: Plan, home: Path, monkeyp
         patch.setattr(Ledger, "commit_batch", killed)
         with pytest.raises(KeyboardInterrupt):
             ask(plan, home)
-    told = ask(plan, home)
-    assert sums == [json.loads(Path(told["estimate"]).read_bytes())["sum"]]
+    result = ask(plan, home)
+    assert sums == [json.loads(Path(result["estimate"]).read_bytes())["sum"]]
 
 
 @pytest.mark.slow
@@ -131,9 +131,9 @@ def test_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> No
 
 
 def test_nothing_but_the_noisy_sum_reaches_mlflow(plan: Plan, home: Path) -> None:
-    told = ask(plan, home)
-    metrics = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(told["run_id"]).data.metrics
-    assert metrics["rate"] == told["rate"]
+    result = ask(plan, home)
+    metrics = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(result["run_id"]).data.metrics
+    assert metrics["rate"] == result["rate"]
     assert set(metrics) == {
         *("epsilon", "delta", "rate", "upper_rate", "queries", "beta", "cutoff"),
         *("shards", "steps", "scale", "share"),

@@ -9,17 +9,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from artifacts.certificate import Certificate
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.released import Released
-from flows.outcome import Summary
-from flows.start import start, start_extension
-from tasks.ending import close, forget
-from tasks.recipe import read_recipe, write_recipe
-from tasks.release import RUN, Door
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension
+from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import RUN, Stores
+from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed, people
 
@@ -115,7 +115,7 @@ def test_an_unknown_session_is_wrong_input(session: str, home: Path, arriving: P
 def test_new_rows_for_a_session_that_has_ended_are_refused(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:
-    close(Door.of(home), session, give_back=True)
+    close(Stores.of(home), session, give_back=True)
     state = state_of(home, session)
     with pytest.raises(BudgetRefused, match="has ended"):
         start_extension(session, arriving, home)
@@ -180,7 +180,7 @@ def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: 
         start_extension(session, arriving, home)
     with pytest.raises(NotVerified, match=r"concord extend .*11\.parquet"):
         start(plan, home)
-    recipe = read_recipe(Door.of(home).vault, session)
+    recipe = read_checkpoint(Stores.of(home).vault, session)
     assert recipe is not None
     assert charged(home) == charge
     assert labels_of(home, session) == before
@@ -202,7 +202,7 @@ def test_lost_rows_are_put_back_by_the_extension_they_came_from(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:
     start_extension(session, arriving, home)
-    recipe, charge = read_recipe(Door.of(home).vault, session), charged(home)
+    recipe, charge = read_checkpoint(Stores.of(home).vault, session), charged(home)
     assert recipe is not None
     shutil.rmtree((home / "vault" / recipe.sources[1].batches[0].ref.path).parent)
     with pytest.raises(NotVerified, match=r"concord extend .*11\.parquet"):
@@ -214,11 +214,11 @@ def test_lost_rows_are_put_back_by_the_extension_they_came_from(
 
 def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """With the older recipe fewer rows are walked than the ledger counts: nothing is certified."""
-    vault = Door.of(home).vault
-    old = read_recipe(vault, session)
+    vault = Stores.of(home).vault
+    old = read_checkpoint(vault, session)
     assert old is not None
     start_extension(session, arriving, home)
-    write_recipe(vault, session, old)
+    write_checkpoint(vault, session, old)
     with pytest.raises(NotVerified, match="where the ledger has"):
         start(changed(plan.model_dump(), student__refused="drop"), home)
 
@@ -229,7 +229,7 @@ def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Pa
     again = start(changed(plan.model_dump(), student__refused="drop"), home)
     assert [report.name for report in again.stages if not report.cached] == ["study", "certify"]
     assert (again.asked, charged(home)) == (450, charge)
-    recipe = read_recipe(Door.of(home).vault, session)
+    recipe = read_checkpoint(Stores.of(home).vault, session)
     assert recipe is not None
     assert recipe.plan.student.refused == "drop"  # and so it will be when the session is extended next
 
@@ -264,7 +264,7 @@ def test_one_command_at_a_time_goes_on_with_a_session(
 
 
 def test_a_forgotten_session_cannot_go_on(session: str, plan: Plan, home: Path, arriving: Path) -> None:
-    door = Door.of(home)
+    door = Stores.of(home)
     close(door, session, give_back=True)
     assert forget(door, session)
     charge = charged(home)

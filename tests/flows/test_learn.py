@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.privacy import Charge
-from artifacts.tracking import Tracking
-from flows.outcome import Summary
-from flows.start import start
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
+from concord.flows.outcome import Summary
+from concord.flows.start import start
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 UNTIL_DOOR = ("encode", "split", "teach", "poll")

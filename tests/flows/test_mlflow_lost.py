@@ -9,13 +9,13 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from artifacts.errors import EnvironmentFailed
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.tracking import Tracking
-from flows.start import start
-from tasks.mirror import record_missing
-from tasks.verify import verify
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan
+from concord.flows.mirror import record_missing
+from concord.flows.start import start
+from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of
 from tests.support.people import changed
 
@@ -65,7 +65,7 @@ SLOW = [garbage, without_its_model, without_its_logged_model, without_files, wit
 def shown(home: Path) -> list[str]:
     """The status of all runs that MLflow shows of the domain, but those nested in others."""
     client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    experiments = [one.experiment_id for one in client.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     return [run.info.status for run in client.search_runs(experiments, "tags.session != ''")]
 
 
@@ -140,9 +140,9 @@ def test_sessions_certified_before_are_recorded_as_well_if_they_verify(session: 
 def test_a_certificate_that_was_changed_is_not_recorded(session: str, home: Path) -> None:
     deleted(home)
     file = home / "released" / session / "certificate.json"
-    told: dict[str, Any] = json.loads(file.read_text())
-    told["guarantee"]["epsilon"] /= 2
-    file.write_text(json.dumps(told, indent=2))
+    text: dict[str, Any] = json.loads(file.read_text())
+    text["guarantee"]["epsilon"] /= 2
+    file.write_text(json.dumps(text, indent=2))
     tracking = Tracking.of(home)
     assert list(record_missing(home, tracking)) == [
         (session, f"`concord verify {session}` finds a fault of the certificate")

@@ -8,18 +8,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-import tasks.online
-from artifacts.certificate import Certificate
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.released import Released
-from flows.outcome import Summary
-from flows.start import start, start_extension
-from tasks.ending import close, forget
-from tasks.online import Online
-from tasks.release import Door
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension
+from concord.tasks.door import online as door_online
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.online import Online
+from concord.tasks.door.release import Stores
+from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people
 
 NEW = people(40, 31).drop("outcome", "person")
@@ -27,7 +27,7 @@ ROWS = NEW.rows(named=True)
 
 
 def opened(home: Path, session: str) -> Online:
-    return Online(Door.of(home), session)
+    return Online(Stores.of(home), session)
 
 
 def certified(home: Path, summary: Summary) -> pl.DataFrame:
@@ -51,7 +51,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callabl
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
     """All that a refused question must leave alone."""
-    door = Door.of(home)
+    door = Stores.of(home)
     files = sorted(str(file) for file in (home / "vault" / "sessions" / session).rglob("*"))
     return door.ledger.total("people"), door.ledger.batches(session), files
 
@@ -169,7 +169,7 @@ def test_an_answer_that_was_killed_is_finished(
 def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed(monkeypatch, tasks.online, "release", lambda: opened(home, session).answer(ROWS[0]))
+    killed(monkeypatch, door_online, "release", lambda: opened(home, session).answer(ROWS[0]))
     opened(home, session).answer(ROWS[1])
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (302, 1)
@@ -200,10 +200,10 @@ def test_lost_votes_are_cast_again_and_lost_rows_are_told(session: str, plan: Pl
 def test_nothing_of_it_is_left_when_the_session_is_forgotten(session: str, home: Path) -> None:
     online = opened(home, session)
     online.answer(ROWS[0])
-    close(Door.of(home), session, give_back=True)
+    close(Stores.of(home), session, give_back=True)
     with pytest.raises(BudgetRefused, match="closed"):
         online.answer(ROWS[1])
-    assert forget(Door.of(home), session)
+    assert forget(Stores.of(home), session)
     assert not any((home / "vault" / "sessions" / session).rglob("*.arrow"))
     with pytest.raises(NotVerified, match="key"):
         online.answer(ROWS[0])

@@ -6,22 +6,22 @@ from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 
-from artifacts.plan import Plan
-from flows.outcome import Summary
-from flows.start import start, start_extension
+from concord.artifacts.plan import Plan
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension
 
 
 def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
     """The name of the latest flow run, and its artifacts by key."""
-    run = max(client.read_flow_runs(), key=lambda one: one.created.timestamp() if one.created else 0)
-    found = [one for one in client.read_artifacts(limit=200) if one.flow_run_id == run.id]
-    return run.name, {one.key: one.data for one in found if one.key}
+    run = max(client.read_flow_runs(), key=lambda run: run.created.timestamp() if run.created else 0)
+    found = [artifact for artifact in client.read_artifacts(limit=200) if artifact.flow_run_id == run.id]
+    return run.name, {item.key: item.data for item in found if item.key}
 
 
 def tells(page: dict[str, Any], summary: Summary) -> bool:
     stages = page["stages"] if isinstance(page["stages"], list) else json.loads(page["stages"])
-    told = [(row["stage"], row["from cache"] == "yes", row["seconds"]) for row in stages]
-    return told == [(stage.name, stage.cached, stage.seconds) for stage in summary.stages] and all(
+    listed = [(row["stage"], row["from cache"] == "yes", row["seconds"]) for row in stages]
+    return listed == [(stage.name, stage.cached, stage.seconds) for stage in summary.stages] and all(
         part in page["outcome"]
         for part in (
             f"| rows asked | {summary.asked}, of which {summary.asked_now} now |",

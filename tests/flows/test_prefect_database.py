@@ -14,10 +14,10 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogWorker
 
-from artifacts.errors import EnvironmentFailed
-from flows import server
-from flows.prefect_database import NAMED, sound_database
-from flows.start import serving
+from concord.artifacts.errors import EnvironmentFailed
+from concord.flows import server
+from concord.flows.server import NAMED, sound_database
+from concord.flows.start import serving_flows
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_an_unsound_database_is_set_aside(
     with sound_database(database.parents[1]):
         assert not os.path.lexists(database)
     (kept,) = database.parent.iterdir()
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"concord: Prefect's record of runs {fault}")
-    assert said.endswith(f": kept as {kept.name}, and begun anew")
+    (result,) = capsys.readouterr().err.splitlines()
+    assert result.startswith(f"concord: Prefect's record of runs {fault}")
+    assert result.endswith(f": kept as {kept.name}, and begun anew")
 
 
 def test_a_database_that_somebody_foreign_locks_is_set_aside(
@@ -168,7 +168,7 @@ def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_c
             raise OSError("500 Internal Server Error")
 
     before, worker = logging.raiseExceptions, SimpleNamespace(_client=Refusing())
-    with serving(database.parents[1]):
+    with serving_flows(database.parents[1]):
         asyncio.run(APILogWorker._handle_batch(worker, []))  # type: ignore[arg-type]  # all it asks of itself
     assert capsys.readouterr().err == ""
     assert logging.raiseExceptions is before

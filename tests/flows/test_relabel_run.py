@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from artifacts.caveats import RELABELLED
-from artifacts.certificate import Certificate
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.tracking import Tracking
-from flows.outcome import Summary
-from flows.start import start, start_extension
-from tasks.ending import close, forget
-from tasks.mechanisms.relabelled import Relabelling
-from tasks.release import Door
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.guarantee import RELABELLED
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.relabelled import Relabelling
+from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of
 from tests.support.people import changed, people
 from tests.support.relabelling import tables
@@ -97,7 +97,9 @@ def test_a_draw_that_is_gone_stops_the_session(
 ) -> None:
     charge, labels = charged(home), labels_of(home, session)
     shutil.rmtree(home / "vault" / "choices")
-    monkeypatch.setattr("tasks.relabel.choose_hypothesis", lambda *_: 0)  # which says the first class of all rows
+    monkeypatch.setattr(
+        "concord.tasks.asking.relabel.choose_hypothesis", lambda *_: 0
+    )  # which says the first class of all rows
     with pytest.raises(NotVerified, match="changed"):
         start(plan, home)
     assert (charged(home), labels_of(home, session)) == (charge, labels)
@@ -114,7 +116,7 @@ def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: st
     charge = charged(home)
     with pytest.raises(BudgetRefused, match="secret subset"):
         start(another(plan, data__version="2"), home, new_session=True)
-    close(Door.of(home), session, give_back=True)
+    close(Stores.of(home), session, give_back=True)
     assert charged(home) == charge  # nothing returns
     with pytest.raises(BudgetRefused, match="secret subset"):
         start(another(plan, relabel__share=0.2), home, new_session=True)
@@ -129,8 +131,8 @@ def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: st
 
 
 def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, session: str) -> None:
-    close(Door.of(home), session, give_back=False)
-    assert forget(Door.of(home), session)
+    close(Stores.of(home), session, give_back=False)
+    assert forget(Stores.of(home), session)
     for folder in ("choices", "relabelled", "shards", "teachers", "votes"):
         assert files(home / "vault" / folder) == []
     assert [check for check in verify(home) if not check.ok] == []

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from artifacts.certificate import Certificate
-from artifacts.errors import NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.sections import StudentPlan
-from flows.start import start, start_extension, start_study
-from tasks.ending import close, forget
-from tasks.recipe import read_recipe
-from tasks.release import Door
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.artifacts.sections import StudentPlan
+from concord.flows.start import start, start_extension, start_study
+from concord.tasks.door.checkpoint import read_checkpoint
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import Stores
+from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed
 
@@ -76,10 +76,10 @@ def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> N
     label = sorted((home / "released" / session / "labels").iterdir())[1]
     for spoil in (lambda: label.write_bytes(label.read_bytes()[:-1]), label.unlink):
         spoil()
-        recipe = read_recipe(Door.of(home).vault, session)
+        recipe = read_checkpoint(Stores.of(home).vault, session)
         with pytest.raises(NotVerified, match=label.name):
             start_study(session, DROPPING, home)
-        assert read_recipe(Door.of(home).vault, session) == recipe
+        assert read_checkpoint(Stores.of(home).vault, session) == recipe
 
 
 def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
 
 
 def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path) -> None:
-    door = Door.of(home)
+    door = Stores.of(home)
     close(door, session, give_back=True)
     start_study(session, DROPPING, home)  # one that has ended still has them
     assert forget(door, session)

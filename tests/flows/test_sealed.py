@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from prefect.serializers import JSONSerializer
 
-from artifacts.certificate import Certificate
-from artifacts.errors import NotVerified
-from artifacts.plan import Plan
-from artifacts.vault import SEAL_BYTES
-from flows.sealed import SealedResults
-from flows.start import start
-from tasks.recipe import read_recipe
-from tasks.release import Door
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import SEAL_BYTES
+from concord.artifacts.plan import Plan
+from concord.flows.stage import SealedResults
+from concord.flows.start import start
+from concord.tasks.door.checkpoint import read_checkpoint
+from concord.tasks.door.release import Stores
 from tests.support.people import changed
 
 Edit = Callable[[Path], None]
@@ -91,7 +91,7 @@ def test_an_edited_result_is_computed_again(
     true = Certificate.model_validate_json((home / "released" / session / "certificate.json").read_bytes())
     edit(home)
     summary = start(plan, home)
-    recipe = read_recipe(Door.of(home).vault, session)
+    recipe = read_checkpoint(Stores.of(home).vault, session)
     assert recipe is not None
     assert len({block.path for block in recipe.teachers}) == 2
     assert summary.student["accuracy"] == true.student.accuracy

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from artifacts.certificate import Certificate
-from artifacts.errors import BudgetRefused, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan, parse_plan
-from flows.start import start, start_extension
-from tasks.admit import open_session
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.flows.start import start, start_extension
+from concord.tasks.door.admit import reserve_session
+from concord.tasks.verify.verify import verify
 from tests.support.people import tables_of_plan, write_tables
 
 STUDENT = {
@@ -62,9 +62,9 @@ def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home
     assert [report.name for report in again.stages if report.cached] == STAGES
     assert (again.session, again.spent_now["epsilon"]) == (first.session, 0.0)
     assert Ledger.of(home).total("people") == charged
-    told = json.loads(Path(first.certificate).read_bytes())
-    told["together"]["epsilon"] = 3.5
-    Path(first.certificate).write_text(json.dumps(told))
+    details = json.loads(Path(first.certificate).read_bytes())
+    details["together"]["epsilon"] = 3.5
+    Path(first.certificate).write_text(json.dumps(details))
     assert [check.name for check in verify(home) if "together" in check.detail] == [f"{first.session}: certificate"]
 
 
@@ -77,11 +77,11 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(
         if opened:
             raise KeyboardInterrupt
         opened.append("labels")
-        return open_session(*given, **named)
+        return reserve_session(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("flows.pipeline.open_session", killed_at_the_second)
-        patch.setattr("flows.choosing.open_session", killed_at_the_second)
+        patch.setattr("concord.flows.pipeline.reserve_session", killed_at_the_second)
+        patch.setattr("concord.flows.learn.reserve_session", killed_at_the_second)
         with pytest.raises(KeyboardInterrupt):
             start(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1

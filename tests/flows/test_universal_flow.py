@@ -8,22 +8,22 @@ from typing import Any
 import polars as pl
 import pytest
 
-from artifacts.certificate import Certificate
-from artifacts.encoding import Encoding
-from artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan, parse_plan
-from artifacts.released import Released
-from artifacts.tracking import Tracking
-from flows.api import Run
-from flows.outcome import Summary
-from flows.start import start, start_extension
-from tasks.choose import Choice
-from tasks.encode import Matrix, encode
-from tasks.ending import forget
-from tasks.mechanisms.universal import Universal
-from tasks.release import Door
-from tasks.verify import verify
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.flows.api import Run
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension
+from concord.tasks.data.encode import Matrix, encode
+from concord.tasks.door.choose import UniversalChoice
+from concord.tasks.door.erase import forget
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "grid": 16}
@@ -47,8 +47,8 @@ def cached(summary: Summary) -> list[str]:
 
 
 def hypothesis(home: Path, session: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((home / "released" / session / "hypothesis.json").read_bytes())
-    return told
+    details: dict[str, Any] = json.loads((home / "released" / session / "hypothesis.json").read_bytes())
+    return details
 
 
 def all_verifies(home: Path) -> bool:
@@ -92,9 +92,9 @@ def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan
 def test_a_choice_of_version_0_1_0_is_gone_on_with_and_another_one_is_drawn_by_today_s_weights(
     plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = Choice.of
+    true = UniversalChoice.of
     with monkeypatch.context() as patch:
-        patch.setattr(Choice, "of", lambda *given: true(*given).earlier)
+        patch.setattr(UniversalChoice, "of", lambda *given: true(*given).earlier)
         before = start(plan, home)
     after = start(plan, home)
     assert (after.session, after.asked_now, after.spent_now["epsilon"]) == (before.session, 0, 0.0)
@@ -147,7 +147,7 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
         counted.append(rows.height)
         return encode(rows, encoding)
 
-    monkeypatch.setattr("tasks.choose.encode", noting)
+    monkeypatch.setattr("concord.tasks.door.choose.encode", noting)
     start(plan, home)
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 
@@ -172,17 +172,17 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 
 def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: dict[str, Any], home: Path) -> None:
     Path(tables["folder"], "private.csv").unlink()
-    for change, said in (
+    for change, details in (
         ({"hypotheses": "trees"}, "hypotheses must be one of .* got 'trees'"),
         ({"features": ["size", "shade"]}, r"student\.features must name .* got 'shade'"),
     ):
-        with pytest.raises(WrongInput, match=said):
+        with pytest.raises(WrongInput, match=details):
             start(parse_plan({**tables, "student": STUDENT | change}), home)
     assert Ledger.of(home).domains() == ()
 
 
 def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
-    assert forget(Door.of(home), session)
+    assert forget(Stores.of(home), session)
     private = [path for folder in ("counts", "sessions") for path in (home / "vault" / folder).rglob("*")]
     assert [path for path in private if path.is_file()] == []
     assert all_verifies(home)

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.mechanisms.voting import Draws, Ints
+from concord.tasks.mechanisms.distance import Draws, Ints
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -88,12 +88,12 @@ def row_keys(columns: Ints) -> Ints:
     return keys
 
 
-def aligned(one: tuple[Ints, Floats], other: tuple[Ints, Floats]) -> tuple[Ints, Floats, Floats]:
+def aligned(item: tuple[Ints, Floats], other: tuple[Ints, Floats]) -> tuple[Ints, Floats, Floats]:
     """Two laws over outcome numbers, as the outcomes and the probability of each under either."""
-    outcomes, where = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
-    here, there = where[: len(one[0])], where[len(one[0]) :]
+    outcomes, where = np.unique(np.concatenate([item[0], other[0]]), return_inverse=True)
+    here, there = where[: len(item[0])], where[len(item[0]) :]
     size = len(outcomes)
-    return outcomes, _gathered(here, one[1], size), _gathered(there, other[1], size)
+    return outcomes, _gathered(here, item[1], size), _gathered(there, other[1], size)
 
 
 def _gathered(where: Ints, masses: Floats, size: int) -> Floats:

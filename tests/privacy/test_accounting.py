@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import Cost
-from tasks.mechanisms.accounting import check_budget, gaussian_delta, gaussians_delta, least_noise
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, gaussians_delta, least_noise
 from tests.privacy.exact import Floats, gaussian_law, hockey_stick
 
 
@@ -82,8 +82,8 @@ def test_groups_of_one_scale_are_one_group(shifts: int, scale: float, epsilon: f
 
 
 def test_the_sum_tells_all_there_is_to_tell() -> None:
-    _, one = gaussian_law(1.2)
-    here, there = np.append(one, 0.0), np.insert(one, 0, 0.0)
+    _, item = gaussian_law(1.2)
+    here, there = np.append(item, 0.0), np.insert(item, 0, 0.0)
     joint = np.outer(here, here).ravel(), np.outer(there, there).ravel()
     assert hockey_stick(joint, 1.0) == pytest.approx(exact_delta(1.0, 2, 1.2), rel=1e-9)
 

@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 from scipy.stats import binom, nbinom
 
-from artifacts.errors import WrongInput
-from tasks import audit as tasks_audit
-from tasks.audit import Fresh, audit, both_sides
-from tasks.mechanisms import noise
-from tasks.mechanisms.audit import Event, best_event, log_ratio, lower_bound
-from tasks.mechanisms.catalogue import calibrate
-from tasks.mechanisms.distance import distance_to_instability, plurality
-from tasks.mechanisms.fitting import LEAST_ORDER
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.refusal import WHOLE
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED, Answers, Ints
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, distance_to_instability, plurality
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify import audit
+from concord.tasks.verify.audit import (
+    Fresh,
+    ScoreEvent,
+    audit_mechanism,
+    best_event,
+    both_sides,
+    log_ratio,
+    lower_bound,
+)
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
@@ -37,7 +41,9 @@ def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EP
 def proved(mechanism: Mechanism) -> float:
     """The ε an audit proves of `mechanism`. Noise takes longer to draw than keyed streams do."""
     trials = 20_000 if mechanism.keyed else 5_000
-    report = audit(mechanism, epsilon=EPSILON, delta=DELTA, trials=trials, teachers=30, confidence=SURE, workers=1)
+    report = audit_mechanism(
+        mechanism, epsilon=EPSILON, delta=DELTA, trials=trials, teachers=30, confidence=SURE, workers=1
+    )
     return report.epsilon_lower_bound
 
 
@@ -94,8 +100,10 @@ def test_an_event_is_not_counted_where_it_was_chosen() -> None:
     assert other <= binom.isf(1e-6, 200, 0.2) < same
 
 
-@pytest.mark.parametrize(("more", "event"), [("here", Event(1.0, above=True)), ("there", Event(1.0, above=False))])
-def test_the_telling_event_is_found_on_either_side(more: str, event: Event) -> None:
+@pytest.mark.parametrize(
+    ("more", "event"), [("here", ScoreEvent(1.0, above=True)), ("there", ScoreEvent(1.0, above=False))]
+)
+def test_the_telling_event_is_found_on_either_side(more: str, event: ScoreEvent) -> None:
     """Scores of 1 and 0, of which one is told by a hundredth part of the trials on one side only."""
     here, there = np.repeat([0.0, 1.0], [900, 100]), np.repeat([0.0, 1.0], [1_000, 0])
     if more == "there":
@@ -187,10 +195,10 @@ def test_noise_drawn_ahead_is_used_once(kind: str, monkeypatch: pytest.MonkeyPat
 
     drawn = {scale: [np.arange(10) + 10 * pool for pool in range(4)] for scale in (1.0, 2.0)}
     monkeypatch.setattr(noise, kind, count)
-    monkeypatch.setattr(tasks_audit, "AHEAD", 10)
+    monkeypatch.setattr(audit, "AHEAD", 10)
     source = Fresh(trials=1, rows=1)
     taken = [getattr(source, kind)(scale, size) for size in (3, 0, 9, 8) for scale in (1.0, 2.0)]
-    assert [len(one) for one in taken] == [3, 3, 0, 0, 9, 9, 8, 8]
+    assert [len(item) for item in taken] == [3, 3, 0, 0, 9, 9, 8, 8]
     for first in (0, 1):
         assert np.concatenate(taken[first::2]).tolist() == list(range(20))
 
@@ -269,4 +277,4 @@ def test_planted_bugs_are_caught(bug: str) -> None:
 @pytest.mark.parametrize(("trials", "confidence"), [(99, 0.9), (1_000, 1.0), (1_000, 0.0)])
 def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float) -> None:
     with pytest.raises(WrongInput, match="an audit needs"):
-        audit(calibrated("stable"), epsilon=EPSILON, delta=DELTA, trials=trials, confidence=confidence)
+        audit_mechanism(calibrated("stable"), epsilon=EPSILON, delta=DELTA, trials=trials, confidence=confidence)

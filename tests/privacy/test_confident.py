@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import Cost
-from tasks.mechanisms.confident import Confident
-from tasks.mechanisms.counts import noises, noisy_labels
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.voting import REFUSED, Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.distance import REFUSED, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
 from tests.privacy.exact import (
     LEFT_OUT,
     Floats,
@@ -39,7 +38,7 @@ def row_law(mechanism: Confident, row: Ints, answered: int) -> tuple[Ints, Float
     tests, test_odds = gaussian_law(mechanism.test_scale)
     noise, odds = every_noise(gaussian_law(mechanism.scale), noises(mechanism.classes))
     answer = partial(mechanism.answer, row[None], answered=answered)
-    answers = [answer(test[None], one[None]) for test in tests for one in noise]
+    answers = [answer(test[None], item[None]) for test in tests for item in noise]
     outcomes = row_keys(np.array([[labels[0], *counts[0]] for labels, counts in answers]))
     return outcomes, np.outer(test_odds, odds).ravel()
 
@@ -68,10 +67,10 @@ def adaptive_delta(mechanism: Confident, epsilon: float) -> float:
     factor = np.exp(epsilon)
 
     def last(here: float, there: float, released: bool) -> float:
-        gains = [np.maximum(here * one.here - factor * there * one.there, 0).sum() for one in after[released]]
+        gains = [np.maximum(here * item.here - factor * there * item.there, 0).sum() for item in after[released]]
         return float(max(0.0, here - factor * there, *gains))
 
-    return max(sum(map(last, one.here, one.there, one.released)) for one in after[False])
+    return max(sum(map(last, item.here, item.there, item.released)) for item in after[False])
 
 
 @pytest.mark.parametrize("threshold", [2, 3])

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from artifacts.composition import FFT_ERROR, hockey_stick, optimal_composition
-from artifacts.privacy import ORDERS, Cost, bounded_range, compose, randomised_response
+from concord.artifacts.privacy import (
+    FFT_ERROR,
+    ORDERS,
+    Cost,
+    bounded_range,
+    compose,
+    hockey_stick,
+    optimal_composition,
+    randomised_response,
+)
 
 DELTAS = [1e-3, 1e-5, 1e-9]
 COSTS = {
@@ -26,12 +34,12 @@ COSTS = {
 each_cost = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
 
 
-def same(one: Cost, other: Cost) -> None:
+def same(cost: Cost, other: Cost) -> None:
     """Equal but for the order of additions in double arithmetic."""
-    assert one.renyi == pytest.approx(other.renyi, rel=1e-12)
-    assert one.delta == pytest.approx(other.delta, rel=1e-12)
+    assert cost.renyi == pytest.approx(other.renyi, rel=1e-12)
+    assert cost.delta == pytest.approx(other.delta, rel=1e-12)
     for delta in DELTAS:
-        assert one.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=1e-6)
+        assert cost.epsilon(delta) == pytest.approx(other.epsilon(delta), rel=1e-6)
 
 
 @pytest.mark.parametrize("order", [1.25, 2.0, 5.0, 60.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.mechanisms.distance import distance_to_instability, margin, plurality
+from concord.tasks.mechanisms.distance import distance_to_instability, margin, plurality
 
 Counts = tuple[int, ...]
 Measure = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -38,7 +38,7 @@ def brute_force(counts: Counts) -> int:
     winner, reached, changed = sole_winner(counts), {counts}, 0
     while winner is not None and all(sole_winner(other) == winner for other in reached):
         changed += 1
-        reached |= {other for one in reached for other in one_changed(one)}
+        reached |= {other for item in reached for other in one_changed(item)}
     return max(0, changed - 1)
 
 

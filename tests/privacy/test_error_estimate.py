@@ -7,11 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.bounds import exact_cutoff
-from tasks.mechanisms.error_estimate import STEPS, ErrorEstimate
-from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.voting import Ints
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
 from tests.privacy.exact import Silent, laplace_law
 
 SHARDS = [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (1, 3)]
@@ -34,7 +32,7 @@ def released(made: ErrorEstimate, total: int, reach: int) -> Floats:
 
 def loss(made: ErrorEstimate) -> float:
     """The largest log-ratio of what is released when one of two shards changes in any way."""
-    sums = [(summed(made, [one, two]), summed(made, [one, other])) for one, two, other in product(SHARDS, repeat=3)]
+    sums = [(summed(made, [item, two]), summed(made, [item, other])) for item, two, other in product(SHARDS, repeat=3)]
     reach = int(5 * made.scale) + 2 * made.steps
     with np.errstate(divide="ignore"):
         ratios = [np.log(released(made, here, reach)) - np.log(released(made, there, reach)) for here, there in sums]
@@ -61,7 +59,7 @@ def test_rounding_is_half_a_step_at_most() -> None:
     made = ErrorEstimate.calibrate(epsilon=1.0, shards=1)
     for tested in (1, 3, 7, 999, 12345):
         for errors in {0, 1, tested // 3, tested // 2, tested}:
-            assert abs(summed(made, [(errors, tested)]) / STEPS - errors / tested) <= 0.5 / STEPS
+            assert abs(summed(made, [(errors, tested)]) / RATE_STEPS - errors / tested) <= 0.5 / RATE_STEPS
 
 
 def test_the_sum_leaves_with_noise_of_the_stated_scale() -> None:

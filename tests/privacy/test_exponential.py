@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import Cost
-from tasks.mechanisms.exponential import Choice, ExponentialMechanism, PermuteAndFlip
-from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.voting import Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.exponential import Choice, ExponentialMechanism, PermuteAndFlip
 
 Chooser = ExponentialMechanism | PermuteAndFlip
 DRAWS = 1000

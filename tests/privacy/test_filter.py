@@ -13,8 +13,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, compose
-from tasks.mechanisms.stable import StableVoting
+from concord.artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, compose
+from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.exact import Floats
 
 CAP = Filter.freeze(4.0, 4e-5)

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.dichotomies import MOST_CANDIDATES, HypothesisClass
-from tasks.mechanisms.hypotheses import CLASSES, from_description, hypothesis_class
-from tasks.mechanisms.refusal import Floats
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.mechanisms.hypotheses.catalogue import CLASSES, from_description, hypothesis_class
+from concord.tasks.mechanisms.hypotheses.dichotomies import MOST_CANDIDATES, HypothesisClass
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]

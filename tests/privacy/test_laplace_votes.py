@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from artifacts.composition import hockey_stick as composed
-from tasks.mechanisms.counts import noises, shifts
-from tasks.mechanisms.laplace_votes import LaplaceVotes
-from tasks.mechanisms.mechanism import Mechanism
+from concord.artifacts.privacy import hockey_stick as composed
+from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import noises, shifts
 from tests.privacy.exact import LEFT_OUT, Silent, laplace_law, row_pairs, worst
 
 TEACHERS = 2

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from artifacts.encoding import Encoding, OneHot, Passed, Scaled
-from artifacts.errors import WrongInput
-from artifacts.plan import Plan, parse_plan
-from artifacts.vault import Vault
-from tasks.encode import encode, read_frame
-from tasks.split import SHARD, split
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.data.split import SHARD, split
 from tests.support.raw import TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -72,7 +72,7 @@ def ending(table: Path, vault: Vault, *, unit: bool, share: float | None) -> lis
 
 
 def changed(before: Sequence[object], after: Sequence[object]) -> int:
-    return sum(one != other for one, other in zip(before, after, strict=True))
+    return sum(item != other for item, other in zip(before, after, strict=True))
 
 
 class Stored:
@@ -141,8 +141,8 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
         stored, rows = table
-        monkeypatch.setattr("tasks.rows.ROWS", stored.cut)
-        monkeypatch.setattr("tasks.spill.HELD_BYTES", held)
+        monkeypatch.setattr("concord.tasks.data.units.ROWS_IN_MEMORY", stored.cut)
+        monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         before, after = (
             ending(stored.write(tmp_path / "table", some), vault, unit=unit, share=share)
@@ -157,9 +157,9 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
 @pytest.mark.parametrize(("rows", "form"), [(2, "csv"), (2, "parquet"), (2, "arrow"), (65_537, "csv")])
 def test_minus_zero_alone_in_its_frame_changes_one_shard(tmp_path: Path, rows: int, form: str, unit: bool) -> None:
     """Polars left `value + 0.0` out but in frames of one row: three shards changed, and which row stood for a unit."""
-    one, zero = (b"1.0", b"-0.0") if form == "csv" else (struct.pack("<d", 1.0), struct.pack("<d", -0.0))
+    item, zero = (b"1.0", b"-0.0") if form == "csv" else (struct.pack("<d", 1.0), struct.pack("<d", -0.0))
     stored = Stored((pa.float64(), pa.string(), pa.int64()), form, rows, files=1)
-    table = [(one, b"a", struct.pack("<q", at)) for at in range(1, rows)] + [(zero, b"a", struct.pack("<q", 0))]
+    table = [(item, b"a", struct.pack("<q", at)) for at in range(1, rows)] + [(zero, b"a", struct.pack("<q", 0))]
     vault = Vault(tmp_path / "vault")
     before = shards(stored.write(tmp_path / "table", table), vault, unit=unit)
     after = shards(stored.write(tmp_path / "table", table[1:]), vault, unit=unit)

@@ -13,18 +13,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from artifacts.privacy import ORDERS, Cost
-from artifacts.sections import MECHANISMS
-from tasks.audit import audit
-from tasks.mechanisms.attacks import Attack, label_weights, one_vote_moved
-from tasks.mechanisms.catalogue import calibrate, from_settings
-from tasks.mechanisms.distance import plurality
-from tasks.mechanisms.odds import Odds
-from tasks.mechanisms.planning import plan_mechanisms
-from tasks.mechanisms.profile import Floats
-from tasks.mechanisms.search import Stream
-from tasks.mechanisms.voting import Answers, Ints, Source
-from tasks.recompute import ROUTES, Route, _responses_delta, _responses_nats, charge, least_delta
+from concord.artifacts.privacy import ORDERS, Cost
+from concord.artifacts.sections import MECHANISMS
+from concord.tasks.advice.compare import Stream, plan_mechanisms
+from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
+from concord.tasks.mechanisms.mechanism import calibrate, from_settings
+from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
+from concord.tasks.verify.audit import audit_mechanism
+from concord.tasks.verify.recompute import ROUTES, Route, _responses_delta, _responses_nats, charge, least_delta
 from tests.support.at_door import CLASSES, counts_of, make_case
 
 NAME = "responses"
@@ -67,7 +63,7 @@ class Responses:
     def flipped(self) -> float:
         return 1 / (1 + math.exp(self.each))
 
-    def release(self, votes: Ints, source: Source, first: int, refused: int) -> Answers:  # noqa: ARG002
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
         paid = votes[: max(0, self.queries - first)]
         coins = source.uniform(first, len(paid)) < np.uint64(self.flipped * 2**64)
         return Answers(np.where(coins, 1 - plurality(paid), plurality(paid)))
@@ -100,7 +96,7 @@ class Leaking(Responses):
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file, its line of the catalogue, its recomputation."""
-    module = ModuleType(f"tasks.mechanisms.{NAME}")
+    module = ModuleType(f"concord.tasks.mechanisms.{NAME}")
     module.MECHANISM = Responses  # type: ignore[attr-defined]  # what the file would define
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
@@ -120,7 +116,7 @@ def made(epsilon: float = 12.0) -> Responses:
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
     assert from_settings(made().settings()) == made()
     stream = Stream.expected(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
-    option = next(one for one in plan_mechanisms(stream) if one.name == NAME)
+    option = next(mechanism for mechanism in plan_mechanisms(stream) if mechanism.name == NAME)
     assert option.feasible
     assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))
     assert option.needs == Responses.needs
@@ -146,5 +142,5 @@ def test_verify_recomputes_what_it_charges() -> None:
 def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
     claim = replace(made(epsilon=2.0), queries=1, each=2.0)
     settings: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-9, "trials": 20_000, "teachers": 3, "workers": 1}
-    assert audit(claim, **settings).holds
-    assert not audit(Leaking(**asdict(claim)), **settings).holds
+    assert audit_mechanism(claim, **settings).holds
+    assert not audit_mechanism(Leaking(**asdict(claim)), **settings).holds

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from tasks.mechanisms import noise
-from tasks.mechanisms.voting import Ints
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.distance import Ints
 from tests.privacy.exact import Floats, gaussian_law, laplace_law
 
 N = 20_000
@@ -56,7 +56,7 @@ def test_noise_follows_its_law_and_no_other_scale(sampler: Sampler, law: Law, sc
 
 @pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
 def test_noise_asked_for_in_parts_follows_it_too(sampler: Sampler, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "CHUNK", 999)
+    monkeypatch.setattr(noise, "DRAWS_AT_A_TIME", 999)
     sample = sampler(3.0, 10_001)
     assert len(sample) == 10_001
     assert p_value(sample, law(3.0)) > REJECT
@@ -81,7 +81,7 @@ def test_scales_that_cannot_be_are_refused(sampler: Sampler, scale: float) -> No
 
 @pytest.mark.parametrize("sampler", [noise.laplace, noise.gaussian])
 def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> None:
-    assert np.abs(sampler(noise.MOST, 100)).max() < 2**62
+    assert np.abs(sampler(noise.LARGEST_SCALE, 100)).max() < 2**62
     assert sampler(1.0, 0).shape == (0,)
 
 

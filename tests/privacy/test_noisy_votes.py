@@ -6,10 +6,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from tasks.mechanisms.counts import noises, noisy_labels
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.voting import Ints
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, row_pairs, worst
 
 TEACHERS = 2
@@ -86,9 +85,9 @@ def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
 
 @pytest.mark.parametrize("classes", [2, 10])
 def test_the_curve_is_linear_in_queries_and_falls_with_noise(classes: int) -> None:
-    one = NoisyVotes(epsilon=1.0, delta=1e-5, queries=1, classes=classes, scale=40.0)
-    many = replace(one, queries=250)
-    assert many.cost.renyi == pytest.approx(250 * np.array(one.cost.renyi))
+    noisy_votes = NoisyVotes(epsilon=1.0, delta=1e-5, queries=1, classes=classes, scale=40.0)
+    many = replace(noisy_votes, queries=250)
+    assert many.cost.renyi == pytest.approx(250 * np.array(noisy_votes.cost.renyi))
     assert max(replace(many, scale=41.0).cost.renyi) < max(many.cost.renyi)
 
 

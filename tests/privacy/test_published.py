@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.published import Published, noise_scale, printed_cost, teachers_required
-from tasks.mechanisms.voting import REFUSED
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.distance import REFUSED
+from concord.tasks.mechanisms.published import Published, noise_scale, printed_cost, teachers_required
 from tests.privacy.transcripts import Run, Step, adaptive, steps
 
 SMALL = {"epsilon": 7.0, "delta": 0.02, "cutoff": 1, "queries": 4}

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.distance import distance_to_instability
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.queries import ask, count, leaders
-from tasks.mechanisms.sparse_vector import SparseVector
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.threshold import sum_tail
-from tasks.mechanisms.voting import Draws, Ints
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.distance import Draws, Ints, distance_to_instability
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.queries import ask, count_answers, leaders
+from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
+from concord.tasks.mechanisms.stable import StableVoting
 
 Leaders = Callable[[Sequence[Hashable]], tuple[Hashable, tuple[int, int]]]
 
@@ -148,17 +146,17 @@ def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> N
 
 
 def test_counting_declared_answers_has_a_fixed_place_for_every_other() -> None:
-    votes = count([["b", "a", "b", "?"], ["?", "?", "?", "b"]], ["a", "b", "c"])
+    votes = count_answers([["b", "a", "b", "?"], ["?", "?", "?", "b"]], ["a", "b", "c"])
     assert votes.tolist() == [[2, 2, 0], [3, 1, 0]]
-    assert count([], ["a", "b"]).shape == (0, 2)
+    assert count_answers([], ["a", "b"]).shape == (0, 2)
     for wrong in ([], ["a", "a"]):
         with pytest.raises(WrongInput):
-            count([["a"]], wrong)
+            count_answers([["a"]], wrong)
 
 
 def test_one_teacher_moves_one_vote_of_declared_answers() -> None:
     for here in product("ab?", repeat=4):
         for teacher, other in product(range(4), "ab?"):
             there = [*here[:teacher], other, *here[teacher + 1 :]]
-            moved = np.abs(count([here], "ab") - count([there], "ab")).sum()
+            moved = np.abs(count_answers([here], "ab") - count_answers([there], "ab")).sum()
             assert moved <= 2

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tasks.mechanisms.hypotheses import hypothesis_class
-from tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, group, label_boost
+from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
+from concord.tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, group, label_boost
 from tests.privacy.relabel_law import (
     Choice,
     Chosen,
@@ -132,7 +132,7 @@ def reweighted(weigh: Callable[[Table, tuple[int, ...], int], float]) -> Choice:
 
 
 def errors(table: Table, labels: tuple[int, ...]) -> int:
-    return sum(label != said for (_, label), said in zip(table, labels, strict=True))
+    return sum(label != result for (_, label), result in zip(table, labels, strict=True))
 
 
 def least(table: Table) -> int:
@@ -254,7 +254,7 @@ def resampled_shards(epsilon: float, shards: int) -> Law:
         odds = [says_one([label for x, label in table if x % shards == shard]) for shard in range(shards)]
         whole = np.zeros(shards + 1)
         for vote in product((0, 1), repeat=shards):
-            chance = math.prod(p if said else 1 - p for p, said in zip(odds, vote, strict=True))
+            chance = math.prod(p if result else 1 - p for p, result in zip(odds, vote, strict=True))
             whole += chance * geometric(epsilon, sum(vote), shards)
         return whole
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.catalogue import calibrate
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.relabelled import (
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.relabelled import (
     Form,
     Relabelled,
     Relabelling,
@@ -86,8 +85,8 @@ def test_a_budget_that_is_none_is_refused(epsilon: float, delta: float) -> None:
 def test_amplification_is_that_of_randomised_response_on_a_poisson_subset() -> None:
     """One row, present with odds q, answered by randomised response: the two probabilities by hand."""
     share, epsilon = 0.3, 1.7
-    told, lied = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
-    with_row = share * told + (1 - share) * lied
+    result, lied = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    with_row = share * result + (1 - share) * lied
     assert amplified(epsilon, 1e-3, share) == pytest.approx((math.log(with_row / lied), 3e-4))
     assert amplified(epsilon, 0, 1.0)[0] == pytest.approx(epsilon)
     assert amplified(1000.0, 0, 0.5)[0] == pytest.approx(1000 + math.log(0.5))

@@ -1,7 +1,7 @@
 """A row alone: what a private row becomes is the same, to the bit, whatever rows, frames and files it comes with.
 
-Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.cells, the matrix that teachers learn from,
-the digest, the unit's name and the shard of a row are compared as bytes, alone against in company.
+Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.data.cells, the matrix that teachers learn
+from, the digest, the unit's name and the shard of a row are compared as bytes, alone against in company.
 """
 
 import functools
@@ -16,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from artifacts.encoding import Column, Encoding, OneHot, Passed, Scaled
-from tasks.cells import cast_rows, identity
-from tasks.encode import encode
-from tasks.sound import polars_type, sound
-from tasks.split import row_digests
-from tasks.statistics import numbers_of
-from tasks.units import shards_of
+from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.cells import canonical_id, cast_rows
+from concord.tasks.data.encode import encode, numbers_of
+from concord.tasks.data.sound import polars_type, sound
+from concord.tasks.data.split import row_digests
+from concord.tasks.data.units import shards_of
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -67,7 +66,7 @@ def through_the_rules(read: pl.Series) -> Became:
     names = (*ENCODING.features, ENCODING.label)
     raw = pl.DataFrame([read.alias(name) for name in names])
     rows = cast_rows(raw, ENCODING)
-    units = raw.select(identity("plain", read.dtype).cast(pl.Binary)).to_series()
+    units = raw.select(canonical_id("plain", read.dtype).cast(pl.Binary)).to_series()
     found = {name: exact(rows[name]) for name in rows.columns if name != "log"}
     for name, kind in (("plain", "numeric"), ("date", "date")):
         found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]

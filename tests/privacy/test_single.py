@@ -7,10 +7,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from artifacts.errors import WrongInput
-from tasks.mechanisms.refusal import WHOLE
-from tasks.mechanisms.single import LaplaceRelease, OptimalRelease
-from tasks.mechanisms.voting import REFUSED, Ints
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Ints
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (1.0, 0.2), (4.0, 1e-9), (40.0, 1e-3), (2.0, 2.0**-60)]
 ROUNDING = Decimal("1e-45")

@@ -9,12 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from artifacts.composition import hockey_stick
-from artifacts.errors import WrongInput
-from tasks.mechanisms.distance import margin
-from tasks.mechanisms.sparse_vector import SparseVector
-from tasks.mechanisms.threshold import NoisyThreshold, least_with_tail, sum_tail
-from tasks.mechanisms.voting import REFUSED, Draws, Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import hockey_stick
+from concord.tasks.mechanisms.distance import REFUSED, Draws, Ints, margin
+from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
 from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, worst_stream
 
 EXACT = 1e-9
@@ -143,7 +141,7 @@ def test_no_adaptive_adversary_passes_the_claim(mechanism: SparseVector) -> None
     around = sorted({0, mechanism.threshold - 1, mechanism.threshold, mechanism.threshold + 2})
     whole = mechanism.epoch_epsilon * mechanism.cutoff
     for epsilon in (0.1 * whole, 0.5 * whole, 0.9 * whole, whole, mechanism.epsilon):
-        found = adaptive(run(mechanism), steps([one for one in around if one >= 0]), 3, epsilon)
+        found = adaptive(run(mechanism), steps([item for item in around if item >= 0]), 3, epsilon)
         assert found <= claimed(mechanism, epsilon) * (1 + EXACT)
 
 

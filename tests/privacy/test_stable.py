@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import ORDERS
-from tasks.mechanisms import fitting, refusal
-from tasks.mechanisms.refusal import FLOOR, WHOLE, per_refusal
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED, Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS
+from concord.tasks.mechanisms import adaptive_adversary
+from concord.tasks.mechanisms import distance as mechanisms_distance
+from concord.tasks.mechanisms.distance import FLOOR, REFUSED, WHOLE, Ints, per_refusal
+from concord.tasks.mechanisms.stable import StableVoting
 
 PAGE = {
     0.5: (303, 514, 672, 1068, 1823, 3037),
@@ -39,9 +39,9 @@ def one_percent(mechanism: StableVoting) -> int:
 
 @pytest.mark.parametrize("epsilon", PAGE)
 def test_the_published_distances_are_reproduced(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "ORDERS", PAGE_ORDERS)
+    monkeypatch.setattr(adaptive_adversary, "ORDERS", PAGE_ORDERS)
     for cutoff, distance in zip(PAGE_CUTOFFS, PAGE[epsilon], strict=True):
-        made = fitting.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5, "renyi")
+        made = adaptive_adversary.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5, "renyi")
         assert made.reach == pytest.approx(distance, rel=0.02)
 
 
@@ -107,11 +107,13 @@ def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
 
 
 def test_planted_bug_a_table_built_in_one_direction_is_certified_as_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    both, kappa = refusal.both_ways, 0.1
-    monkeypatch.setattr(refusal, "both_ways", lambda a, p, q, _, not_q, gap: refusal.renyi(a, p, q, not_q, gap))
-    table = refusal.greedy_table(1e-7, 12.0, kappa)
+    both, kappa = mechanisms_distance.both_ways, 0.1
+    monkeypatch.setattr(
+        mechanisms_distance, "both_ways", lambda a, p, q, _, not_q, gap: mechanisms_distance.renyi(a, p, q, not_q, gap)
+    )
+    table = mechanisms_distance.greedy_table(1e-7, 12.0, kappa)
     assert per_refusal(table, 12.0) <= kappa
-    monkeypatch.setattr(refusal, "both_ways", both)
+    monkeypatch.setattr(mechanisms_distance, "both_ways", both)
     assert per_refusal(table, 12.0) > 1.1 * kappa
 
 
@@ -189,8 +191,8 @@ def test_a_table_that_cannot_be_certified_is_refused(table: list[int]) -> None:
 
 
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
-    first = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
-    again = fitting.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
+    first = adaptive_adversary.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
+    again = adaptive_adversary.fit.__wrapped__(1.0, 1e-6, 20, 1.5, "renyi")
     assert first.refusal.tolist() == again.refusal.tolist()
     with pytest.raises(ValueError, match="read-only"):
         StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0

@@ -9,10 +9,10 @@ import math
 import numpy as np
 import pytest
 
-from tasks.mechanisms import refusal
-from tasks.mechanisms.game import adaptive_delta
-from tasks.mechanisms.refusal import WHOLE, Floats, Table, greedy_table, per_refusal, probabilities
-from tasks.mechanisms.stable import StableVoting
+from concord.tasks.mechanisms import distance
+from concord.tasks.mechanisms.adaptive_adversary import adaptive_delta
+from concord.tasks.mechanisms.distance import WHOLE, Floats, Table, greedy_table, per_refusal, probabilities
+from concord.tasks.mechanisms.stable import StableVoting
 
 PAGE = [
     (1.0, 0.01, 1, 6.0, 0.0010),
@@ -114,7 +114,7 @@ def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     made = sharp(4.0, 0.01, 2)
     kappa = per_refusal(made.refusal, made.order)
-    monkeypatch.setattr(refusal, "both_ways", lambda a, p, q, _, not_q, gap: refusal.renyi(a, p, q, not_q, gap))
+    monkeypatch.setattr(distance, "both_ways", lambda a, p, q, _, not_q, gap: distance.renyi(a, p, q, not_q, gap))
     table = greedy_table(float(probabilities(made.refusal)[1][0]), made.order, kappa)
     assert best_attack(table, 2, 4.0) > 0.01
 

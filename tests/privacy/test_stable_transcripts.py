@@ -11,9 +11,8 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from tasks.mechanisms.refusal import WHOLE
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import REFUSED
+from concord.tasks.mechanisms.distance import REFUSED, WHOLE
+from concord.tasks.mechanisms.stable import StableVoting
 
 Vote = tuple[int, int]
 Law = dict[tuple[int, ...], Fraction]
@@ -52,7 +51,7 @@ def by_definition(made: StableVoting, votes: list[Vote]) -> Law:
     for vote in votes:
         refuse = Fraction(entry(made, vote), WHOLE)
         chances = ((REFUSED, refuse), (int(vote[1] > vote[0]), 1 - refuse))
-        after = {(*out, one): mass * chance for out, mass in running.items() for one, chance in chances}
+        after = {(*out, item): mass * chance for out, mass in running.items() for item, chance in chances}
         ended |= {out: mass for out, mass in after.items() if out.count(REFUSED) == made.cutoff}
         running = {out: mass for out, mass in after.items() if out not in ended}
     return running | ended

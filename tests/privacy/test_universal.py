@@ -13,15 +13,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from artifacts.errors import WrongInput
-from artifacts.privacy import ORDERS, Cost
-from tasks.mechanisms.dichotomies import Hypotheses
-from tasks.mechanisms.exponential import ExponentialMechanism
-from tasks.mechanisms.hypotheses import hypothesis_class
-from tasks.mechanisms.refusal import Floats
-from tasks.mechanisms.sample_sizes import cover_rows, selection_rows, universal_sizes
-from tasks.mechanisms.universal import Universal
-from tasks.mechanisms.voting import Ints
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS, Cost
+from concord.tasks.advice.sample_sizes import cover_rows, selection_rows, universal_sizes
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
+from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
+from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
 
 Secret = Literal["rows", "labels"]
@@ -56,8 +54,8 @@ def released(
 def changed(most: int) -> Iterable[tuple[Table, Table]]:
     """Tables of which one row differs: where labels are secret, and more."""
     for rest in tables(3, most - 1):
-        for one, other in permutations(product(range(3), (0, 1)), 2):
-            yield tuple(sorted((*rest, one))), tuple(sorted((*rest, other)))
+        for item, other in permutations(product(range(3), (0, 1)), 2):
+            yield tuple(sorted((*rest, item))), tuple(sorted((*rest, other)))
 
 
 NEIGHBOURS = {"rows": list(pairs(3, 4)), "labels": list(changed(3))}
@@ -91,9 +89,13 @@ def test_the_cost_is_reached(order: float, secret: Secret) -> None:
     """Nothing is charged twice: two candidates, and tables on which one is better by more and more."""
     law, cost = released(1.0, DOMAIN[1:2], secret=secret), Universal(epsilon=1.0, secret=secret).cost
     fewer = [((1, 0),) * zeros + ((1, 1),) * ones for zeros in range(12) for ones in range(2)]
-    both = [(one, (*one, (1, 1))) for one in fewer] if secret == "rows" else [(one, flipped(one)) for one in fewer[2:]]
-    assert max(loss(law, *one) for one in both) > 0.99
-    assert 0.95 < max(renyi(law, *one, order) for one in both) / cost.renyi[ORDERS.index(order)] <= 1
+    both = (
+        [(item, (*item, (1, 1))) for item in fewer]
+        if secret == "rows"
+        else [(item, flipped(item)) for item in fewer[2:]]
+    )
+    assert max(loss(law, *item) for item in both) > 0.99
+    assert 0.95 < max(renyi(law, *item, order) for item in both) / cost.renyi[ORDERS.index(order)] <= 1
 
 
 def flipped(table: Table) -> Table:
@@ -151,7 +153,7 @@ def test_it_draws_at_what_it_costs(secret: Secret, monkeypatch: pytest.MonkeyPat
         drawn.append((epsilon, sensitivity, monotone))
         return 0
 
-    monkeypatch.setattr("tasks.mechanisms.noise.sample_by_weight", sample)
+    monkeypatch.setattr("concord.tasks.mechanisms.noise.sample_by_weight", sample)
     made = Universal(epsilon=2.0, secret=secret)
     made.choose(np.zeros(3, np.int64))
     ((epsilon, sensitivity, monotone),) = drawn
@@ -208,8 +210,8 @@ def test_the_learner_keeps_what_its_sizes_promise() -> None:
         truth = (X[:, 0] > 0.3) & (X[:, 0] < 0.7)
         y = (truth ^ (random.uniform(size=len(X)) < 0.2)).astype(np.int64)
         made = Universal(epsilon=epsilon, secret="rows")
-        said = found.labels(X, made.choose(made.scores(found, X, y)))
-        fails += int(np.count_nonzero(said != truth) * 0.6 / len(X) > alpha)
+        labels = found.labels(X, made.choose(made.scores(found, X, y)))
+        fails += int(np.count_nonzero(labels != truth) * 0.6 / len(X) > alpha)
     assert fails <= 3
 
 

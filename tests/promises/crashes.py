@@ -61,13 +61,13 @@ class Matrix(ABC, Generic[Seen]):
     def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
         """Take the walk in a process of its own, failing at one point or at none; the points passed by one that came to
         its end."""
-        told = self.folder / "points"
-        process = FRESH.Process(target=_attempt, args=(self.walk, home, at, how, told))
+        result = self.folder / "points"
+        process = FRESH.Process(target=_attempt, args=(self.walk, home, at, how, result))
         process.start()
         process.join()
         assert at is not None or process.exitcode == 0
         assert (how in ("kill", "power cut") and at is not None) == (process.exitcode == -signal.SIGKILL)
-        return told.read_text().splitlines()
+        return result.read_text().splitlines()
 
     def _home(self, name: str) -> Path:
         return Path(shutil.copytree(self.folder / "base", self.folder / name))
@@ -79,7 +79,7 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in named}
 
 
-def _attempt(walk: Walk, home: Path, at: int | None, how: How, told: Path) -> None:
+def _attempt(walk: Walk, home: Path, at: int | None, how: How, path: Path) -> None:
     """One process walks, with one fault; the points it passed are written down outside the home."""
     faults = Faults(home, at, how)
     faults.install()
@@ -87,4 +87,4 @@ def _attempt(walk: Walk, home: Path, at: int | None, how: How, told: Path) -> No
         walk(home)
     except Exception:
         os._exit(1)  # without the traceback, which is planted
-    told.write_text("\n".join(faults.points))
+    path.write_text("\n".join(faults.points))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from artifacts.ledger import Ledger
+from concord.artifacts.ledger.ledger import Ledger
 from tests.promises.stalling import STUCK
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
@@ -89,7 +89,7 @@ class Run:
 
     def server(self) -> int:
         """The process of its Prefect server."""
-        return next(one for one, words in self.processes().items() if "prefect.server.api.server:create_app" in words)
+        return next(item for item, words in self.processes().items() if "prefect.server.api.server:create_app" in words)
 
     def press(self, key: bytes) -> None:
         """Type at its terminal."""
@@ -112,9 +112,9 @@ class Run:
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
         left = self.processes()
-        for one in left:
+        for item in left:
             with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+                os.kill(item, signal.SIGKILL)
         return [*left.values(), *(path.name for path in (self.folder / "tmp").iterdir())]
 
     @property
@@ -186,11 +186,15 @@ class Row:
     def wrong(self) -> list[str]:
         """What should not be; nothing, it is hoped."""
         expected = FAULTS[self.fault]
-        said = [] if len(self.sentences) == bool(expected.sentence) else [f"{len(self.sentences)} sentences"]
-        said += [one for one in self.sentences if expected.sentence not in one or not one.startswith("concord: ")]
+        result = [] if len(self.sentences) == bool(expected.sentence) else [f"{len(self.sentences)} sentences"]
+        result += [
+            sentence
+            for sentence in self.sentences
+            if expected.sentence not in sentence or not sentence.startswith("concord: ")
+        ]
         late = [f"{self.seconds:.1f} s"] if self.seconds > expected.within else []
         status = [f"status {self.status}"] if self.status != expected.status else []
-        return [*said, *late, *status, *([self.lost] if self.lost else []), *self.left]
+        return [*result, *late, *status, *([self.lost] if self.lost else []), *self.left]
 
     def __str__(self) -> str:
         lost, left = self.lost or "nothing", ", ".join(self.left) or "nothing"
@@ -223,9 +227,9 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
     return Row(name, at, seconds, status, sentences, lacks, left)
 
 
-def visible(said: bytes) -> list[str]:
+def visible(result: bytes) -> list[str]:
     """The lines that a terminal shows of it: without progress, which is drawn over, and without colours."""
-    text = said.decode(errors="replace").split("\x1b[?25h")[-1]
+    text = result.decode(errors="replace").split("\x1b[?25h")[-1]
     return [line.strip() for line in text.replace("\r", "\n").split("\n") if line.strip()]
 
 

@@ -147,7 +147,7 @@ def bent(seed: int, tables: dict[str, Any]) -> dict[str, Any]:
             tables = {**tables, section: {**keys, rng.choice(["size", "epsilonn", "params", "", "grid"]): value}}
         elif keys:
             key = rng.choice(sorted(keys))
-            left = {name: one for name, one in keys.items() if name != key}
+            left = {name: item for name, item in keys.items() if name != key}
             tables = {**tables, section: left if rng.random() < 0.3 else {**keys, key: value}}
     return tables
 

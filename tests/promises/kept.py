@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from artifacts.cipher import encrypted
-from artifacts.vault import SEAL_BYTES, Vault
-from tasks.cells import LABEL
-from tasks.release import read_votes
-from tasks.split import ASIDE, SHARD
+from concord.artifacts.home.cipher import encrypted
+from concord.artifacts.home.vault import SEAL_BYTES, Vault
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.split import ASIDE, SHARD
+from concord.tasks.door.release import read_votes
 
 KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured")
 """Folders of the vault that hold what was made of private rows."""

@@ -10,9 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-import artifacts
-import tasks
-from artifacts.vault import Vault, derive
+import concord.artifacts
+import concord.flows
+import concord.tasks
+from concord.artifacts.home.vault import Vault, derive
 from tests.promises.canary import NAME, NUMBER, VALUE, counts, private_rows
 from tests.promises.kept import KINDS, drawn, kept, sequences, totals
 from tests.promises.unpack import layers
@@ -28,7 +29,11 @@ LENGTH, OF_TWO = 12, 128
 FEWEST = 1000
 """Rows of which the number stands nowhere else by chance."""
 
-OUR_CODE = [path for folder in (artifacts, tasks) for path in Path(folder.__path__[0]).rglob("*.*")]
+OUR_CODE = [
+    path
+    for folder in (concord.artifacts, concord.flows, concord.tasks)
+    for path in Path(folder.__path__[0]).rglob("*.*")
+]
 
 
 @dataclass(frozen=True)
@@ -119,16 +124,16 @@ def leaks(places: Iterable[Path], marks: Marks) -> list[str]:
     """Each mark found in a file of those places, or in its name, as a line of where and what."""
     files = sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*")))
     clean = {hashlib.sha256(path.read_bytes()).digest() for path in OUR_CODE}  # travels with every model
-    told = []
+    listed = []
     for path in files:
         data = path.name.encode() + b"\n"
-        told += [f"the name of {path}: {mark}" for mark in sorted(marks.found(data))]
+        listed += [f"the name of {path}: {mark}" for mark in sorted(marks.found(data))]
         data = path.read_bytes() if path.is_file() else b""
         if (digest := hashlib.sha256(data).digest()) not in clean:
             marked = marks.found(data)
-            told += [f"{path}: {mark}" for mark in sorted(marked)]
+            listed += [f"{path}: {mark}" for mark in sorted(marked)]
             clean |= set() if marked else {digest}
-    return told
+    return listed
 
 
 def token(count: int) -> re.Pattern[bytes]:
@@ -137,8 +142,8 @@ def token(count: int) -> re.Pattern[bytes]:
     return re.compile(rf"(?<![\w.,-]){text[:-3]}{SEPARATOR}{text[-3:]}(?:\.0+)?(?!\w|[.,-]\d)".encode())
 
 
-def _counts(told: Iterable[tuple[str, int]]) -> dict[str, re.Pattern[bytes]]:
-    return {f"{what}, {count}": token(count) for what, count in told if count >= FEWEST}
+def _counts(result: Iterable[tuple[str, int]]) -> dict[str, re.Pattern[bytes]]:
+    return {f"{what}, {count}": token(count) for what, count in result if count >= FEWEST}
 
 
 def _fingerprints(guesses: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from artifacts.plan import Plan
-from flows.outcome import Summary
-from flows.start import start
+from concord.artifacts.plan import Plan
+from concord.flows.outcome import Summary
+from concord.flows.start import start
 from tests.promises.canary import operated, published
 from tests.promises.marks import Marks, leaks
 from tests.support.people import changed

@@ -38,11 +38,11 @@ class Stuck(LogisticRegression):  # type: ignore[misc]
 def stall(place: str) -> None:
     """Have this process stop at that place."""
     if place == "starting":
-        from flows.server import Server
+        from concord.flows.server import Server
 
         Server.check_answers = lambda _: stop("starting")  # type: ignore[assignment,method-assign]
         return
-    from flows.stages import Stages
+    from concord.flows.stage import Stages
 
     true = Stages._timed
 
@@ -59,7 +59,7 @@ def stall(place: str) -> None:
 
 
 if __name__ == "__main__":
-    from flows.cli import main
+    from concord.flows.cli import main
 
     stall(sys.argv.pop(1))
     main()

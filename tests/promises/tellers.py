@@ -18,14 +18,14 @@ class Teller(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no t
 
     def fit(self, X: Any, y: Any) -> Self:
         if not _rehearsed(X):
-            told = f"{VALUE}-row {X[0].tolist()}"
-            print(told)
-            print(told, file=sys.stderr)
-            warnings.warn(told, stacklevel=1)
+            text = f"{VALUE}-row {X[0].tolist()}"
+            print(text)
+            print(text, file=sys.stderr)
+            warnings.warn(text, stacklevel=1)
             for name in (None, "prefect.task_runs", "anyone"):
-                logging.getLogger(name).critical(told)
+                logging.getLogger(name).critical(text)
             if self.random_state % 5 == 0:
-                raise ValueError(told)
+                raise ValueError(text)
         super().fit(X, y)
         return self
 

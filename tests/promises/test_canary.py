@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from artifacts.schemas import labels_schema
-from artifacts.sections import StudentPlan
-from flows.start import start_extension, start_study
+from concord.artifacts.schemas import labels_schema
+from concord.artifacts.sections import StudentPlan
+from concord.flows.start import start_extension, start_study
 from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
 from tests.promises.kept import files
 from tests.promises.marks import Marks, leaks
@@ -36,9 +36,9 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
     scene.nothing_got_out()
     for path in (scene.home / "released").rglob("*.arrow"):
         schema = pa.ipc.open_file(path).schema
-        told = {name.decode(): value.decode() for name, value in schema.metadata.items()}
-        assert set(told) == GUARANTEE
-        assert schema.equals(labels_schema(2, told), check_metadata=True)
+        text = {name.decode(): value.decode() for name, value in schema.metadata.items()}
+        assert set(text) == GUARANTEE
+        assert schema.equals(labels_schema(2, text), check_metadata=True)
     door = max(path.stat().st_mtime for path in files(scene.home, "votes"))
     assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
     assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
@@ -104,7 +104,15 @@ def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
     talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": runner}
     plan = write_plan(folder, data__private=private, **few, **talking)
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "run", str(plan), "--home", str(home)]
+    command = [
+        sys.executable,
+        "-c",
+        "from concord.flows.cli import main; main()",
+        "run",
+        str(plan),
+        "--home",
+        str(home),
+    ]
     ended = subprocess.run(command, check=False, capture_output=True, env=own_environment())
     assert ended.returncode == status, ended.stderr.decode()
     marks = Marks.of(folder / private, home)

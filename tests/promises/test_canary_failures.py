@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from artifacts.cipher import KEY
-from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from flows.erasure import erased, show_erasure
-from tasks.ending import close, forget
-from tasks.release import Door
+from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.cipher import KEY
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.cli.show import erased, show_erasure
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import Stores
 from tests.promises.canary import NAME, VALUE, private_rows
 from tests.promises.kept import files
 from tests.promises.marks import Marks, leaks
@@ -57,7 +57,7 @@ def test_a_machine_that_gives_out_tells_nothing(scene: Scene, monkeypatch: pytes
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", f"/disk/{VALUE}")
 
-    monkeypatch.setattr("artifacts.vault.os.fsync", full)
+    monkeypatch.setattr("concord.artifacts.home.vault.os.fsync", full)
     assert "No space left" in scene.fails(EnvironmentFailed)
 
 
@@ -111,14 +111,14 @@ def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(sce
         "labeling__queries": 600,
     }
     summary = scene.run(**stays_open)
-    marks, door = scene.marks(), Door.of(scene.home)
+    marks, door = scene.marks(), Stores.of(scene.home)
     scene.refuses(WrongInput, lambda: forget(door, summary.session))
     close(door, summary.session, give_back=True)
     assert forget(door, summary.session)
     assert "forgotten" in scene.fails(BudgetRefused, **stays_open)
-    told = erased(scene.home, "people", f"{VALUE}-unit-p1-17")
-    show_erasure(told)
-    scene.told.append(json.dumps(told))
+    result = erased(scene.home, "people", f"{VALUE}-unit-p1-17")
+    show_erasure(result)
+    scene.told.append(json.dumps(result))
     scene.refuses(WrongInput, lambda: erased(scene.home, "nobody's", f"{VALUE}-unit-p1-17"))
     scene.nothing_got_out(marks)
     scene.nothing_is_left(marks)

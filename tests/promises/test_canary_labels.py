@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, WrongInput
-from flows.erasure import erased
+from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, WrongInput
+from concord.flows.cli.show import erased
 from tests.promises.canary import NAME, VALUE, canary_tables, marked_labels
 from tests.promises.kept import sequences
 from tests.promises.marks import Marks
@@ -61,7 +61,7 @@ def test_failures_tell_no_label(scene: Scene, monkeypatch: pytest.MonkeyPatch) -
         raise ArithmeticError(f"{VALUE}: {arguments}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("artifacts.ledger.Ledger.commit_batch", telling)
+        patch.setattr("concord.artifacts.ledger.ledger.Ledger.commit_batch", telling)
         scene.fails(EnvironmentFailed)
     scene.run(teachers__estimator="tests.promises.tellers.Teller", data__version="told", new_session=True)
     scene.nothing_got_out()

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.released import Released
-from flows.erasure import erased
-from flows.pipeline import Pipeline
-from tasks.admit import claim
-from tasks.ending import close, forget
-from tasks.online import Online
-from tasks.release import Door
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.cli.show import erased
+from concord.flows.pipeline import Pipeline
+from concord.tasks.door.admit import claim
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.online import Online
+from concord.tasks.door.release import Stores
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files, sequences
 from tests.promises.scene import Scene
@@ -42,7 +42,7 @@ def killed(*_: object, **__: object) -> None:
 
 def test_neither_the_choice_nor_the_subset_is_told_nor_votes_on_rows_asked_online(scene: Scene) -> None:
     session = scene.run().session
-    online = Online(Door.of(scene.home), session)
+    online = Online(Stores.of(scene.home), session)
     answers = [online.answer(row) for row in ASKED]
     assert scene.run().asked == 300 + len(answers)
     assert scene.refuses(WrongInput, lambda: online.answer({"size": 1.0})).startswith("the row must hold")
@@ -77,10 +77,14 @@ def full(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("place", "fault", "error"),
     [
-        ("tasks.relabel.choose_hypothesis", telling, EnvironmentFailed),  # a bug, with labels in its message
-        ("tasks.relabel.resampled", killed, KeyboardInterrupt),
-        ("tasks.relabel.write_frame", full, EnvironmentFailed),
-        ("artifacts.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
+        (
+            "concord.tasks.asking.relabel.choose_hypothesis",
+            telling,
+            EnvironmentFailed,
+        ),  # a bug, with labels in its message
+        ("concord.tasks.asking.relabel.resampled", killed, KeyboardInterrupt),
+        ("concord.tasks.asking.relabel.write_frame", full, EnvironmentFailed),
+        ("concord.artifacts.ledger.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
     ],
 )
 def test_a_run_that_fails_and_is_resumed_tells_nothing(
@@ -131,7 +135,7 @@ def test_what_is_refused_tells_nothing(scene: Scene) -> None:
 
 @pytest.mark.slow
 def test_the_end_of_it_tells_nothing_and_a_run_after_an_erasure_neither(scene: Scene) -> None:
-    session, door = scene.run().session, Door.of(scene.home)
+    session, door = scene.run().session, Stores.of(scene.home)
     before = scene.marks()
     close(door, session, give_back=True)
     assert forget(door, session)
@@ -153,8 +157,8 @@ def test_an_answer_that_was_killed_and_finished_tells_nothing(scene: Scene, monk
     for owner, step in ((Released, "write_labels"), (Ledger, "commit_batch")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, step, killed)
-            scene.refuses(KeyboardInterrupt, lambda: Online(Door.of(scene.home), session).answer(ASKED[0]))
+            scene.refuses(KeyboardInterrupt, lambda: Online(Stores.of(scene.home), session).answer(ASKED[0]))
     for row in ASKED:
-        Online(Door.of(scene.home), session).answer(row)
+        Online(Stores.of(scene.home), session).answer(row)
     scene.run()
     scene.nothing_got_out()

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-import tasks.certify
-from artifacts.vault import Vault
+from concord.artifacts.home.vault import Vault
+from concord.tasks.publish import certify
 from tests.promises.canary import ROWS, operated, published, relabelling
 from tests.promises.kept import drawn, sequences, totals
 from tests.promises.marks import leaks
@@ -20,17 +20,19 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     (hypothesis,) = drawn(scene.home).values()
     subset, size = next((what, size) for what, size in totals(scene.home) if what.startswith("rows of shards"))
     assert 1500 < size < 2000  # half of the units
-    described = tasks.certify.describe
+    described = certify.describe
     planted = f"1 ({ROWS:,} rows, {size} of them relabelled by {hypothesis['low'][0]:.6g})"
     monkeypatch.setattr(
-        "tasks.certify.describe",
+        "concord.tasks.publish.certify.describe",
         lambda *arguments: described(*arguments).model_copy(update={"data_version": planted}),
     )
     file = next(scene.private.iterdir())
-    monkeypatch.setattr("tasks.track.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        "concord.tasks.publish.track.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest()
+    )
     scene.run(start_from="certify")
-    told = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
-    (scene.home / "results" / "told").write_text(json.dumps(told, indent=2))
+    details = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
+    (scene.home / "results" / "told").write_text(json.dumps(details, indent=2))
     key = Vault(scene.home / "vault").secret(f"sessions/{summary.session}")
     (scene.home / "results" / "key").write_text(json.dumps({"key": base64.b64encode(key).decode()}))
     (scene.home / "results" / "choice").write_bytes(b"chosen: " + json.dumps(hypothesis).encode())
@@ -42,7 +44,7 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
         *((file, "choices/") for file in ("certificate.json", "report.html", "mlflow.db", "results/choice")),
         ("mlflow.db", f"sha256 of {file.name}"),
         ("results/key", summary.session),
-        *(("results/told", what) for what in told),
+        *(("results/told", what) for what in details),
     ):
         assert any(where in leak and what in leak for leak in found), f"{what} in {where} was not found"
     for what, numbers in sequences(scene.home):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.released import Released
-from flows.erasure import erased
-from flows.start import start_estimate
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.cli.show import erased
+from concord.flows.start import start_estimate
 from tests.promises.canary import VALUE
 from tests.promises.kept import files, sequences
 from tests.promises.scene import Scene
@@ -54,7 +54,7 @@ def test_an_estimate_tells_no_sum(scene: Scene, monkeypatch: pytest.MonkeyPatch)
         totals.append(total)
         return total + 12_345
 
-    monkeypatch.setattr("tasks.mechanisms.error_estimate.ErrorEstimate.release", far_off)
+    monkeypatch.setattr("concord.tasks.mechanisms.error_estimate.ErrorEstimate.release", far_off)
     estimate(scene)
     assert {what.partition("/")[0] for what, _ in sequences(scene.home)} >= {"errors of measured"}
     scene.nothing_got_out(scene.marks().with_total("the sum", totals[0]))
@@ -78,8 +78,8 @@ def test_an_estimate_that_fails_is_refused_or_comes_after_an_erasure_tells_nothi
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place, fault, error in (
-        ("tasks.estimate.encode", telling, EnvironmentFailed),
-        ("artifacts.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
+        ("concord.tasks.door.choose.encode", telling, EnvironmentFailed),
+        ("concord.artifacts.ledger.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(place, fault)
@@ -100,7 +100,7 @@ def test_a_choice_that_is_refused_or_comes_after_an_erasure_tells_nothing(
     choosing: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.choose.encode", telling)
+        patch.setattr("concord.tasks.door.choose.encode", telling)
         choosing.fails(EnvironmentFailed)
     choosing.fails(WrongInput, student__hypotheses="forests")
     choosing.run()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from artifacts.ledger import Ledger
-from artifacts.sessions import Session
-from artifacts.vault import Vault
-from tasks.ending import close, forget
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.voting import Ints
-from tasks.randomness import Randomness
-from tasks.release import Door
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.sessions import Session
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
 from tests.promises import crashes
 from tests.promises.crashes import HOWS
 from tests.promises.faults import How
@@ -28,7 +28,7 @@ EVERY = 45
 
 def walk(home: Path, mechanism: str) -> None:
     """The whole life of a session, from wherever it stands."""
-    door = Door.of(home)
+    door = Stores.of(home)
     if not any(session.status != "open" for session in door.ledger.sessions("d")):
         make_case(home, MECHANISMS[mechanism]).run()
         close(door, "d-1", give_back=True)

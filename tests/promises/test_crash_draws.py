@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from artifacts.ledger import Ledger
-from artifacts.schemas import Ref
-from artifacts.sessions import Session
-from artifacts.vault import Vault
-from tasks.cells import LABEL
-from tasks.choose import Choice, choose
-from tasks.encode import encode, read_frame
-from tasks.estimate import HeldOut, release_estimate
-from tasks.mechanisms.error_estimate import ErrorEstimate
-from tasks.mechanisms.hypotheses import from_description, hypothesis_class
-from tasks.mechanisms.universal import Universal
-from tasks.release import Door
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.door.choose import HeldOut, UniversalChoice, choose, release_estimate
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.hypotheses.catalogue import from_description, hypothesis_class
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How
@@ -36,20 +35,20 @@ from tests.support.relabelling import Small
 
 EVERY = 19
 CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
-CHOICE = Choice(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES)
+CHOICE = UniversalChoice(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES)
 ESTIMATE = HeldOut(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
 COUNTED = "counts/d/counted"
 
 
 def choosing(home: Path) -> None:
     """The choice of a universal student, all candidates alike."""
-    door = Door.of(home)
+    door = Stores.of(home)
     choose(door, opened(door, CHOICE), CHOICE, [], found(door.vault, COUNTED), CLASSES)
 
 
 def estimating(home: Path) -> None:
     """The release of how much teachers err."""
-    door = Door.of(home)
+    door = Stores.of(home)
     release_estimate(door, opened(door, ESTIMATE), ESTIMATE, [found(door.vault, COUNTED)])
 
 
@@ -58,9 +57,9 @@ def relabelling(home: Path) -> None:
     small(home).relabelled()
 
 
-def with_counts(base: Path, counts: bytes, mechanism: Choice | HeldOut) -> None:
+def with_counts(base: Path, counts: bytes, mechanism: UniversalChoice | HeldOut) -> None:
     """A session that is open for one answer, and what it is answered from."""
-    door = Door.of(base)
+    door = Stores.of(base)
     with door.vault.create(COUNTED) as sink:
         sink.write(counts)
     opened(door, mechanism)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.ledger import Ledger
-from artifacts.privacy import Charge
-from artifacts.sessions import Session
-from tasks.erasing import erase
-from tasks.release import Door
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Session
+from concord.tasks.door.erase import erase
+from concord.tasks.door.release import Stores
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How
@@ -21,12 +21,12 @@ OTHERS = "shards/others/a/block-0"
 
 
 def walk(home: Path) -> None:
-    erase(Door.of(home), "d", None)
+    erase(Stores.of(home), "d", None)
 
 
 def hasty(home: Path) -> None:
     """The planted bug: what is to be done is taken for done."""
-    door = Door.of(home)
+    door = Stores.of(home)
     if not any(remark.kind == "erased" for remark in door.ledger.remarks("d")):
         door.ledger.remark("d", "erased", "every unit")
         walk(home)

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from prefect.tasks import Task
 
-from artifacts.ledger import Ledger
-from artifacts.recorded import Records
-from artifacts.vault import Vault
-from flows import work
-from flows.learn import learn
-from flows.outcome import StageName
-from flows.stages import Call, Stages
-from tasks.verify import verify
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.read import Records
+from concord.flows import work as flows_work
+from concord.flows.learn import learn
+from concord.flows.outcome import StageName
+from concord.flows.stage import Call, Stages
+from concord.tasks.verify.verify import verify
 from tests.promises.faults import Faults
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.processes import FRESH
@@ -55,15 +55,17 @@ class Named:
 
 SESSION = "people-1"
 STAND_INS = {
-    "flows.line.Stages": Direct,
-    "flows.work.release": work.release.fn,
-    "flows.work.track": work.track.fn,
-    "flows.learn.shown": lambda summary: summary,  # else each process would start a Prefect server, and leave it
-    "tasks.admit.secrets": Named,
+    "concord.flows.run.Stages": Direct,
+    "concord.flows.work.release": flows_work.release.fn,
+    "concord.flows.work.track": flows_work.track.fn,
+    "concord.flows.learn.shown": lambda summary: (
+        summary
+    ),  # else each process would start a Prefect server, and leave it
+    "concord.tasks.door.admit.secrets": Named,
 }
 
 
-def attempt(home: Path, data: Path, at: int | None, told: Path) -> None:
+def attempt(home: Path, data: Path, at: int | None, path: Path) -> None:
     """One process runs the flow, killed at one point or at none; the points it passed are written down."""
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
     for place, stand_in in STAND_INS.items():
@@ -73,7 +75,7 @@ def attempt(home: Path, data: Path, at: int | None, told: Path) -> None:
     faults = Faults(home, at)
     faults.install()
     learn.fn(plan, home)
-    told.write_text("\n".join(faults.points))
+    path.write_text("\n".join(faults.points))
 
 
 class Runs:
@@ -92,12 +94,12 @@ class Runs:
         return Path(shutil.copytree(self.base, self.folder / name))
 
     def go(self, home: Path, at: int | None = None) -> list[str]:
-        told = self.folder / "points"
-        process = FRESH.Process(target=attempt, args=(home, self.data, at, told))
+        result = self.folder / "points"
+        process = FRESH.Process(target=attempt, args=(home, self.data, at, result))
         process.start()
         process.join()
         assert process.exitcode == (0 if at is None else -signal.SIGKILL)
-        return told.read_text().splitlines() if told.exists() else []
+        return result.read_text().splitlines() if result.exists() else []
 
     def labels(self, home: Path) -> list[pa.Table]:
         files = sorted((home / "released" / SESSION / "labels").glob("batch-*.arrow"))

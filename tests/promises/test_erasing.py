@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from artifacts.errors import BudgetRefused, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan
-from artifacts.sessions import NEIGHBOURS
-from artifacts.vault import Vault
-from artifacts.whole import UNFINISHED
-from flows.erasure import erased, show_erasure
-from flows.start import start, start_extension
-from tasks.erasing import erase
-from tasks.release import Door, a_run_in
-from tasks.verify import verify
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.whole import UNFINISHED
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.artifacts.sessions import NEIGHBOURS
+from concord.flows.cli.show import erased, show_erasure
+from concord.flows.start import start, start_extension
+from concord.tasks.door.erase import erase
+from concord.tasks.door.release import Stores, a_run_in
+from concord.tasks.verify.verify import verify
 from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -29,15 +29,15 @@ def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
 
 
-def named(door: Door, domain: str, unit: str = "all rows of one person") -> None:
+def named(door: Stores, domain: str, unit: str = "all rows of one person") -> None:
     door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
     door.vault.secret(f"domains/{domain}")
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Door:
+def door(tmp_path: Path) -> Stores:
     """A vault with files of two domains, of one that has not been named yet, and of nobody that is known."""
-    door = Door.of(tmp_path / "home")
+    door = Stores.of(tmp_path / "home")
     for domain in ("people", "census"):
         named(door, domain)
     door.vault.secret("domains/unnamed")
@@ -66,8 +66,8 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
     first, theirs = start(plan, home), start(other, home)
     vault, before = Vault(home / "vault"), charged(home)
     kept = {path for path in files(vault) if "/others/" in path or "/others-" in path or path.startswith("public/")}
-    told = erased(home, "people", UNIT)
-    assert told == {
+    result = erased(home, "people", UNIT)
+    assert result == {
         "domain": "people",
         "erased_now": True,
         "left_out": True,
@@ -91,7 +91,7 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
     assert start(again, home, new_session=True).session != first.session
 
 
-def test_the_ledger_and_the_disk_do_not_name_the_unit(door: Door) -> None:
+def test_the_ledger_and_the_disk_do_not_name_the_unit(door: Stores) -> None:
     erase(door, "people", "zqx somebody")
     for path in door.vault.root.parent.rglob("*"):
         assert not path.is_file() or b"somebody" not in path.read_bytes()
@@ -102,7 +102,7 @@ def test_the_ledger_and_the_disk_do_not_name_the_unit(door: Door) -> None:
 def test_what_is_done_and_said_does_not_tell_whether_the_unit_was_there(tmp_path: Path) -> None:
     done = []
     for unit in (UNIT, "nobody"):
-        door = Door.of(tmp_path / unit)
+        door = Stores.of(tmp_path / unit)
         named(door, "people")
         with door.vault.create("shards/people/a") as sink:
             sink.write(UNIT.encode())
@@ -110,12 +110,12 @@ def test_what_is_done_and_said_does_not_tell_whether_the_unit_was_there(tmp_path
     assert done[0] == done[1]
 
 
-def test_other_domains_keep_what_is_theirs_and_nobodys_goes(door: Door) -> None:
+def test_other_domains_keep_what_is_theirs_and_nobodys_goes(door: Stores) -> None:
     assert erase(door, "people", UNIT)
     assert files(door.vault) == {"shards/census/b/block-0", "counts/unnamed/c", "public/e"}
 
 
-def test_what_killed_writers_left_of_it_goes_and_what_others_are_writing_stays(door: Door) -> None:
+def test_what_killed_writers_left_of_it_goes_and_what_others_are_writing_stays(door: Stores) -> None:
     left = door.vault.root / UNFINISHED / "shards/people" / f"block.{16 * '0'}"
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"half a block of rows")
@@ -126,7 +126,7 @@ def test_what_killed_writers_left_of_it_goes_and_what_others_are_writing_stays(d
     assert door.vault.read(sink.ref) == b"rows of another domain"
 
 
-def test_erasing_again_changes_nothing(door: Door) -> None:
+def test_erasing_again_changes_nothing(door: Stores) -> None:
     assert erase(door, "people", "007")
     remarks = door.ledger.remarks("people")
     assert not erase(door, "people", "7")  # the same name in a table
@@ -136,17 +136,17 @@ def test_erasing_again_changes_nothing(door: Door) -> None:
 
 
 @pytest.mark.parametrize(("domain", "unit"), [("nothing", UNIT), ("rows", UNIT), ("people", " NA "), ("people", "")])
-def test_what_cannot_be_erased_is_refused_and_left_alone(door: Door, domain: str, unit: str) -> None:
+def test_what_cannot_be_erased_is_refused_and_left_alone(door: Stores, domain: str, unit: str) -> None:
     named(door, "rows", "one row")
     before = files(door.vault)
-    with pytest.raises(WrongInput, match=r"no domain 'nothing'|leave --unit out|reads as nothing") as told:
+    with pytest.raises(WrongInput, match=r"no domain 'nothing'|leave --unit out|reads as nothing") as raised:
         erase(door, domain, unit)
-    assert UNIT not in str(told.value)
+    assert UNIT not in str(raised.value)
     assert files(door.vault) == before
     assert door.ledger.remarks("people") == ()
 
 
-def test_rows_without_names_go_with_their_domain(door: Door) -> None:
+def test_rows_without_names_go_with_their_domain(door: Stores) -> None:
     named(door, "rows", "one row")
     with door.vault.create("shards/rows/a") as sink:
         sink.write(b"rows")
@@ -154,7 +154,7 @@ def test_rows_without_names_go_with_their_domain(door: Door) -> None:
     assert not {path for path in files(door.vault) if "/rows/" in path}
 
 
-def test_it_waits_for_runs_of_the_domain(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     true, asked = fcntl.flock, []
@@ -202,7 +202,7 @@ def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
         with monkeypatch.context() as patch:
             machine = Dying(patch, steps)
             try:
-                erase(Door.of(home), "people", UNIT)
+                erase(Stores.of(home), "people", UNIT)
             except KeyboardInterrupt:
                 steps += 1
             if machine.left:
@@ -215,13 +215,13 @@ def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
 
 
 def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    one = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
-    show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [one]})
-    told = capsys.readouterr().out
+    details = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
+    show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [details]})
+    text = capsys.readouterr().out
     for words in (
         "beyond recall: session people-1, 300 labels, models:/people/1",
         "left out",
         "[data] version",
         "--new-session",
     ):
-        assert words in told
+        assert words in text

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from artifacts.encoding import Encoding
-from artifacts.errors import ConcordError, NotVerified, WrongInput
-from artifacts.ledger import Ledger
-from artifacts.plan import load_plan, parse_plan
-from artifacts.vault import Vault
-from tasks.encode import learn_encoding, stage_public
-from tasks.split import split
-from tests.artifacts.openings import batch, commit, named, opening, outcome
+from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import load_plan, parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.encode import learn_encoding, stage_public
+from concord.tasks.data.split import split
+from tests.artifacts.ledger.openings import batch, commit, named, opening, outcome
 from tests.promises.fuzz import SECRET, bent, damaged, swapped, table_file
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
@@ -29,8 +29,8 @@ def some_and_all(cases: int) -> pytest.MarkDecorator:
 
 
 def one_sentence(error: ConcordError) -> bool:
-    told = str(error)
-    return 0 < len(told) < 2000 and "\n" not in told and "Traceback" not in told
+    result = str(error)
+    return 0 < len(result) < 2000 and "\n" not in result and "Traceback" not in result
 
 
 def outcomes(cases: int, attempt: Callable[[int], Any]) -> tuple[int, list[WrongInput]]:
@@ -161,11 +161,11 @@ def test_the_command_line_refuses_them_with_its_exit_status(
         plan = write_plan(folder, **{field: str(table_file(seed, folder)), "privacy__domain": f"people-{seed}"})
         if seed % 3 == 0:
             plan.write_bytes(damaged(random.Random(seed), text))
-        status, out, told = concord("run", str(plan))
-        assert status in (0, 2), f"seed {seed}: {told}"
+        status, out, result = concord("run", str(plan))
+        assert status in (0, 2), f"seed {seed}: {result}"
         if status == 2:
             refused += 1
-            assert told.startswith("concord: ")
-            assert "public" in told or SECRET not in told + out
+            assert result.startswith("concord: ")
+            assert "public" in result or SECRET not in result + out
             assert Ledger.of(home).domain(f"people-{seed}") is None
     assert refused > THROUGH / 2

@@ -8,13 +8,12 @@ from typing import Any
 
 import polars as pl
 
-import tasks.spill
-import tasks.split
-from artifacts.home import tidy
-from artifacts.vault import Vault
-from tasks.encode import learn_encoding
-from tasks.split import one_row_a_unit, split
-from tasks.unlabelled import with_public
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.whole import tidy
+from concord.tasks.data import split as data_split
+from concord.tasks.data import units
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.split import one_row_a_unit, split, with_public
 from tests.support.people import changed, tables_of_plan, write_tables
 
 
@@ -26,9 +25,9 @@ def work(stage: str, home: Path) -> None:
     """A stage over many private rows, which is killed at its last step."""
     found, vault = tables_of_plan(write_tables(home / "data")), Vault(home / "vault")
     plan, key = changed(found), bytes(32)
-    tasks.spill.HELD_BYTES = 1000
+    units.HELD_BYTES = 1000
     if stage == "split":
-        tasks.split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
+        data_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
         split(plan, learn_encoding(plan), vault, "shards/people/key", key)
     if stage == "count":
         rows = one_row_a_unit(plan, learn_encoding(plan), vault, "counts/people/key", key)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.relocation import ADDRESSES, follow
+from concord.artifacts.mlflow.read import ADDRESSES, follow
 from tests.support.console import concord
 from tests.support.homes import charged
 from tests.support.people import write_plan, write_tables
@@ -25,9 +25,9 @@ def test_a_moved_home_goes_on_as_it_was(home: Path, tmp_path: Path, monkeypatch:
     shutil.rmtree(home)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{moved / 'mlflow.db'}")
 
-    status, said, wrong = concord("run", str(plan), "--home", str(moved), "--json")
+    status, result, wrong = concord("run", str(plan), "--home", str(moved), "--json")
     assert status == 0, wrong
-    summary = json.loads(said)
+    summary = json.loads(result)
     assert (summary["asked_now"], charged(moved)) == (0, before)
     assert all(stage["cached"] for stage in summary["stages"])
     assert Path(summary["certificate"]).is_relative_to(moved)
@@ -50,7 +50,7 @@ def test_addresses_in_other_places_are_left_alone(tmp_path: Path) -> None:
     ]
     with closing(sqlite3.connect(database)) as store, store:
         for table in {table for table, _ in ADDRESSES}:
-            columns = [column for one, column in ADDRESSES if one == table]
+            columns = [column for item, column in ADDRESSES if item == table]
             store.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
             rows = [[address] * len(columns) for address in (*kept, f"{old}/people", f"{old}/a%20b")]
             store.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)

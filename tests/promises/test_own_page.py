@@ -10,8 +10,8 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 
 import pytest
 
-from artifacts.errors import EnvironmentFailed
-from flows.server import Page
+from concord.artifacts.errors import EnvironmentFailed
+from concord.flows.server import Page
 
 SEARCH, CREATE = (f"/api/2.0/mlflow/experiments/{verb}" for verb in ("search", "create"))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.errors import EnvironmentFailed
-from flows import server
-from flows.server import NAMED, Server, serving
+from concord.artifacts.errors import EnvironmentFailed
+from concord.flows import server
+from concord.flows.server import ADDRESS_VARIABLE, Server, serving
 from tests.deployments.services import until
 from tests.support.processes import own_environment
 
@@ -34,7 +34,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def alone(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """A home folder, in an environment that names no server yet."""
-    for name in (NAMED, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
+    for name in (ADDRESS_VARIABLE, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
         patch.delenv(name, raising=False)
     patch.setattr(Server, "own", None)
     patch.setenv("PREFECT_HOME", str(folder / "home" / "prefect"))
@@ -127,7 +127,7 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
 BEGIN = """
 import os, time
 from pathlib import Path
-from flows.server import Server
+from concord.flows.server import Server
 print(Server(Path()).process.pid, flush=True)
 time.sleep(600)
 """
@@ -164,7 +164,7 @@ def test_the_environment_is_afterwards_as_it_was(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("NO_PROXY", "example.org")
     before = dict(os.environ)
     with serving(home):
-        assert NAMED in os.environ
+        assert ADDRESS_VARIABLE in os.environ
         assert os.environ["NO_PROXY"] == "example.org,127.0.0.1"
     assert dict(os.environ) == before
 
@@ -173,18 +173,18 @@ def test_a_server_that_the_environment_names_is_used_and_none_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Server, "own", None)
-    monkeypatch.setenv(NAMED, "http://127.0.0.1:9/api")
+    monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:9/api")
     with serving(tmp_path):
         assert Server.own is None
-        assert os.environ[NAMED] == "http://127.0.0.1:9/api"
-        with pytest.raises(EnvironmentFailed, match=f"{NAMED} names .*:9/api, where no server answers"):
+        assert os.environ[ADDRESS_VARIABLE] == "http://127.0.0.1:9/api"
+        with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, where no server answers"):
             server.awake()
 
 
 PROBE = """
 from pathlib import Path
-from flows.environment import prepare
-from flows.server import serving
+from concord.flows.environment import prepare
+from concord.flows.server import serving
 with serving(prepare(Path("home"))):
     from prefect.client.orchestration import get_client
     with get_client(sync_client=True) as client:
@@ -196,9 +196,9 @@ def test_a_server_that_a_file_or_a_proxy_names_gets_no_request(tmp_path: Path) -
     with stranger() as (port, heard):
         url, settings = f"http://127.0.0.1:{port}", tmp_path / "home" / "prefect"
         settings.mkdir(parents=True)
-        (tmp_path / ".env").write_text(f"{NAMED}={url}/api\n")
+        (tmp_path / ".env").write_text(f"{ADDRESS_VARIABLE}={url}/api\n")
         (tmp_path / "prefect.toml").write_text(f'[api]\nurl = "{url}/api"\n')
-        (settings / "profiles.toml").write_text(f'active = "x"\n[profiles.x]\n{NAMED} = "{url}/api"\n')
+        (settings / "profiles.toml").write_text(f'active = "x"\n[profiles.x]\n{ADDRESS_VARIABLE} = "{url}/api"\n')
         done = subprocess.run(
             [sys.executable, "-c", PROBE],
             cwd=tmp_path,

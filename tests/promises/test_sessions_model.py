@@ -19,25 +19,25 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-import tasks.ending
-from artifacts.book import Book
-from artifacts.errors import BudgetRefused, ConcordError, NotVerified
-from artifacts.ledger import Ledger
-from artifacts.privacy import Charge
-from artifacts.released import Released
-from artifacts.schemas import Ref, votes_schema
-from artifacts.sessions import Session
-from tasks.encode import PublicBatch
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noise import keyed_draws
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Draws, Ints
-from tasks.randomness import Randomness, commitment
-from tasks.reckoning import reckon
-from tasks.release import Door, release
-from tests.artifacts.openings import at_most
-from tests.artifacts.test_ledger_model import ignoring_votes
+from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.sessions import Session
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door import erase
+from concord.tasks.door.checkpoint import Randomness, commitment
+from concord.tasks.door.release import Stores, release
+from concord.tasks.mechanisms.distance import Draws, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noise import keyed_draws
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.reckoning import reckon
+from tests.artifacts.ledger.openings import at_most
+from tests.artifacts.ledger.test_ledger_model import ignoring_votes
 from tests.support.at_door import CLASSES, TEACHERS, write
 from tests.support.published import opening
 
@@ -105,7 +105,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule()
     def come_back(self) -> None:
-        self.door = Door.of(self.home)
+        self.door = Stores.of(self.home)
 
     @rule(mechanism=st.sampled_from([STABLE, NOISY]))
     def open(self, mechanism: Mechanism) -> None:
@@ -153,7 +153,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(data=st.data(), give_back=st.booleans())
     def settle(self, data: Any, give_back: bool) -> None:
         name, _ = self.pick(data)
-        tasks.ending.close(self.door, name, give_back=give_back)
+        erase.close(self.door, name, give_back=give_back)
 
     @precondition(lambda self: self.streams)
     @rule(data=st.data(), give_back=st.booleans(), before=st.booleans())
@@ -167,7 +167,7 @@ class Sessions(RuleBasedStateMachine):
     def forget(self, data: Any) -> None:
         name, stream = self.pick(data)
         if self.door.ledger.session(name).status != "open":
-            tasks.ending.forget(self.door, name)
+            erase.forget(self.door, name)
             stream.forgotten = True
 
     def pick(self, data: Any) -> tuple[str, Stream]:
@@ -212,7 +212,9 @@ class Sessions(RuleBasedStateMachine):
         for name, stream in self.streams.items():
             if stream.forgotten:
                 assert not self.door.vault.has_secret(f"sessions/{name}")
-                assert ("forgotten", name) in {(one.kind, one.about) for one in self.door.ledger.remarks("people")}
+                assert ("forgotten", name) in {
+                    (remark.kind, remark.about) for remark in self.door.ledger.remarks("people")
+                }
 
 
 QUIET = settings(suppress_health_check=list(HealthCheck), stateful_step_count=12)
@@ -232,7 +234,7 @@ def drawn_by_turns(_: Randomness, first: int, rows: int) -> Draws:
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "draws noise again": (Randomness, "kept", lambda _source, _name, make: list(make())),
     "draws with another key": (Randomness, "uniform", drawn_by_turns),
-    "lets votes change": (Book, "begin", ignoring_votes),
+    "lets votes change": (LedgerState, "begin", ignoring_votes),
     "returns everything": (Session, "owed", lambda _, **__: Charge()),
 }
 """Homes with one fault each: where it is planted, and what stands there then."""
@@ -263,7 +265,7 @@ def follow(mechanism: Mechanism) -> None:
             home.what_was_forgotten_draws_no_more()
 
 
-@pytest.mark.parametrize("mechanism", [STABLE, NOISY], ids=lambda one: one.name)
+@pytest.mark.parametrize("mechanism", [STABLE, NOISY], ids=lambda item: item.name)
 def test_a_home_without_a_fault_follows_the_script(mechanism: Mechanism) -> None:
     follow(mechanism)
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.entries import Entries
-from artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from artifacts.home import FORMAT, check_format
-from artifacts.ledger import Ledger
-from artifacts.whole import UNFINISHED
-from tasks.recipe import Recipe, Source, write_recipe
-from tasks.release import Door
-from tasks.upgrade import upgrade
-from tests.artifacts.openings import CAP, opening
-from tests.artifacts.test_chain import lines
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.whole import FORMAT, UNFINISHED, check_format
+from concord.artifacts.ledger.database import Entries
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
+from concord.tasks.door.erase import upgrade
+from concord.tasks.door.release import Stores
+from tests.artifacts.ledger.openings import CAP, opening
+from tests.artifacts.ledger.test_chain import lines
 from tests.support.console import concord
 from tests.support.published import world
 
@@ -30,14 +29,14 @@ def home(tmp_path: Path) -> Path:
     """A home of format 1: domains `one` and `two`, each with a session that learned from the same private file."""
     home = tmp_path / "home"
     small = world(home)
-    door = Door.of(home)
+    door = Stores.of(home)
     for name in ("one", "two"):
         door.ledger.name_domain(name, unit="one row", neighbours="add or remove one unit", **CAP)
         door.ledger.open_session(opening(f"{name}-1", domain=name, commitment=name))
-        own = Source(path="public.parquet", digests=("digest",), batches=small.batches)
+        own = PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
         private = ("file of both", f"file of {name}")
-        recipe = Recipe(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,), private=private)
-        write_recipe(door.vault, f"{name}-1", recipe)
+        recipe = Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,), private=private)
+        write_checkpoint(door.vault, f"{name}-1", recipe)
     return home
 
 
@@ -64,7 +63,9 @@ def test_the_private_files_of_known_sessions_are_put_on_the_record(home: Path) -
     before = lines(home)
     upgrade(home)
     ledger = Ledger.of(home)
-    held = {name: [one.about for one in ledger.remarks(name) if one.kind == "holds"] for name in ("one", "two")}
+    held = {
+        name: [remark.about for remark in ledger.remarks(name) if remark.kind == "holds"] for name in ("one", "two")
+    }
     assert held == {"one": ["file of both", "file of one"], "two": ["file of both", "file of two"]}
     assert [domain.name for domain in ledger.linked("two")] == ["one"]  # they shared a file: now it is said
     with pytest.raises(WrongInput, match="belongs to domain 'one'"):

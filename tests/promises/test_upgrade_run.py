@@ -33,7 +33,7 @@ def earlier(tmp_path: Path) -> Path:
 
 def concord(code: Path, *arguments: str) -> str:
     """What the command line of that code prints, in a process of its own."""
-    command = [sys.executable, "-c", "from flows.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from concord.flows.cli import main; main()", *arguments]
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
     environment = {**alone, "PYTHONPATH": str(code)}
     done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, check=False)

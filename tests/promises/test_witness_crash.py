@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from artifacts.entries import Entries
-from artifacts.ledger import Ledger
-from artifacts.witness import Witness
+from concord.artifacts.ledger.database import Entries
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.witness import Witness
 from tests.promises.faults import How
 from tests.promises.test_crash import EVERY, Matrix, walk
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from artifacts.schemas import Ref, votes_schema
-from artifacts.sessions import Opening, Session
-from artifacts.version import VERSION
-from tasks.admit import Charged
-from tasks.encode import PublicBatch
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.mechanisms.noisy_votes import NoisyVotes
-from tasks.mechanisms.sparse_vector import SparseVector
-from tasks.mechanisms.stable import StableVoting
-from tasks.mechanisms.voting import Ints
-from tasks.randomness import commitment
-from tasks.release import Door, release
+from concord import __version__
+from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.sessions import Opening, Session
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.admit import Charged
+from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.release import Stores, release
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.sparse_vector import SparseVector
+from concord.tasks.mechanisms.stable import StableVoting
 
 CLASSES = ("no", "yes")
 TEACHERS = 600
@@ -32,7 +32,7 @@ MECHANISMS: tuple[Mechanism, ...] = (STABLE, NOISY, VECTOR)
 class Case:
     """The session, its mechanism, and what is put to it."""
 
-    door: Door
+    door: Stores
     mechanism: Mechanism
     session: Session
     batches: list[PublicBatch] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Case:
         self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", votes_schema(2), counts)
 
 
-def write(door: Door, path: str, schema: pa.Schema, columns: Ints) -> Ref:
+def write(door: Stores, path: str, schema: pa.Schema, columns: Ints) -> Ref:
     table = pa.table([pa.array(column, field.type) for column, field in zip(columns.T, schema, strict=True)], schema)
     with door.vault.create(path) as sink, pa.ipc.new_file(sink, schema) as file:
         file.write_table(table)
@@ -63,7 +63,7 @@ def counts_of(batch: int) -> Ints:
 def make_case(home: Path, mechanism: Mechanism) -> Case:
     """The case in that home, going on with its session where it was opened before."""
     home.mkdir(exist_ok=True)
-    door = Door.of(home)
+    door = Stores.of(home)
     case = Case(door, mechanism, opened(door, mechanism))
     for at in range(3):
         rows = write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
@@ -72,7 +72,7 @@ def make_case(home: Path, mechanism: Mechanism) -> Case:
     return case
 
 
-def opened(door: Door, mechanism: Charged) -> Session:
+def opened(door: Stores, mechanism: Charged) -> Session:
     """The session d-1 of the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if door.ledger.sessions("d"):
@@ -96,7 +96,7 @@ def opening_of(mechanism: Charged) -> Opening:
         cutoff=mechanism.cutoff,
         queries=mechanism.queries,
         teachers=TEACHERS,
-        version=VERSION,
+        version=__version__,
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from artifacts.chain import GENESIS, _digest
+from concord.artifacts.ledger.events import GENESIS, _digest
 
 
 @dataclass
@@ -25,13 +25,13 @@ def rewrite(home: Path, change: Callable[[list[Said]], object]) -> None:
     """Change what the ledger of a home says, and chain it anew."""
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         read = database.execute("SELECT domain, session, kind, body FROM entries ORDER BY seq").fetchall()
-        said = [Said(domain, session, kind, json.loads(body)) for domain, session, kind, body in read]
-        change(said)
+        details = [Said(domain, session, kind, json.loads(body)) for domain, session, kind, body in read]
+        change(details)
         database.execute("DELETE FROM entries")
         previous = GENESIS
-        for seq, one in enumerate(said, start=1):
-            body = json.dumps(one.body, sort_keys=True, separators=(",", ":"))
-            text = {"at": "then", "domain": one.domain, "session": one.session, "kind": one.kind, "body": body}
+        for seq, item in enumerate(details, start=1):
+            body = json.dumps(item.body, sort_keys=True, separators=(",", ":"))
+            text = {"at": "then", "domain": item.domain, "session": item.session, "kind": item.kind, "body": body}
             digest = _digest(seq, previous, **text)
             database.execute(
                 "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (seq, *text.values(), previous, digest)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from artifacts.ledger import Ledger
-from artifacts.privacy import Charge
-from artifacts.released import Released
-from flows.start import start_extension
-from tasks.recipe import read_recipe
-from tasks.release import Door
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge
+from concord.flows.start import start_extension
+from concord.tasks.door.checkpoint import read_checkpoint
+from concord.tasks.door.release import Stores
 
 
 def charged(home: Path) -> Charge:
@@ -25,8 +25,8 @@ def labels_of(home: Path, session: str) -> dict[str, bytes]:
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
     """All that a refused command must leave alone."""
-    door = Door.of(home)
-    return charged(home), door.ledger.batches(session), read_recipe(door.vault, session), labels_of(home, session)
+    door = Stores.of(home)
+    return charged(home), door.ledger.batches(session), read_checkpoint(door.vault, session), labels_of(home, session)
 
 
 def die_extending(session: str, public: Path, home: Path) -> None:

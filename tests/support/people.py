@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from artifacts.plan import Plan, parse_plan
+from concord.artifacts.plan import Plan, parse_plan
 
 CLASSES = ["no", "yes"]
 
@@ -19,7 +19,7 @@ def people(rows: int, seed: int) -> pl.DataFrame:
     label = size + 2 * (shade == "dark") + 0.3 * rng.normal(size=rows) > 1
     return pl.DataFrame(
         {
-            "person": [f"p{seed}-{one}" for one in rng.integers(0, rows // 2, size=rows)],
+            "person": [f"p{seed}-{integer}" for integer in rng.integers(0, rows // 2, size=rows)],
             "size": size.round(4),
             "shade": shade,
             "visits": rng.integers(0, 9, size=rows),
@@ -98,5 +98,5 @@ def write_plan(folder: Path, **changes: Any) -> Path:
 def _toml(value: Any) -> str:
     """A TOML value of strings, numbers, lists and inline tables."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     return json.dumps(value)

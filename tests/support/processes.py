@@ -9,9 +9,9 @@ FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(
     [
         "pytest",
-        "tasks.choose",
-        "tasks.estimate",
-        "tests.artifacts.openings",
+        "concord.tasks.door.choose",
+        "concord.tasks.door.choose",
+        "tests.artifacts.ledger.openings",
         "tests.support.at_door",
         "tests.support.relabelling",
         "tests.promises.test_crash_learn",

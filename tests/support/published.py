@@ -8,18 +8,17 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from artifacts.encoding import Encoding
-from artifacts.ledger import Ledger
-from artifacts.plan import Plan, parse_plan
-from artifacts.released import Released
-from artifacts.schemas import Ref
-from artifacts.sessions import Batch, Opening
-from artifacts.vault import Vault
-from artifacts.version import VERSION
-from tasks.certify import Certified, certify
-from tasks.encode import PublicBatch, learn_encoding, stage_public
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.study import Student, evaluate, publish, study
+from concord import __version__
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Batch, Opening
+from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.publish.certify import Certified, certify
+from concord.tasks.student.study import Student, evaluate, publish_student, study
 
 CLASSES = ("no", "yes")
 TEACHERS = 100
@@ -131,7 +130,7 @@ def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
         cutoff=mechanism.cutoff,
         queries=mechanism.queries,
         teachers=TEACHERS,
-        version=VERSION,
+        version=__version__,
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )
@@ -148,7 +147,9 @@ def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> 
     refs = session(world, mechanism, labels)
     table = world.released.labels(refs)
     fitted = study(world.plan.student, world.encoding, world.batches, table, teachers=TEACHERS, vault=world.vault)
-    student = publish(fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released)
+    student = publish_student(
+        fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released
+    )
     return student, recertified(world, mechanism, refs, student)
 
 

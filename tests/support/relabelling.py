@@ -5,12 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from artifacts.encoding import Encoding
-from artifacts.schemas import Ref
-from artifacts.vault import Vault
-from tasks.encode import learn_encoding, read_frame, stage_public
-from tasks.relabel import Relabelled, candidates, relabel, relabelling
-from tasks.split import split
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.asking.relabel import RelabelledRows, candidates, relabel, relabelling
+from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
+from concord.tasks.data.split import split
 from tests.support.people import changed, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
@@ -51,7 +50,7 @@ class Small:
         """The files of the subset."""
         return split(self.plan, self.encoding, self.vault, "shards/people", KEY, share)
 
-    def relabelled(self, share: float = 0.3) -> Relabelled:
+    def relabelled(self, share: float = 0.3) -> RelabelledRows:
         """What relabelling left of the subset."""
         given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
         return relabel(*given, self.vault, "relabelled/people", KEY)

@@ -5,11 +5,11 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from artifacts.ledger import Ledger
-from artifacts.tracking import Tracked, Tracking
-from tasks.certify import Certified
-from tasks.mechanisms.mechanism import Mechanism
-from tasks.track import track
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.publish.certify import Certified
+from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified
 
 WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}

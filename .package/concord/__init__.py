@@ -1,0 +1,31 @@
+"""Concord: a classifier learned from sensitive labelled data, with an (ε, δ) guarantee an auditor can check.
+
+    import concord
+
+    done = concord.run("plan.toml")
+    concord.open_session(done.session).answer({"age": 41, "sector": "public"})
+    concord.load_student(done.session).predict(rows)
+
+Offers `run`, `open_session` and `load_student`, and the packages `concord.flows` (what runs), `concord.tasks` (the
+work) and `concord.artifacts` (types and stores). They are the folders of those names at the root of the repository, to
+which this one links. Nothing is imported until it is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concord.flows.api import load_student, open_session, run
+
+__all__ = ["__version__", "load_student", "open_session", "run"]
+
+__version__ = "0.2.0"
+"""Of the package, and of what ledger and certificates say they were written by."""
+
+
+def __getattr__(name: str) -> Any:
+    """What `__all__` names, imported when it is first used: `import concord` is quick."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from concord.flows import api
+
+    return getattr(api, name)

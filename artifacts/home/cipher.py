@@ -1,0 +1,152 @@
+"""Encryption at rest: every file of a vault in chunks of AES-256-GCM, under a key of its own.
+
+    file = MAGIC ‖ salt ‖ chunk 0 ‖ … ‖ chunk n      a chunk is its ciphertext and a tag of 16 bytes
+
+A file's key is drawn from the vault's key by HKDF under a random salt, so no nonce is ever used twice; nonces count the
+chunks and mark the last one, so that none can be cut off, moved or repeated (the STREAM construction of Hoang,
+Reyhanitabar, Rogaway and Vizár, CRYPTO 2015); the file's name is authenticated with every chunk.
+
+Assumes      the key is uniform and kept away from the disk that the vault lies on
+Guarantees   who has the files and not the key learns their names, sizes and times alone; any change is refused
+Not covered  who reads this process's memory or environment, and an older whole file put back under its own name: the
+             reference to it tells. Checked by tests/artifacts/home/test_cipher.py
+"""
+
+import base64
+import binascii
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+
+KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
+"""The environment names the vault's key itself, in base64, or the file that holds it so."""
+
+KEY_BYTES, SALT_BYTES, TAG_BYTES = 32, 32, 16
+CHUNK_BYTES = 1 << 18
+MAGIC = b"concord vault 1\n"
+
+
+class Cipher:
+    """Encrypts and decrypts the files of one vault."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def given(cls) -> Self | None:
+        """The cipher of the key that the environment names, if any. Raises EnvironmentFailed where it is no key."""
+        text, path = os.environ.get(KEY), os.environ.get(KEY_FILE)
+        if text and path:
+            raise EnvironmentFailed(f"the vault's key must be given once, got both {KEY} and {KEY_FILE}")
+        if text:
+            return cls(_key_of(text, KEY))
+        return cls(_key_of(_read_key(Path(path)), KEY_FILE)) if path else None
+
+    def writer(self, file: BinaryIO, name: str) -> "Writer":
+        """What is written to the result reaches `file` encrypted under that name, once it is finished."""
+        salt = secrets.token_bytes(SALT_BYTES)
+        file.write(MAGIC + salt)
+        return Writer(file, self._of_file(salt), name.encode())
+
+    def read(self, file: BinaryIO, name: str) -> bytes:
+        """The plain content of a file encrypted under that name. Raises NotVerified where it is not just that."""
+        left = os.fstat(file.fileno()).st_size - len(MAGIC) - SALT_BYTES
+        if file.read(len(MAGIC)) != MAGIC or left < TAG_BYTES:
+            raise _changed(name)
+        chunks = _chunks(file, self._of_file(file.read(SALT_BYTES)), name.encode(), left)
+        try:
+            return b"".join(chunks)
+        except InvalidTag:
+            raise _changed(name) from None
+
+    def _of_file(self, salt: bytes) -> AESGCM:
+        hkdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=b"concord/file of the vault")
+        return AESGCM(hkdf.derive(self._key))
+
+
+class Writer:
+    """A file being encrypted. Nothing but ciphertext reaches the disk; `finish` writes the last chunk."""
+
+    def __init__(self, file: BinaryIO, aead: AESGCM, name: bytes) -> None:
+        self._file, self._aead, self._name = file, aead, name
+        self._held = bytearray()
+        self._count = 0
+
+    def write(self, data: bytes) -> int:
+        """Take more of the content; the number of bytes taken."""
+        view = memoryview(data).cast("B")
+        for first in range(0, len(view), CHUNK_BYTES):
+            self._held += view[first : first + CHUNK_BYTES]
+            if len(self._held) > CHUNK_BYTES:  # what is held may be the end, which is marked
+                self._write_chunk(self._held[:CHUNK_BYTES], last=False)
+                del self._held[:CHUNK_BYTES]
+        return len(view)
+
+    def flush(self) -> None:
+        """Hand whole chunks on; what is held stays held."""
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Write what is held as the last chunk."""
+        self._write_chunk(self._held, last=True)
+
+    def _write_chunk(self, chunk: bytearray, *, last: bool) -> None:
+        self._file.write(self._aead.encrypt(_nonce(self._count, last=last), bytes(chunk), self._name))
+        self._count += 1
+
+
+def encrypted(path: Path) -> bool:
+    """Whether a file of the vault is an encrypted one."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _chunks(file: BinaryIO, aead: AESGCM, name: bytes, left: int) -> Iterator[bytes]:
+    count = 0
+    while count == 0 or left:
+        chunk = file.read(min(left, CHUNK_BYTES + TAG_BYTES))
+        left -= len(chunk)
+        if len(chunk) < TAG_BYTES:
+            raise InvalidTag
+        yield aead.decrypt(_nonce(count, last=not left), chunk, name)
+        count += 1
+
+
+def _nonce(count: int, *, last: bool) -> bytes:
+    return count.to_bytes(11, "big") + bytes([last])
+
+
+def _changed(name: str) -> NotVerified:
+    return NotVerified(f"the vault file {name} is not what was written")
+
+
+def _read_key(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode & 0o777
+        text = path.read_bytes().decode("ascii", errors="replace")
+    except OSError as failed:
+        raise EnvironmentFailed(f"{KEY_FILE} names {path}, which cannot be read: {failed.strerror}") from None
+    if mode & 0o077:
+        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
+    return text
+
+
+def _key_of(text: str, where: str) -> bytes:
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise EnvironmentFailed(
+            f"{where} must give {KEY_BYTES} random bytes in base64, as `openssl rand -base64 32` does"
+        )
+    return key

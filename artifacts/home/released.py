@@ -1,0 +1,130 @@
+"""The published files: everything after the door, in the folder `released` of the home, free to copy.
+
+Files are written whole and synced before they are named, nothing unfinished is ever in the folder, and digests are
+plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.whole import make_folder, write_whole
+from concord.artifacts.schemas import Ref, labels_schema
+
+Integers = NDArray[np.int64]
+
+
+class Released:
+    """The published files of one home folder.
+
+    Assumes      what is handed in was computed from released and public things alone
+    Guarantees   a file appears whole and durable or not at all; a changed one is refused on reading
+    Not covered  who may read them: they are meant to be given away. Checked by tests/artifacts/home/test_released.py
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "released"
+
+    def write(self, path: str, data: bytes) -> Ref:
+        """Publish `data` at `path`, in the place of what was there. Raises EnvironmentFailed."""
+        try:
+            final = self.root / path
+            make_folder(final.parent, mode=0o777)  # as the umask allows: its names must outlive a power cut too
+            with write_whole(final, self.root.parent, mode=0o666, durable=True) as file:
+                file.write(data)
+        except OSError as failed:
+            raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
+        return Ref(path=path, digest=sha256(data))
+
+    def read(self, ref: Ref) -> bytes:
+        """The bytes of a published file. Raises NotVerified where it is missing or not what was written."""
+        try:
+            data = (self.root / ref.path).read_bytes()
+        except OSError:
+            raise NotVerified(
+                f"the released file {ref.path} is missing or cannot be read: put back a copy of it"
+            ) from None
+        if sha256(data) != ref.digest:
+            raise NotVerified(f"the released file {ref.path} is not what was written: put back a copy of it")
+        return data
+
+    def find(self, path: str) -> Ref | None:
+        """A reference to what lies at `path` now, if anything does."""
+        file = self.root / path
+        return Ref(path=path, digest=sha256(file.read_bytes())) if file.is_file() else None
+
+    def write_labels(
+        self,
+        session: str,
+        index: int,
+        first: int,
+        labels: Integers,
+        counts: Integers | None,
+        *,
+        rows: int,
+        classes: Sequence[str],
+        guarantee: Mapping[str, str],
+    ) -> Ref:
+        """Publish what left the door for a batch; the same arguments give the same bytes.
+
+        session, index  where it belongs; `first` is the session-wide index of its first row
+        labels          (asked,) class indices, negative where refused; rows after `asked` were not asked
+        counts          (asked, classes) noisy votes, where the mechanism releases them; dropped for refused rows
+        """
+        schema = labels_schema(len(classes), dict(guarantee))
+        columns = [
+            pa.array(np.arange(first, first + rows, dtype=np.uint64)),
+            _names(labels, rows, classes),
+            _outcomes(labels, rows),
+            _scores(labels, counts, rows, len(classes)),
+            pa.array([session] * rows, pa.string()),
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as file:
+            file.write_table(pa.table(columns, schema=schema))
+        return self.write(labels_path(session, index), sink.getvalue().to_pybytes())
+
+    def labels(self, refs: Sequence[Ref]) -> pa.Table:
+        """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
+        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
+
+
+def labels_path(session: str, index: int) -> str:
+    """Where the labels of a session's batch are released."""
+    return f"{session}/labels/batch-{index:05d}.arrow"
+
+
+def sha256(data: bytes) -> str:
+    """SHA-256 in hex: for published bytes only, since a plain digest of private ones would be a fingerprint."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_all(parts: Iterable[bytes]) -> str:
+    """SHA-256 in hex of parts in order, each by its own digest: as plain as that of one."""
+    return sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
+
+
+def _names(labels: Integers, rows: int, classes: Sequence[str]) -> Any:
+    indices = np.full(rows, -1)
+    indices[: len(labels)] = labels
+    return pa.array(classes, pa.string()).take(pa.array(indices, mask=indices < 0))
+
+
+def _outcomes(labels: Integers, rows: int) -> Any:
+    codes = np.full(rows, 2)
+    codes[: len(labels)] = labels < 0
+    return pa.array(["answered", "refused", "not asked"], pa.string()).take(pa.array(codes))
+
+
+def _scores(labels: Integers, counts: Integers | None, rows: int, classes: int) -> Any:
+    values, absent = np.zeros((rows, classes), dtype=np.int64), np.ones(rows, dtype=bool)
+    if counts is not None:
+        absent[: len(labels)] = labels < 0
+        values[: len(counts)][~absent[: len(counts)]] = counts[~absent[: len(counts)]]
+    return pa.FixedSizeListArray.from_arrays(values.ravel(), classes, mask=pa.array(absent))

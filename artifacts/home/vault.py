@@ -1,0 +1,289 @@
+"""The vault: everything private, in one folder that nobody else may read.
+
+Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
+name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
+each, and what tells that they are whole, made once. Where the environment gives a key (`artifacts.home.cipher`) when
+the vault is made, every file is encrypted, secrets as well, and the vault opens with that key alone.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.cipher import KEY, KEY_FILE, Cipher, Writer, encrypted
+from concord.artifacts.home.whole import discard, make_folder, passing_folder, sync_folder, write_whole
+from concord.artifacts.schemas import Ref
+
+KEY_BYTES = 32
+SEAL_BYTES = 32
+BYTES_AT_A_TIME = 1 << 20
+
+
+def derive(key: bytes, purpose: str) -> bytes:
+    """A separate key for one purpose (splitting, draws, digests) by HKDF-SHA256 (RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=f"concord/{purpose}".encode()).derive(key)
+
+
+def keyed_digest(key: bytes, *parts: bytes | str) -> str:
+    """HMAC-SHA256 in hex over length-prefixed parts: two different lists never meet in one digest."""
+    seal = hmac.new(key, digestmod=hashlib.sha256)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        seal.update(len(data).to_bytes(8, "little"))
+        seal.update(data)
+    return seal.hexdigest()
+
+
+class Sink:
+    """A file being written: digests what passes through. `ref` is set once it is closed and durable."""
+
+    ref: Ref
+
+    def __init__(self, file: BinaryIO | Writer, key: bytes) -> None:
+        self._file = file
+        self.content = hmac.new(key, digestmod=hashlib.sha256)
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self.content.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+class Vault:
+    """The vault of one home folder.
+
+    Assumes      one owner of the folder; other users of the machine are not root
+    Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
+                 what `create` and `secret` have returned from is there after a power cut
+    Not covered  deletion by the owner; copies made of the disk, where it is not encrypted. Checked by
+                 tests/artifacts/home/test_vault.py
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Open `root`, making it where it is missing.
+
+        Raises EnvironmentFailed where others may read it, or where it is encrypted and no key is given, or it is not
+        and one is; NotVerified where the key is not the one it was made with.
+        """
+        self.root, self._cipher = root, Cipher.given()
+        with self._told("opened"):
+            root.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(root)
+            mode = root.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise EnvironmentFailed(
+                f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}: `chmod -R go= {root}`"
+            )
+        self._seal = derive(self._installation(), "seal")
+
+    def secret(self, name: str) -> bytes:
+        """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
+
+        Raises NotVerified where its file is damaged: whatever depends on it would seem to have changed.
+        """
+        self._make_secret(name)
+        with self._told("read"), suppress(NotVerified):
+            whole, _ = self._parts(f"secrets/{name}", 0)
+            key, check = whole[:KEY_BYTES], whole[KEY_BYTES:]
+            # Files of 0.1.0 end with the key. Zeros are what a disk leaves of a file whose content was lost.
+            if len(key) == KEY_BYTES and any(key) and check in (b"", _check(key, name)):
+                return key
+        raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: put back a copy of it")
+
+    def has_secret(self, name: str) -> bool:
+        """Whether that secret exists; a session without its key can never draw again."""
+        return (self.root / "secrets" / name).exists()
+
+    def digest(self, *parts: bytes | str) -> str:
+        """A digest keyed by this installation, for cache keys and comparison; says nothing to who lacks the key."""
+        return keyed_digest(derive(self.secret("installation"), "digests"), *parts)
+
+    def digest_file(self, path: Path) -> str:
+        """Keyed digest of a file outside the vault, such as a private table."""
+        seal = hmac.new(derive(self.secret("installation"), "digests"), digestmod=hashlib.sha256)
+        with path.open("rb") as file:
+            while chunk := file.read(BYTES_AT_A_TIME):
+                seal.update(chunk)
+        return seal.hexdigest()
+
+    def has(self, ref: Ref) -> bool:
+        """Whether the file is there; what it holds is checked when it is read."""
+        return (self.root / ref.path).is_file()
+
+    @contextmanager
+    def create(self, path: str, *, exclusive: bool = False) -> Iterator[Sink]:
+        """Write `path` (relative) whole: it appears, durable, when the block ends, or not at all.
+
+        With `exclusive` the first writer wins and FileExistsError is raised to any other.
+        """
+        with self._new(path, exclusive=exclusive) as file:
+            sink = Sink(file, self._seal)
+            yield sink
+            digest = sink.content.hexdigest()
+            file.write(self._trailer(path, digest))
+        sink.ref = Ref(path=path, digest=digest)
+
+    @contextmanager
+    def passing(self, path: str) -> Iterator[str]:
+        """A folder, by its path, for files that are needed within the block alone, which are gone however it ends.
+
+        What belongs at `path` may be renamed to it within the block.
+        """
+        with ExitStack() as held:
+            with self._told("written"):
+                folder = held.enter_context(passing_folder(self.root / path, self.root))
+            yield str(folder.relative_to(self.root))
+
+    def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
+        """The file at `path`: written now, with what `make` gives, where it is not there. The first writer wins."""
+        if not (self.root / path).is_file():
+            content = make()
+            try:
+                with self.create(path, exclusive=True) as sink:
+                    sink.write(content)
+            except FileExistsError:
+                pass  # another process was first: what it wrote is what is kept
+        with self._told("written"):
+            sync_folder((self.root / path).parent)  # whoever named it may have died before its name was durable
+        ref = self.find(path)
+        if ref is None:
+            raise NotVerified(f"the vault file {path} vanished while it was being used")
+        return ref
+
+    def read(self, ref: Ref) -> bytes:
+        """The bytes of a sealed file. Raises NotVerified when it is missing or not what was written."""
+        try:
+            found, content = self._open(ref.path)
+        except OSError:
+            raise NotVerified(f"the vault file {ref.path} is missing or cannot be read") from None
+        if not hmac.compare_digest(found.digest, ref.digest):
+            raise NotVerified(f"the vault file {ref.path} is not what was written")
+        return content
+
+    def destroy(self, path: str) -> None:
+        """Remove a file or a folder, durable, where there is one, and what writers of it that were killed left there.
+
+        What a disk keeps of it is beyond our reach.
+        """
+        target = self.root / path
+        with self._told("cleared"):
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.unlink(missing_ok=True)
+            discard(target, self.root)
+            if target.parent.is_dir():
+                sync_folder(target.parent)
+
+    def find(self, path: str) -> Ref | None:
+        """A reference to what lies at `path` now, if anything does; for files named before they are written.
+
+        Raises NotVerified where it is not what this vault wrote at that path.
+        """
+        return self._open(path)[0] if (self.root / path).is_file() else None
+
+    def _installation(self) -> bytes:
+        """The installation's own secret, once the vault is known to be of the kind that is asked for."""
+        others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they come after it
+        if others and not self.has_secret("installation"):
+            raise NotVerified(f"the vault {self.root} lacks its own secret, secrets/installation")
+        self._make_secret("installation")
+        with self._told("opened"):
+            is_encrypted = encrypted(self.root / "secrets" / "installation")
+        if is_encrypted and self._cipher is None:
+            raise EnvironmentFailed(f"the vault {self.root} is encrypted: {KEY_FILE} or {KEY} must give its key")
+        if self._cipher is not None and not is_encrypted:
+            raise EnvironmentFailed(
+                f"the vault {self.root} was made without encryption and stays so: unset {KEY_FILE} and {KEY}, or make "
+                "another home"
+            )
+        try:
+            return self.secret("installation")
+        except NotVerified:
+            if self._cipher is None:
+                raise
+            raise NotVerified(
+                f"the vault {self.root} does not open: the key given is not the one it was made with, or its file "
+                "secrets/installation is not what was written"
+            ) from None
+
+    def _make_secret(self, name: str) -> None:
+        if self.has_secret(name):
+            return
+        with suppress(FileExistsError), self._new(f"secrets/{name}", exclusive=True) as file:
+            key = secrets.token_bytes(KEY_BYTES)
+            file.write(key + _check(key, name))  # where another process was first, its secret is the secret
+
+    def _open(self, path: str) -> tuple[Ref, bytes]:
+        content, trailer = self._parts(path, SEAL_BYTES)
+        digest = hmac.new(self._seal, content, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(trailer, self._trailer(path, digest)):
+            raise NotVerified(f"the vault file {path} is not what was written")
+        return Ref(path=path, digest=digest), content
+
+    def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
+        """All that was written to a file, the `last` bytes apart."""
+        with (self.root / path).open("rb") as file:
+            if self._cipher is None:
+                return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
+            whole = self._cipher.read(file, path)
+            end = max(0, len(whole) - last)
+            return whole[:end], whole[end:]
+
+    def _trailer(self, path: str, digest: str) -> bytes:
+        """What a file ends in: binds its content to its name, so that no file passes for another."""
+        return bytes.fromhex(keyed_digest(self._seal, "trailer", path, digest))
+
+    @contextmanager
+    def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
+        """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
+        final = self.root / path
+        with self._told("written", besides=(FileExistsError,) if exclusive else ()):
+            make_folder(final.parent)
+            with (
+                write_whole(final, self.root, exclusive=exclusive, durable=True) as file,
+                self._coded(file, path) as coded,
+            ):
+                yield coded
+
+    @contextmanager
+    def _coded(self, file: BinaryIO, path: str) -> Iterator[BinaryIO | Writer]:
+        """What is written to a file of the vault goes through this: as it is, or encrypted."""
+        if self._cipher is None:
+            yield file
+            return
+        writer = self._cipher.writer(file, path)
+        yield writer
+        writer.finish()
+
+    @contextmanager
+    def _told(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+        """The machine's refusals as one sentence, besides those that are an answer to the caller."""
+        try:
+            yield
+        except besides:
+            raise
+        except OSError as failed:
+            raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
+
+
+def _check(key: bytes, name: str) -> bytes:
+    """What the file of a secret ends in: tells a damaged key, or another's, and nothing to who has not the key."""
+    return bytes.fromhex(keyed_digest(key, "check", name))
+
+
+def owner(made: Ref) -> str:
+    """The domain of a file of the vault that was made of private rows, and so lies at KIND/DOMAIN/…"""
+    return made.path.split("/")[1]

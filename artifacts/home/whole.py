@@ -1,0 +1,272 @@
+"""Files written whole: under a passing name in a folder of their own first, then, all at once, under their own.
+
+    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file, or a folder of files; some are needed for a while alone
+
+Assumes      both are on one file system, whose locks hold (`flock`)
+Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
+             what somebody is still writing
+Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
+             tests/artifacts/home/test_whole.py
+
+A writer locks its passing file or folder, and the kernel frees that lock when it dies. Until it is taken, writers share
+a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written and not locked.
+
+Locks that the kernel frees when their holder ends, however it ends.
+
+The format of a home folder: by one number in one file a version tells whether it may open it.
+
+    1  homes without such a file
+    2  the ledger says which private files each domain holds
+    3  the ledger says which version opened a session; a key made now is followed by what tells that it is whole, which
+       0.1.0 would take for damage
+
+Raised when an older home needs `tasks.door.erase` first, or an older version must not open a newer one.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
+from pathlib import Path
+from typing import BinaryIO
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+
+UNFINISHED = ".unfinished"
+TOKEN = 16 * "[0-9a-f]"
+"""The end of a file's name before it is whole, as a pattern."""
+
+
+@contextmanager
+def write_whole(
+    final: Path, root: Path, *, mode: int = 0o600, exclusive: bool = False, durable: bool = False
+) -> Iterator[BinaryIO]:
+    """What is written to the result stands at `final`, below `root`, when the block ends well; no trace otherwise.
+
+    exclusive   the first writer wins, and FileExistsError is raised to any other
+    durable     content and name are synced before this returns
+    """
+    passing = _passing(final, root).with_name(f"{final.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(_born(passing, root / UNFINISHED, mode), "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            os.link(passing, final) if exclusive else os.replace(passing, final)  # while its lock is held
+        if durable:
+            sync_folder(final.parent)
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+@contextmanager
+def passing_folder(path: Path, root: Path) -> Iterator[Path]:
+    """A folder for files that belong at `path`, below `root`, or are needed within the block alone: gone after it.
+
+    What is to stay is renamed within the block.
+    """
+    passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with ExitStack() as held:
+        _enter(root / UNFINISHED)
+        with _held(root / UNFINISHED, fcntl.LOCK_SH):
+            _enter(passing)
+            held.enter_context(_held(passing, fcntl.LOCK_SH))
+        try:
+            yield passing
+        finally:
+            shutil.rmtree(passing, ignore_errors=True)
+
+
+def discard(path: Path, root: Path) -> None:
+    """Remove what writers of `path` below `root`, a file or a folder of files, have not finished."""
+    passing = _passing(path, root)
+    if passing.is_dir():
+        shutil.rmtree(passing)
+    name = f"{escape(path.name)}.{TOKEN}"
+    for left in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0 had them beside it, with a dot
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def sweep(root: Path) -> None:
+    """Remove what killed writers of files below `root` left."""
+    folder = root / UNFINISHED
+    if not folder.is_dir():
+        return
+    with _held(folder, fcntl.LOCK_EX):
+        _clear(folder)
+
+
+def remove_beside(root: Path) -> None:
+    """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files beside their place."""
+    for file in root.rglob(f".*.{TOKEN}"):
+        file.unlink(missing_ok=True)
+    for folder in (*root.glob("unlabelled/*/.*"), *root.glob("*/*/*/spill-*")):
+        shutil.rmtree(folder)
+
+
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """A folder, durable, by default one that only its owner may enter; those above it likewise, where missing."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, mode)
+    folder.mkdir(mode=mode, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _passing(path: Path, root: Path) -> Path:
+    """Where `path` stands until it is whole; a file of a passing folder, in that folder."""
+    unfinished = root / UNFINISHED
+    return path if path.is_relative_to(unfinished) else unfinished / path.relative_to(root)
+
+
+def _born(passing: Path, folder: Path, mode: int) -> int:
+    """A new file, open and locked."""
+    _enter(folder)
+    with _held(folder, fcntl.LOCK_SH):
+        _enter(passing.parent)
+        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _enter(folder: Path) -> None:
+    """A folder of passing names: nothing in it needs to survive a power cut."""
+    if not folder.is_dir():
+        _enter(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def _held(folder: Path, lock: int) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, lock)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what is in a folder of passing names, but what somebody is still writing."""
+    for path in list(folder.iterdir()):
+        if not path.is_dir():
+            _remove_dead(path)
+            continue
+        with suppress(BlockingIOError, FileNotFoundError), _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            _clear(path)
+            with suppress(OSError):  # one that is not empty stays
+                path.rmdir()
+
+
+def _remove_dead(file: Path) -> None:
+    """Remove a passing file unless its writer lives, or has finished it meanwhile."""
+    with suppress(BlockingIOError, FileNotFoundError), _held(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        file.unlink()
+
+
+@contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock that the file at `path` stands for, alone or with others who share it; waits for it.
+
+    Raises EnvironmentFailed if the file cannot be made.
+    """
+    descriptor = _opened(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock alone if nobody else does; whether it is held."""
+    descriptor = _opened(path)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except BlockingIOError:
+            free = False
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    try:
+        make_folder(path.parent)
+        return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
+
+
+FORMAT = 3
+FIRST_KEPT = ("vault", "ledger.db")
+"""What a home holds as soon as anything happened in it."""
+
+MOVED = {
+    "tasks.chosen": "concord.tasks.student.study",
+    "tasks.encode": "concord.tasks.data.encode",
+    "tasks.student": "concord.tasks.student.model",
+    "tasks.teach": "concord.tasks.asking.teachers",
+}
+"""Where types are that files of version 0.1.0 name: students in released/, teachers in the vault."""
+
+
+def is_home(home: Path) -> bool:
+    """Whether concord was at work in that folder before."""
+    return any((home / name).exists() for name in ("format", *FIRST_KEPT))
+
+
+def check_format(home: Path) -> int:
+    """The format of a home, where it is this version's or older; one that holds nothing yet is made this version's.
+
+    Raises NotVerified where it is newer.
+    """
+    file = home / "format"
+    try:
+        if not is_home(home):
+            set_format(home)
+        text = file.read_text() if file.exists() else "1"
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be read: {failed.strerror}") from None
+    if not text.strip().isdecimal():
+        raise NotVerified(f"the file {file} must hold the number of a format, and does not")
+    if int(text) > FORMAT:
+        raise NotVerified(
+            f"the home folder {home} is of format {int(text)} and this version of concord knows {FORMAT}: go on with "
+            "the version that wrote it, or a later one"
+        )
+    return int(text)
+
+
+def set_format(home: Path) -> None:
+    """Say, durably, that the home is of this version's format. Raises EnvironmentFailed."""
+    try:
+        with write_whole(home / "format", home, mode=0o666, durable=True) as file:
+            file.write(f"{FORMAT}\n".encode())
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
+
+
+def tidy(home: Path) -> None:
+    """Remove what processes that were killed left unfinished."""
+    if not (home / UNFINISHED).is_dir():
+        for folder in ("vault", "released"):
+            remove_beside(home / folder)
+    for root in (home, home / "vault"):
+        sweep(root)

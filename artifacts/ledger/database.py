@@ -1,0 +1,183 @@
+"""The ledger's table in its database: lines are read back and added, under the database's own lock.
+
+Assumes      SQLite on a local disk, or PostgreSQL
+Guarantees   one writer at a time; lines are durable when a transaction ends, all of them or none; the lock is freed
+             when its holder dies
+Not covered  what the lines say: artifacts.ledger.events reads them. Checked by
+             tests/artifacts/ledger/test_ledger_database.py
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput, sqlite_file
+from concord.artifacts.ledger.events import LogRecord
+
+LOCK_WAIT = 60
+"""Seconds a process waits for another one's transaction."""
+
+LOCK_KEY = int.from_bytes(hashlib.sha256(b"concord ledger").digest()[:8], "big", signed=True)
+METADATA = MetaData()
+ENTRIES = Table(
+    "entries",
+    METADATA,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    *(Column(name, Text, nullable=False) for name in ("at", "domain", "session", "kind", "body")),
+    Column("previous", Text, nullable=False, unique=True),
+    Column("digest", Text, nullable=False),
+)
+
+
+class Rows:
+    """The lines, as one reading or one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def since(self, seq: int) -> list[LogRecord]:
+        """The lines from number `seq` on, in order."""
+        rows = self._connection.execute(select(ENTRIES).where(ENTRIES.c.seq >= seq).order_by(ENTRIES.c.seq))
+        return [LogRecord(**row) for row in rows.mappings()]
+
+    def digests(self, first: int, last: int) -> tuple[str, ...]:
+        """The digests of lines `first` to `last`, of those there are."""
+        asked = select(ENTRIES.c.digest).where(ENTRIES.c.seq.between(first, last)).order_by(ENTRIES.c.seq)
+        return tuple(self._connection.execute(asked).scalars())
+
+    def add(self, line: LogRecord) -> None:
+        """Add a line; it is durable when the transaction ends."""
+        self._connection.execute(insert(ENTRIES), asdict(line))
+
+
+class Entries:
+    """The table at one database URL."""
+
+    def __init__(self, url: str) -> None:
+        """Open it, making it where there is none. Raises NotVerified where the database is not a ledger."""
+        self.engine = _engine(url)
+        with _told_in_one_sentence(), self.engine.connect() as connection:
+            there = _recognised(connection)  # to look at a ledger needs no lock, and no leave to write
+        if not there:
+            with _told_in_one_sentence(), self._transaction() as connection:
+                if not _recognised(connection):
+                    METADATA.create_all(connection, checkfirst=False)
+
+    @contextmanager
+    def reading(self) -> Iterator[Rows]:
+        """The lines as they are."""
+        with _told_in_one_sentence(), self.engine.connect() as connection:
+            yield Rows(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[Rows]:
+        """The lines, nobody else's to add to until the block ends."""
+        with _told_in_one_sentence(), self._transaction() as connection:
+            yield Rows(connection)
+
+    def back_up(self, file: Path) -> bool:
+        """Copy the whole table to a new file, durable; not where it is a server's, which has backups of its own."""
+        if self.engine.dialect.name != "sqlite":
+            return False
+        _bear(file)
+        with _told_in_one_sentence(), self.engine.connect() as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
+        with file.open("rb") as copy:
+            os.fsync(copy.fileno())
+        return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction that holds the writer lock from its first statement and is durable when it ends."""
+        with self.engine.connect() as connection:
+            if self.engine.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.execute(text("SET LOCAL synchronous_commit = on"))
+                connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+            yield connection
+            connection.commit()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
+    except ArgumentError:
+        raise WrongInput("the ledger's address must be a database URL such as sqlite:////folder/ledger.db") from None
+    except ImportError as missing:
+        raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
+    if engine.dialect.name == "sqlite":
+        _bear(sqlite_file(url) or Path())
+        event.listen(engine, "connect", _durable)
+    return engine
+
+
+def _bear(file: Path) -> None:
+    """An empty database file that nobody else may read, unless there is one."""
+    if file.is_file():
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as failed:
+        raise EnvironmentFailed(f"the ledger {file} cannot be opened: {failed.strerror}") from None
+
+
+def _durable(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where this file begins them
+    # A cell that is not UTF-8 has been tampered with: it must reach the chain's check, not fail while it is fetched.
+    connection.text_factory = lambda cell: cell.decode(errors="surrogateescape")
+    connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT * 1000}")
+    connection.execute("PRAGMA synchronous = EXTRA")  # syncs the folder as well: a commit survives a power cut
+
+
+def _recognised(connection: Connection) -> bool:
+    """Whether the database holds a ledger. Raises NotVerified where it holds anything else."""
+    tables = inspect(connection)
+    if tables.has_table(ENTRIES.name):
+        if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
+            raise NotVerified("the database holds a table of entries that is not a ledger's")
+        return True
+    if connection.dialect.name == "sqlite" and tables.get_table_names():
+        raise NotVerified("the database holds other tables and is not a ledger")
+    return False
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    """Database errors as ours: the machine's failures apart from a database that is not what it was."""
+    try:
+        yield
+    except SQLAlchemyError as failed:
+        cause = getattr(failed, "orig", None) or failed
+        message = " ".join(str(cause).split())
+        wrong_content = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+        if isinstance(failed, OperationalError | InterfaceError) and not wrong_content:
+            raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
+        raise NotVerified(f"the ledger's database cannot be read: {message}") from None

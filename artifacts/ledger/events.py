@@ -1,0 +1,218 @@
+"""Remarks: what stands on the record of a domain and charges nothing.
+
+    forgotten   a session's key, teachers and votes were destroyed; about: the session
+    erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
+    holds       a private file was learned from; about: its digest, keyed by the vault that read it
+    linked      the domain may hold files, and people, of another one; about: that domain
+
+Checked by tests/artifacts/ledger/test_remarks.py.
+
+The entries that concern a witness: that one sees the ledger, and how the ledger goes on where it does not agree.
+
+Checked by tests/artifacts/ledger/test_witness.py.
+
+The chain: what the ledger writes down, as lines of text each sealed by the digest of the line before.
+
+A line's body is canonical JSON and must be, to the letter, what this version would write for what it reads: an unknown
+key, another spelling of a number or a later version's entry is refused. Checked by
+tests/artifacts/ledger/test_chain.py.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import Any, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Recap, Settlement
+
+RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """Something that is so of a domain from here on.
+
+    about    what it is said of, by a name that may be told or a keyed digest: never a private value or plain digest
+    reason   why, in the operator's words; may be empty
+    """
+
+    kind: RemarkKind
+    about: str
+    reason: str = ""
+
+
+class Remarks:
+    """What was remarked so far, by domain; the same is said once."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[tuple[str, str], Remark]] = {}
+
+    def add(self, domain: str, remark: Remark) -> None:
+        """A further remark on the domain."""
+        self._said.setdefault(domain, {})[remark.kind, remark.about] = remark
+
+    def on(self, domain: str) -> tuple[Remark, ...]:
+        """All remarks on the domain, in order."""
+        return tuple(self._said.get(domain, {}).values())
+
+    def has(self, domain: str, remark: Remark) -> bool:
+        """Whether that was said of the domain, with whatever reason."""
+        return (remark.kind, remark.about) in self._said.get(domain, {})
+
+    def linked(self, domain: str) -> set[str]:
+        """The domains it is linked to, by one link or by several, in either direction."""
+        links = [{name, about} for name, result in self._said.items() for kind, about in result if kind == "linked"]
+        reached = {domain}
+        while any(link & reached and not link <= reached for link in links):
+            reached |= {name for link in links if link & reached for name in link}
+        return reached - {domain}
+
+    def check_holding(self, domain: str, files: Iterable[str]) -> None:
+        """Raise WrongInput where a domain that this one is not linked to holds one of the files."""
+        own, asked = {domain, *self.linked(domain)}, [("holds", file) for file in files]
+        for other, result in self._said.items():
+            if other not in own and not result.keys().isdisjoint(asked):
+                raise WrongInput(
+                    f"a file of data.private belongs to domain {other!r}, where its people are counted already: name "
+                    f"that domain, or let `concord link {other} {domain}` say that people may be in both"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A domain as a witness saw it: its terms, and everything settled and reserved in it."""
+
+    domain: Domain
+    charge: Charge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restoration:
+    """A ledger without what its witness saw goes on, every open session charged whole and closed.
+
+    witnessed   the digest of the last entry the witness saw
+    standings   every domain then, and the least it is charged: what the witness saw and what was spent apart from it
+    """
+
+    witnessed: str
+    standings: tuple[Standing, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """From here on a witness sees the ledger, or none does.
+
+    Where one did already it is gone, and nobody knows what it saw: every open session is charged whole and closed.
+    reason   how it was lost; empty for the first
+    """
+
+    witnessed: bool
+    reason: str = ""
+
+
+def missing(witnessed: Charge, own: Charge) -> Charge:
+    """What has to be added to `own` so that it is nowhere less than what was witnessed."""
+    with localcontext(prec=80):
+        return Charge(
+            renyi=max(Decimal(0), witnessed.renyi - own.renyi), delta=max(Decimal(0), witnessed.delta - own.delta)
+        )
+
+
+GENESIS = "0" * 64
+"""What the first line follows."""
+
+Event = Domain | Recap | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
+"""Everything the ledger writes down."""
+
+EVENT_KINDS: dict[str, type[Event]] = {
+    "domain": Domain,
+    "recap": Recap,
+    "remark": Remark,
+    "restore": Restoration,
+    "watch": Watch,
+    "open": Admission,
+    "begin": Batch,
+    "commit": BatchOutcome,
+    "settle": Settlement,
+}
+LEFT_OUT = [("version", "")]
+"""What is left out of a body, for earlier versions did not write it, and is read as that."""
+_KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An event and whose it is; `session` is empty for what concerns the domain alone, `domain` too for all of them."""
+
+    domain: str
+    session: str = ""
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRecord:
+    """An entry as it is kept. `at` is the operator's clock and decides nothing: the order is `seq`, from 1."""
+
+    seq: int
+    at: str
+    domain: str
+    session: str
+    kind: str
+    body: str
+    previous: str
+    digest: str
+
+    @classmethod
+    def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
+        """The line of `entry` following `head`, or the first one."""
+        kind = _KIND_OF[type(entry.event)]
+        text = {"at": at, "domain": entry.domain, "session": entry.session, "kind": kind, "body": _text(entry.event)}
+        seq, previous = _next(head)
+        return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+
+    def entry_after(self, head: Self | None) -> Entry:
+        """What this line says. Raises NotVerified where it does not follow `head` or cannot be read."""
+        text = {"at": self.at, "domain": self.domain, "session": self.session, "kind": self.kind, "body": self.body}
+        try:
+            chained = (self.seq, self.previous) == _next(head)
+            chained = chained and self.digest == _digest(self.seq, self.previous, **text)
+        except TypeError:  # a cell holds something else than text
+            chained = False
+        if not chained:
+            raise NotVerified("it does not follow from the entries before")
+        return Entry(domain=self.domain, session=self.session, event=_event(self.kind, self.body))
+
+
+def _next(head: LogRecord | None) -> tuple[int, str]:
+    return (1, GENESIS) if head is None else (head.seq + 1, head.digest)
+
+
+def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind: str, body: str) -> str:
+    return hashlib.sha256(json.dumps([seq, at, domain, session, kind, body, previous]).encode()).hexdigest()
+
+
+def _text(event: Event) -> str:
+    plain = _ADAPTERS[_KIND_OF[type(event)]].dump_python(event, mode="json")
+    plain = {name: value for name, value in plain.items() if (name, value) not in LEFT_OUT}
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _event(kind: str, body: str) -> Event:
+    if kind not in EVENT_KINDS:
+        raise NotVerified("this version does not know its kind: go on with the version that wrote it")
+    try:
+        event: Event = _ADAPTERS[kind].validate_json(body)
+        faithful = _text(event) == body
+    except (ValidationError, ValueError):
+        faithful = False
+    if not faithful:
+        raise NotVerified("its body is not what this version writes")
+    return event

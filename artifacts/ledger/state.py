@@ -1,0 +1,319 @@
+"""The book: what the ledger's entries add up to, and what may be written next.
+
+`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, hold, restore,
+open, begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or
+raises one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
+tests/artifacts/ledger/test_ledger.py, and against a model, with planted faults, by
+tests/artifacts/ledger/test_ledger_model.py.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, missing
+from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.sessions import (
+    Admission,
+    Batch,
+    BatchOutcome,
+    Domain,
+    Opening,
+    Recap,
+    Session,
+    Settlement,
+    Terms,
+)
+
+
+class LedgerState:
+    """Domains, sessions and batches, as the lines read so far leave them.
+
+    head       the last of those lines
+    restored   what was seen in place of this history and made good: the digest of the last entry each time
+    witnessed, lost_its_witness   whether a witness sees it; whether one was gone once
+    """
+
+    def __init__(self) -> None:
+        self.head: LogRecord | None = None
+        self.restored: set[str] = set()
+        self.witnessed = self.lost_its_witness = False
+        self.domains: dict[str, Domain] = {}
+        self.sessions: dict[str, Session] = {}
+        self.remarks = Remarks()
+        self._batches: dict[str, list[Batch]] = {}
+        self._lost: dict[str, Charge] = {}
+
+    @property
+    def length(self) -> int:
+        """How many lines were read."""
+        return 0 if self.head is None else self.head.seq
+
+    def read(self, line: LogRecord) -> None:
+        """Fold the next line in. Raises NotVerified naming it where it cannot follow those before."""
+        try:
+            self._enter(line.entry_after(self.head))
+        except ConcordError as wrong:
+            raise NotVerified(f"entry {line.seq!r} ({line.kind!r}) of the ledger does not verify: {wrong}") from None
+        self.head = line
+
+    def _enter(self, entry: Entry) -> None:
+        match entry.event:
+            case Domain() as domain:
+                _require((domain.name, "") == (entry.domain, entry.session) and domain.name not in self.domains)
+                self.domains[domain.name] = domain
+            case Recap() as recap:
+                self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
+            case Remark() as remark:
+                _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
+                self.remarks.add(entry.domain, remark)
+            case Restoration() as restoration:
+                _require((entry.domain, entry.session) == ("", "") and restoration.witnessed not in self.restored)
+                self._restore(restoration)
+            case Watch() as watch:
+                _require((entry.domain, entry.session) == ("", "") and (self.witnessed or watch.witnessed))
+                self._watch(watch)
+            case Admission() as admission:
+                _require((admission.domain, admission.id) == (entry.domain, entry.session))
+                _require(admission.domain in self.domains and admission.id not in self.sessions)
+                self.sessions[admission.id] = Session.opened(admission)
+                self._batches[admission.id] = []
+            case step:
+                self._step(self.session(entry.session), entry.domain, step)
+
+    def _step(self, session: Session, domain: str, step: Batch | BatchOutcome | Settlement) -> None:
+        _require(session.domain == domain)
+        batches = self._batches[session.id]
+        match step:
+            case Batch():
+                self.sessions[session.id] = session.begin(step)
+                batches.append(step)
+            case BatchOutcome():
+                self.sessions[session.id] = session.commit(step)
+                batches[step.index] = replace(batches[step.index], outcome=step)
+            case Settlement():
+                self.sessions[session.id] = session.settle(step)
+
+    def _watch(self, watch: Watch) -> None:
+        if self.witnessed:  # by another, which is gone
+            self._end_all()
+            self.lost_its_witness = True
+            self._lost = dict.fromkeys(self.domains, Charge()) | self._lost  # what else they spent, nobody knows
+        self.witnessed = watch.witnessed
+
+    def _restore(self, restoration: Restoration) -> None:
+        self.restored.add(restoration.witnessed)
+        self._end_all()
+        for standing in restoration.standings:
+            name, known = standing.domain.name, self.domains.get(standing.domain.name)
+            _require(known is None or known.differs_only_in_cap(standing.domain))
+            self.domains[name] = standing.domain
+            self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, self.total(name))
+
+    def _end_all(self) -> None:
+        """Charge every open session whole, and close it: nobody knows how far it went elsewhere."""
+        for session in self.sessions.values():
+            if session.status == "open":
+                whole = Settlement(charge=session.reserved, status="closed")
+                self.sessions[session.id] = session.settle(whole)
+
+    def having(self, domain: Domain) -> "LedgerState":
+        """This book; where it does not name the domain yet, a trial one that does and holds nothing else."""
+        if domain.name in self.domains:
+            return self
+        trial = LedgerState()
+        trial.domains[domain.name] = domain
+        return trial
+
+    def domain(self, name: str) -> Domain:
+        """The domain of that name. Raises WrongInput where there is none."""
+        if name not in self.domains:
+            raise WrongInput(f"the ledger has no domain {name!r}: `concord budget` lists those there are")
+        return self.domains[name]
+
+    def session(self, name: str) -> Session:
+        """The session of that id. Raises WrongInput where there is none."""
+        if name not in self.sessions:
+            raise WrongInput(f"the ledger has no session {name!r}: `concord budget` lists those there are")
+        return self.sessions[name]
+
+    def sessions_of(self, domain: str) -> tuple[Session, ...]:
+        """The domain's sessions, in the order they were opened."""
+        return tuple(session for session in self.sessions.values() if session.domain == domain)
+
+    def batches(self, session: str) -> tuple[Batch, ...]:
+        """The session's batches, with the outcomes of those committed. Raises WrongInput where there is none."""
+        return tuple(self._batches[self.session(session).id])
+
+    def batch(self, session: str, index: int) -> Batch | None:
+        """One of the session's batches, if it was begun. Raises WrongInput where there is no such session."""
+        batches = self._batches[self.session(session).id]
+        return batches[index] if 0 <= index < len(batches) else None
+
+    def total(self, domain: str) -> Charge:
+        """Everything settled and reserved in the domain, and what was lost to an older copy."""
+        return reduce(add, (session.charge for session in self.sessions_of(domain)), self.lost(domain))
+
+    def lost(self, domain: str) -> Charge:
+        """What restorations charged for sessions that the ledger no longer knows."""
+        return self._lost.get(domain, Charge())
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Every domain and what it is charged, for a witness."""
+        return tuple(Standing(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
+
+    def total_with(self, domain: str, whole: Cost) -> Charge:
+        """The total after such a session as well. Raises BudgetRefused where its cost is infinite."""
+        try:
+            return self.total(domain) + self.domain(domain).filter.charge(whole)
+        except ValueError as infinite:
+            raise BudgetRefused(f"domain {domain!r} cannot cover this session: {infinite}") from None
+
+    def name(self, asked: Domain) -> list[Entry]:
+        """A domain at its first mention; later mentions must agree. Raises WrongInput naming the field that differs."""
+        known = self.domains.get(asked.name)
+        if known is None:
+            return [Entry(domain=asked.name, event=asked)]
+        for field, frozen, given in (
+            ("unit", known.unit, asked.unit),
+            ("neighbours", known.neighbours, asked.neighbours),
+            ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
+            ("lifetime.delta", known.filter.delta, asked.filter.delta),
+        ):
+            if frozen != given:
+                rule = "only `concord domain` changes a cap" if field.startswith("lifetime") else "it is frozen"
+                raise WrongInput(f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}: {rule}")
+        return []
+
+    def recap(self, name: str, epsilon: float, delta: float, reason: str) -> list[Entry]:
+        """Another cap for a domain. Raises BudgetRefused where more than that is charged already."""
+        changed = self.domain(name).recapped(epsilon, delta)
+        if not changed.filter.admits(self.total(name)):
+            raise BudgetRefused(
+                f"domain {name!r} cannot be capped at {_say((epsilon, delta))}: "
+                f"it is charged {_say(changed.filter.spent(self.total(name)))} already"
+            )
+        return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
+
+    def remark(self, name: str, remark: Remark) -> list[Entry]:
+        """A remark on a domain; none where the same was said of it before. Raises WrongInput where it cannot be so."""
+        self.domain(name)
+        match remark.kind:
+            case "forgotten":
+                session = self.session(remark.about)
+                if session.domain != name or session.status == "open":
+                    raise WrongInput(f"session {session.id} must be an ended one of domain {name!r} to be forgotten")
+            case "holds":
+                self.remarks.check_holding(name, (remark.about,))
+            case "linked" if remark.about == name:
+                raise WrongInput(f"domain {name!r} must be linked to another one than itself")
+        return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
+
+    def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
+        """That the domain holds those files, by their keyed digests. Raises WrongInput where another one does."""
+        return [
+            entry
+            for fromkey in dict.fromkeys(files)
+            for entry in self.remark(name, Remark(kind="holds", about=fromkey))
+        ]
+
+    def open(self, opening: Opening, *, further: bool) -> list[Entry]:
+        """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""
+        domain = self.domain(opening.domain)
+        if opening.id in self.sessions:
+            raise WrongInput(f"the ledger has a session {opening.id!r} already")
+        if any(opening.commitment == session.commitment for session in self.sessions.values()):
+            raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
+        before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
+        price = _price(opening, domain, before, after)
+        if _relabelled(opening):
+            self._check_subset(domain.name)
+        if not domain.filter.admits(after):
+            raise BudgetRefused(
+                f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
+            )
+        # An estimate is a command of its own, with an ε of its own: it is no session that a run could take for its own.
+        alike = [known for known in self.sessions_of(domain.name) if known.estimates == opening.estimates]
+        if alike and not further:
+            raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
+        admission = Admission.charged(opening, by=domain.filter)
+        return [Entry(domain=domain.name, session=opening.id, event=admission)]
+
+    def _check_subset(self, domain: str) -> None:
+        """Raise BudgetRefused where a session has answered from the domain's secret subset, or a lost one may have.
+
+        One may: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the
+        two amplified alone and added. Sessions over all rows compose with it as ever: whose rows are in the subset is
+        drawn apart from all that they draw.
+        """
+        answered = any(map(_relabelled, self.sessions_of(domain)))
+        if answered or domain in self._lost:
+            result = "has answered" if answered else "may have answered, in a session that is lost,"
+            raise BudgetRefused(
+                f"domain {domain!r} {result} from its secret subset, and what is learned from one subset twice is not "
+                "amplified for each by itself: a plan without [relabel] may open further sessions in it"
+            )
+
+    def begin(self, name: str, batch: Batch) -> list[Entry]:
+        """A batch before its draw; none where the same batch is on record, to be replayed or drawn alike."""
+        session, known = self.session(name), self.batch(name, batch.index)
+        if known is None:
+            session.begin(batch)
+            return [Entry(domain=session.domain, session=name, event=batch)]
+        for what, differs in (
+            ("position", (known.first, known.rows) != (batch.first, batch.rows)),
+            ("rows", known.rows_digest != batch.rows_digest),
+            ("votes", known.votes_digest != batch.votes_digest),
+        ):
+            if differs:
+                raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")
+        if known.outcome is None and session.status != "open":
+            raise BudgetRefused(f"session {name} was closed before its batch {batch.index} was released")
+        return []
+
+    def commit(self, name: str, outcome: BatchOutcome) -> list[Entry]:
+        """What was released for the pending batch, and the settlement where that was the last of the session."""
+        session, known = self.session(name), self.batch(name, outcome.index)
+        if known is not None and known.outcome is not None:
+            if known.outcome != outcome:
+                raise NotVerified(f"batch {outcome.index} of session {name} was committed with another outcome")
+            return []
+        after = session.commit(outcome)
+        events: list[BatchOutcome | Settlement] = [outcome]
+        if after.exhausted:
+            events.append(Settlement(charge=after.owed(give_back=True), status="spent"))
+        return [Entry(domain=session.domain, session=name, event=event) for event in events]
+
+    def settle(self, name: str, *, give_back: bool) -> list[Entry]:
+        """The end of an open session; none where it has ended."""
+        session = self.session(name)
+        if session.status != "open":
+            return []
+        settlement = Settlement(charge=session.owed(give_back=give_back), status="closed")
+        return [Entry(domain=session.domain, session=name, event=settlement)]
+
+
+def _require(consistent: bool) -> None:
+    if not consistent:
+        raise NotVerified("it contradicts the entries before")
+
+
+def _relabelled(terms: Terms) -> bool:
+    """Whether a session answers from the domain's secret subset."""
+    return "relabel" in terms.mechanism
+
+
+def _price(opening: Opening, domain: Domain, before: Charge, after: Charge) -> str:
+    cap, spent = (domain.filter.epsilon, domain.filter.delta), domain.filter.spent(before)
+    left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+    return (
+        f"session {opening.id} claims {_say((opening.epsilon, opening.delta))} and would bring the charge of "
+        f"domain {domain.name!r} from {_say(spent)} to {_say(domain.filter.spent(after))}, "
+        f"where its cap is {_say(cap)} and {_say(left)} remains"
+    )
+
+
+def _say(pair: tuple[float, float]) -> str:
+    return f"(ε {pair[0]:.4g}, δ {pair[1]:.3g})"

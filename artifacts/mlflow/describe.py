@@ -1,0 +1,216 @@
+"""A publication: all that MLflow is given about a session, and the words and numbers it is described by.
+
+Nothing here knows MLflow. Every field is released or public: what is not a field cannot be tracked.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.home.released import sha256, sha256_of_all
+
+LONGEST_PARAMETER = 250
+"""Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
+
+SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
+"""Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
+for its first sessions, that many of them."""
+
+ALIAS = "champion"
+"""The latest of a domain's students."""
+
+PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
+"""Datasets of a publication."""
+
+DIGEST_SHOWN = 36
+"""Characters of a digest that MLflow shows of a dataset."""
+
+ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What may be tracked: released and public things, and when the door was reached.
+
+    certificate  the session's
+    files        certificate, report and figures, as they lie in the released folder
+    series       points (step, value) of each of SERIES
+    datasets     SHA-256 of the public rows and of the released labels, by name
+    student      the fitted pipeline; `student_file` its released bytes, `trusted_types` what skops must trust in them
+    example      a pandas frame of public rows; `columns` are the types that raw ones have
+    code         folders of the packages the student is made of
+    started      when the door was passed; `studied` when there was a student, and certificate and report were begun
+    """
+
+    certificate: Certificate
+    files: Sequence[Path]
+    series: Mapping[str, Sequence[tuple[int, float]]]
+    datasets: Mapping[str, str]
+    student: Any
+    student_file: bytes
+    trusted_types: Sequence[str]
+    example: Any
+    columns: Mapping[str, ColumnType]
+    code: Sequence[Path]
+    started: datetime
+    studied: datetime
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one stage after the door published: its settings, as parameters, and its numbers, as metrics; its note, in
+    Markdown, and the datasets it read."""
+
+    params: dict[str, str]
+    metrics: dict[str, float]
+    note: str = ""
+    read: tuple[str, ...] = ()
+
+
+def published_stages(certificate: Certificate) -> dict[str, Stage]:
+    """The stages after the door, in order, as the certificate tells of them."""
+    guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
+    student, relabelling = certificate.student, certificate.relabelling
+    mechanism = {name: value for name, value in certificate.mechanism.settings.items() if name != "relabel"}
+    asked = (
+        {f"rows_{name}": float(count) for name, count in counts.model_dump().items()} if certificate.teachers else {}
+    )
+    whole = certificate.together
+    return {
+        "release": Stage(
+            _settings(mechanism, "mechanism.")
+            | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
+            | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
+            {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked}
+            | ({} if whole is None else {"epsilon_together": whole.epsilon, "delta_together": whole.delta}),
+            "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
+            (PUBLIC_ROWS,),
+        ),
+        "study": Stage(
+            _settings(student.params, "student.")
+            | _settings({"student": student.estimator})
+            | ({} if student.refused is None else _settings({"refused": student.refused})),
+            {} if student.accuracy is None else {"accuracy": student.accuracy},
+            "The student, learned from released labels and public rows alone.",
+            (PUBLIC_ROWS, RELEASED_LABELS),
+        ),
+        "certify": Stage(
+            _settings({"certificate": certificate.format}),
+            {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
+            "The certificate and the report, written from the ledger and released files.",
+        ),
+    }
+
+
+def whole(certificate: Certificate) -> Stage:
+    """What all stages published, as the run shows it that they are nested in."""
+    params = {name: value for stage in published_stages(certificate).values() for name, value in stage.params.items()}
+    return Stage(params, figures(certificate), words(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
+
+
+def figures(certificate: Certificate) -> dict[str, float]:
+    """The numbers of a certificate, as metrics."""
+    return {name: value for stage in published_stages(certificate).values() for name, value in stage.metrics.items()}
+
+
+def _settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    details = {f"{prefix}{name}": str(value) for name, value in settings.items()}
+    return {name: value for name, value in details.items() if len(value) <= LONGEST_PARAMETER}
+
+
+def digest_of_labels(certificate: Certificate) -> str:
+    """One digest of the released labels of a certificate."""
+    return sha256_of_all(ref.digest.encode() for ref in certificate.labels)
+
+
+def dataset(digest: str) -> dict[str, str]:
+    """All that MLflow keeps of a dataset with that SHA-256."""
+    source = {"source_type": "sha256", "source": json.dumps({"sha256": digest})}
+    return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": "training", "sha256": digest}
+
+
+def listing(digests: Mapping[str, str]) -> str:
+    """One digest of many files, by path."""
+    return sha256(json.dumps(dict(digests), sort_keys=True).encode())
+
+
+def series(points: Sequence[tuple[int, float]]) -> str:
+    """One digest of the points of a metric, in order."""
+    return sha256(json.dumps([list(point) for point in points]).encode())
+
+
+def tags(certificate: Certificate) -> dict[str, str]:
+    """What an auditor filters by."""
+    guarantee = certificate.guarantee
+    return {
+        "domain": certificate.domain.name,
+        "session": certificate.session,
+        "mechanism": certificate.mechanism.name,
+        "unit": guarantee.unit,
+        "neighbours": guarantee.neighbours,
+        "epsilon": repr(guarantee.epsilon),
+        "delta": repr(guarantee.delta),
+        "digest.student": certificate.student.file.digest,
+    }
+
+
+def words(certificate: Certificate) -> str:
+    """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
+    guarantee, counts = certificate.promise, certificate.counts
+    voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
+    rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
+    if not certificate.teachers:
+        rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
+    return (
+        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
+        f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
+        f"{rows}The certificate and the report are among the run's artifacts.\n\n"
+        f"To check it: `concord verify {certificate.session}`"
+    )
+
+
+def budget_in_words(certificate: Certificate) -> str:
+    """What the domain may spend and has spent, in a sentence of Markdown, as of that certificate."""
+    domain = certificate.domain
+    return (
+        f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
+        f"session{'s' * (domain.sessions != 1)}."
+    )
+
+
+def about_domain(certificate: Certificate) -> str:
+    """A domain as its experiment introduces it, in Markdown."""
+    guarantee = certificate.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
+    return (
+        f"{budget_in_words(certificate)}\n\n"
+        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
+        f"certified; its stages after the door are nested in it.\n\n"
+        f"To find runs by what they promise: `{wanted}`"
+    )
+
+
+def registered(domain: str) -> str:
+    """The name that a domain's students are registered by."""
+    return f"{domain}-student"
+
+
+def about_students(certificate: Certificate) -> str:
+    """The students of a domain as the registry introduces them, in Markdown."""
+    model = f"models:/{registered(certificate.domain.name)}@{ALIAS}"
+    return (
+        f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
+        f"{budget_in_words(certificate)}\n\n"
+        f'To use the latest: `mlflow.pyfunc.load_model("{model}").predict(rows)`'
+    )
+
+
+def signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:
+    """Raw public columns in, class names out, as MLflow writes a schema. A missing cell is no error."""
+    inputs = [{"name": name, "required": False, "type": kind} for name, kind in columns.items()]
+    return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": "string"}])}

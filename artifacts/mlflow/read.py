@@ -1,0 +1,292 @@
+"""A home in another place: MLflow keeps absolute addresses of the files it was given, and they follow the home here.
+
+Assumes      the tables of MLflow's store that name files are those of ADDRESSES
+Guarantees   every address below an `mlartifacts` folder elsewhere becomes the same one below ours, all or none; what
+             MLflow recorded besides is not touched
+Not covered  a tracking server, which knows its own files. Checked by tests/promises/test_move.py
+
+Recorded: what MLflow has of a session now, as verification and erasure read it.
+
+Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them
+Not covered  what is written, and how: artifacts.mlflow.write.
+             Checked by tests/artifacts/mlflow/test_tracking.py and tests/tasks/verify/test_verify.py
+
+Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
+"""
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+from urllib.parse import quote
+
+import mlflow.artifacts
+from mlflow.entities import DatasetInput, Run
+from mlflow.exceptions import MlflowException
+
+from concord.artifacts.errors import check_answers, sqlite_address, sqlite_file
+from concord.artifacts.home.released import sha256
+from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own, own_store, uri_of
+
+ADDRESSES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
+
+
+COPIES: list[TemporaryDirectory[str]] = []
+"""Of stores that cannot be written, for as long as this process lasts."""
+
+
+def followed(database: Path, folder: Path) -> Path:
+    """The store of this home whose addresses begin with `folder`: itself, or a copy where it cannot be written.
+
+    Raises sqlite3.Error.
+    """
+    if database.is_file() and not os.access(database, os.W_OK):
+        database = _copied(database)
+    follow(database, folder)
+    return database
+
+
+def follow(database: Path, folder: Path) -> None:
+    """Let the addresses in a store of this home begin with `folder`, where its files are now. Raises sqlite3.Error."""
+    if not database.is_file():
+        return
+    with closing(sqlite3.connect(database, isolation_level=None)) as store:
+        for before in _elsewhere(store, folder):
+            store.execute("BEGIN IMMEDIATE")
+            for table, column in ADDRESSES:
+                moved = f"{column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                store.execute(
+                    f"UPDATE {table} SET {moved}",
+                    (folder.as_uri(), len(before) + 1, len(before) + 1, f"{before}/"),
+                )
+            store.execute("COMMIT")
+
+
+def _elsewhere(store: sqlite3.Connection, folder: Path) -> set[str]:
+    """Folders of that name in other places, which experiments were made in."""
+    if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+        return set()
+    locations = [row[0] or "" for row in store.execute("SELECT artifact_location FROM experiments")]
+    found = {made[1] for made in map(EXPERIMENT.fullmatch, locations) if made}
+    return {root for root in found if root.endswith(f"/{folder.name}")} - {folder.as_uri()}
+
+
+def _copied(database: Path) -> Path:
+    COPIES.append(TemporaryDirectory())
+    copy = Path(COPIES[-1].name) / database.name
+    with (
+        closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as store,
+        closing(sqlite3.connect(copy)) as made,
+    ):
+        store.backup(made)
+    return copy
+
+
+MODEL_FILE = "model.skops"
+"""The student in a logged model's folder."""
+NOT_OURS = {"registered_model_meta", "__pycache__"}
+"""What MLflow and Python add to a model's folder when it is used."""
+PARENT = "mlflow.parentRunId"
+
+
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+RUN_NAME = "mlflow.runName"
+MODEL = "student"
+"""What a logged model is called."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What MLflow tells of one run now.
+
+    history   every point of each metric: (step, value)
+    datasets  all that is kept of each dataset it read, by name
+    models    ids of the logged models it made
+    """
+
+    experiment: str
+    status: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    history: dict[str, list[tuple[int, float]]]
+    datasets: dict[str, dict[str, str]]
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recorded(RunRecord):
+    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
+
+    stages         the runs nested in it, by their stage
+    certificate    the bytes of its copy, empty where there is none
+    model          the version of a registered model that was made of it: its name, description, and where its files are
+                   said to be; of the logged model, its name, its run, and where its files are
+    model_files    digests of the registered version's files, as who loads it gets them
+    introductions  what the experiment and the registered model say of themselves
+    """
+
+    run_id: str
+    stages: dict[str, RunRecord]
+    certificate: bytes
+    files: dict[str, str]
+    model: dict[str, str]
+    model_files: dict[str, str]
+    model_tags: dict[str, str]
+    logged_tags: dict[str, str]
+    introductions: dict[str, str]
+
+
+class Records:
+    """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, as it is read."""
+
+    def __init__(self, uri: str, folder: Path) -> None:
+        """`uri` of the store; where that is a database, its files go below `folder`. Raises EnvironmentFailed."""
+        with in_one_sentence():
+            _require_database(uri)
+            self._client = client_of(uri)
+        self._uri, self._folder = uri, folder
+
+    @classmethod
+    def of(cls, home: Path) -> Self:
+        """The store of a home folder; what it says of its own files holds wherever the home lies now."""
+        check_answers("MLFLOW_TRACKING_URI")
+        uri, folder = uri_of(home), home.absolute() / "mlartifacts"
+        if own_store(home):
+            with in_one_sentence():
+                make_if_missing(home)
+                uri = sqlite_address(followed(own(home), folder))
+        return cls(uri, folder)
+
+    def runs(self, session: str) -> list[str]:
+        """Ids of the finished runs of a session, the latest first."""
+        with in_one_sentence():
+            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
+            found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
+        return [run.info.run_id for run in found]
+
+    def sessions(self) -> set[str]:
+        """Every session that a finished run is of: of labels, or of an estimate."""
+        with in_one_sentence():
+            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            found, page = set[str](), None
+            while page != "":
+                runs = self._client.search_runs(everywhere, "attributes.status = 'FINISHED'", page_token=page)
+                found |= {run.data.tags[tag] for run in runs for tag in ("session", "estimate") if tag in run.data.tags}
+                page = runs.token or ""
+        return found
+
+    def models(self, session: str) -> list[str]:
+        """Where the registered models of a session are, the latest run's first."""
+        with in_one_sentence():
+            made = [self._client.search_model_versions(f"run_id = '{run_id}'") for run_id in self.runs(session)]
+        return [f"models:/{model.name}/{model.version}" for models in made for model in models]
+
+    def recorded(self, run_id: str) -> Recorded | None:
+        """What MLflow has of a run; None where it has no such run."""
+        try:
+            run = self._client.get_run(run_id)
+        except MlflowException:
+            return None
+        with in_one_sentence():
+            result, files = self._told(run), self._files(run.info.artifact_uri)
+            logged = self._client.get_logged_model(result.models[0]) if result.models else None
+            version = next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
+            introductions = {"experiment": self._client.get_experiment(run.info.experiment_id).tags.get(NOTE, "")}
+            model: dict[str, str] = {}
+            model_files: dict[str, str] = {}
+            if logged is not None:
+                model |= {"logged as": logged.name, "logged by": str(logged.source_run_id)}
+                model |= {"logged files": logged.artifact_location}
+            if version is not None:
+                place = self._client.get_model_version_download_uri(version.name, version.version)
+                model |= {"name": version.name, "description": str(version.description)}
+                model |= {"source": str(version.source), "files": place}
+                model_files = {name: sha256(data) for name, data in self._files(place).items()}
+                introductions["registered model"] = self._client.get_registered_model(version.name).description
+            return Recorded(
+                **vars(result),
+                run_id=run_id,
+                stages=self._stages(run),
+                certificate=files.get("certificate.json", b""),
+                files={name: sha256(data) for name, data in files.items()},
+                model=model,
+                model_files=model_files,
+                model_tags=version.tags if version is not None else {},
+                logged_tags=logged.tags if logged is not None else {},
+                introductions=introductions,
+            )
+
+    def certificates(self, experiment: str) -> Iterator[bytes]:
+        """MLflow's copies of the certificates of an experiment's finished runs, the latest first."""
+        with in_one_sentence():
+            found = self._client.get_experiment_by_name(experiment)
+            finished = "tags.session != '' and attributes.status = 'FINISHED'"
+            within = [] if found is None else [found.experiment_id]
+            for run in self._client.search_runs(within, finished, order_by=["attributes.end_time DESC"]):
+                yield self._files(run.info.artifact_uri).get("certificate.json", b"")
+
+    def _told(self, run: Run) -> RunRecord:
+        return RunRecord(
+            experiment=self._client.get_experiment(run.info.experiment_id).name,
+            status=run.info.status,
+            tags=run.data.tags,
+            params=run.data.params,
+            metrics=run.data.metrics,
+            history={name: self._points(run.info.run_id, name) for name in run.data.metrics},
+            datasets={item.dataset.name: _fields(item) for item in (run.inputs.dataset_inputs if run.inputs else [])},
+            models=tuple(item.model_id for item in (run.outputs.model_outputs if run.outputs else [])),
+        )
+
+    def _stages(self, parent: Run) -> dict[str, RunRecord]:
+        mine = f"tags.`{PARENT}` = '{parent.info.run_id}'"
+        found = self._client.search_runs([parent.info.experiment_id], mine)
+        return {run.data.tags.get("stage", ""): self._told(run) for run in found}
+
+    def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
+
+    def _model_digests(self, model_id: str) -> dict[str, str]:
+        files = self._files(self._client.get_logged_model(model_id).artifact_location)
+        return {name: sha256(data) for name, data in files.items()}
+
+    def _names(self, location: str) -> set[str]:
+        """The files at an artifact location; MLflow's client would look where those of a run were at first."""
+        found = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
+        return {Path(file.path).name for file in found}
+
+    def _files(self, location: str) -> dict[str, bytes]:
+        """What the files at an artifact location hold now, by path."""
+        with TemporaryDirectory() as folder:
+            root = Path(
+                mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
+            )
+            paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+            return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def _fields(read: DatasetInput) -> dict[str, str]:
+    shown = {"digest": read.dataset.digest, "source_type": read.dataset.source_type, "source": read.dataset.source}
+    return shown | {tag.key: tag.value for tag in read.tags}
+
+
+def _require_database(uri: str) -> None:
+    """Raise sqlite3.Error where a SQLite store is a file of another kind, which MLflow does not tell apart."""
+    file = sqlite_file(uri)
+    if file and file.is_file():
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master")

@@ -1,0 +1,158 @@
+"""MLflow's store in a home: made whole, under a lock, before anybody uses it.
+
+MLflow makes a fresh database in many steps and without a lock: two first users, or one that is killed, leave a file
+that MLflow never opens again. Here one process makes it in another file, which takes its name when it is whole. MLflow
+only mirrors what the ledger and the released files say, so a store that cannot be read is put aside and made anew.
+
+Guarantees   a store that is there is whole; what cannot be read is kept under another name; locks are the kernel's
+Not covered  stores that MLFLOW_TRACKING_URI names elsewhere, which are their owners': they are used as they are.
+             Checked by tests/artifacts/mlflow/test_tracking_store.py
+"""
+
+import logging
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from concord.artifacts.errors import EnvironmentFailed, check_answers, sqlite_address
+from concord.artifacts.home.whole import locked, sync_folder
+
+for chatter in ("mlflow", "alembic"):  # what fails is raised as well, and ends in one sentence instead of a traceback
+    logging.getLogger(chatter).setLevel(logging.CRITICAL)
+
+STORE_PATIENCE = 20.0
+"""Seconds to wait for another process that writes to a SQLite store, as MLflow itself waits."""
+AUTOFLUSH = "(raised as a result of"
+"""How SQLAlchemy begins the line before the reason, if a query was what wrote."""
+STORE_LOCK = "mlflow.lock"
+"""Held by the process that makes a store, or migrates it."""
+JOURNALS = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a database, by the end of its name; it would be applied to the next one of that name."""
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """What the store fails with, as EnvironmentFailed."""
+    try:
+        yield
+    except (MlflowException, OSError, sqlite3.Error) as failed:
+        reason = next(line for line in f"{failed}\n".splitlines() if not line.startswith(AUTOFLUSH))
+        raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
+
+
+def uri_of(home: Path) -> str:
+    """The store that a home uses: its own, or the one that MLFLOW_TRACKING_URI names."""
+    return os.environ.get("MLFLOW_TRACKING_URI", sqlite_address(own(home)))
+
+
+def own(home: Path) -> Path:
+    """The database of a home's own store."""
+    return home.absolute() / "mlflow.db"
+
+
+def own_store(home: Path) -> bool:
+    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
+    return uri_of(home) == sqlite_address(own(home))
+
+
+def ready_store(home: Path) -> Path | None:
+    """Make the store of a home, or migrate it, and see that it answers: before anything is spent that it shall show.
+
+    Returns the new name of a store that could not be read and was put aside. Raises EnvironmentFailed.
+    """
+    aside = None
+    check_answers("MLFLOW_TRACKING_URI")
+    with in_one_sentence(), locked(home / STORE_LOCK):
+        if own_store(home):
+            aside = _put_aside_if_unreadable(own(home))
+            _make(own(home))
+        client_of(uri_of(home))
+    return aside
+
+
+def client_of(uri: str) -> MlflowClient:
+    """A client of a store, once both of its halves have answered: runs, and registered models. Raises MlflowException.
+
+    What opens a database fails with errors of Alembic, SQLAlchemy and others, each step of a migration with its own.
+    """
+    try:
+        client = MlflowClient(uri, registry_uri=uri)
+        client.search_experiments(max_results=1)
+        client.search_registered_models(max_results=1)
+    except Exception as failed:
+        raise MlflowException(str(failed)) from None
+    return client
+
+
+def make_if_missing(home: Path) -> None:
+    """Make the home's own store if it is not there. Raises what MLflow or the machine fails with."""
+    if not _there(own(home)):
+        with locked(home / STORE_LOCK):
+            _make(own(home))
+
+
+def _there(database: Path) -> bool:
+    return database.is_file() and database.stat().st_size > 0
+
+
+def _make(database: Path) -> None:
+    if _there(database):
+        return
+    for unfinished in database.parent.glob(f".{database.name}.*"):
+        unfinished.unlink()
+    _clear_journals(database)
+    fresh = database.with_name(f".{database.name}.{secrets.token_hex(8)}")
+    try:
+        client_of(sqlite_address(fresh))
+        fresh.replace(database)
+        sync_folder(database.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _put_aside_if_unreadable(database: Path) -> Path | None:
+    """Raises sqlite3.OperationalError if the machine does not let it be read, as when another process holds it."""
+    if not _there(database) or _readable(database):
+        return None
+    names = (database.with_name(f"{database.name}.unreadable-{number}") for number in count(1))
+    aside = next(name for name in names if not name.exists())
+    _clear_journals(database)
+    database.replace(aside)
+    sync_folder(database.parent)
+    return aside
+
+
+def _readable(database: Path) -> bool:
+    """Whether the file is a whole database. One without a run must open too: nothing is lost with it."""
+    try:
+        with closing(sqlite3.connect(database, timeout=STORE_PATIENCE)) as store:
+            if store.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                return False
+            tables = {name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "runs" in tables and store.execute("SELECT 1 FROM runs").fetchone():
+                return True
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        return False
+    return _opens(database)
+
+
+def _opens(database: Path) -> bool:
+    try:
+        client_of(sqlite_address(database))
+    except MlflowException:
+        return False
+    return True
+
+
+def _clear_journals(database: Path) -> None:
+    for end in JOURNALS:
+        database.with_name(f"{database.name}{end}").unlink(missing_ok=True)

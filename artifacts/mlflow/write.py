@@ -1,0 +1,316 @@
+"""A model folder in MLflow's format that holds the very file that the certificate digests.
+
+Assumes      the code handed in is all that the student needs besides NEEDED
+Guarantees   the folder loads in another process, without this project, and takes raw public rows
+Not covered  where it is kept: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py
+
+Tracking: what is published, as MLflow shows it to an auditor.
+
+Assumes      all that is handed in is released or public: `Publication` has no other fields
+Guarantees   a run begins at the door or later and spans no private work; moments given to MLflow are full hours, so
+             that with a public schedule they do not tell how long private work took; nothing is logged automatically;
+             nothing of this machine is tagged; the logged model holds the very file that the certificate digests
+Not covered  who may open the tracking store; moments that MLflow notes by itself, of experiments and models: they say
+             when this was written. Checked by tests/artifacts/mlflow/test_tracking.py
+"""
+
+import importlib
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import mlflow.sklearn
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LifecycleStage,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Param,
+    Run,
+    RunTag,
+)
+from mlflow.entities.model_registry import ModelVersion
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+
+from concord.artifacts.certificate import AuditReport, Certificate
+from concord.artifacts.home.released import sha256
+from concord.artifacts.mlflow.describe import (
+    ALIAS,
+    Publication,
+    Stage,
+    about_domain,
+    about_students,
+    dataset,
+    listing,
+    published_stages,
+    registered,
+    series,
+    signature,
+    tags,
+    whole,
+    words,
+)
+from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
+from concord.artifacts.mlflow.store import in_one_sentence
+
+with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
+    warnings.simplefilter("ignore", UserWarning)
+    importlib.import_module("mlflow.pyfunc")
+
+REQUIREMENTS = (
+    "cryptography",
+    "mlflow",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pydantic",
+    "scikit-learn",
+    "scipy",
+    "skops",
+)
+"""What a copy of the model needs to run; the code of this project travels with it."""
+
+
+def save(folder: Path, described: Model, publication: Publication) -> None:
+    """Write the student of a publication there; its released file takes the place of the one MLflow would write."""
+    mlflow.sklearn.save_model(
+        publication.student,
+        str(folder),
+        mlflow_model=described,
+        signature=ModelSignature.from_dict(signature(publication.columns)),
+        input_example=publication.example,
+        code_paths=[str(code) for code in publication.code],
+        pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+        serialization_format="skops",
+        skops_trusted_types=list(publication.trusted_types),
+    )
+    (folder / MODEL_FILE).write_bytes(publication.student_file)
+
+
+SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
+"""An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts."""
+MOST_AT_ONCE = 1000
+"""Metrics that MLflow takes in one request."""
+HOUR = 3600
+"""Seconds: all moments that MLflow is given are multiples of it."""
+AUDITS = "concord audits"
+"""The experiment of audits: no domain can have its name, which holds a space."""
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Where a publication is in MLflow."""
+
+    run_id: str
+    model_uri: str
+
+
+class Tracking(Records):
+    """The tracking store, as it is written."""
+
+    def publish(self, publication: Publication) -> Tracked:
+        """Record a publication as a run of its domain's experiment, and register its student as the champion.
+
+        What each stage after the door published is a run nested in it.
+        """
+        certificate = publication.certificate
+        with in_one_sentence():
+            self._clear(certificate.session)
+            experiment = self._experiment(certificate.domain.name)
+            self._client.set_experiment_tag(experiment, NOTE, about_domain(certificate))
+            described = {**tags(certificate), NOTE: words(certificate)}
+            begun = self._after_its_runs(certificate.session, publication.started)
+            with self._run(experiment, certificate.session, begun, described) as run:
+                self._log(run.info.run_id, publication)
+                model_id = self._log_model(run, publication)
+                self._log_stages(run, model_id, publication)
+                model_uri = self._register(run, model_id, certificate)
+        return Tracked(run.info.run_id, model_uri)
+
+    def find(self, domain: str, session: str, digests: Mapping[str, str]) -> Tracked | None:
+        """Where the latest run of a session is, if it was made of files of those digests, by name, and is whole."""
+        with in_one_sentence():
+            self._experiment(domain)  # with one that was deleted, its runs come back
+            for run in self._latest(session):
+                version = self._version(run.info.run_id)
+                logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
+                if logged == digests and version is not None and self._is_whole(run, version):
+                    return Tracked(run.info.run_id, f"models:/{version.name}/{version.version}")
+        return None
+
+    def keep_audit(self, report: AuditReport) -> str:
+        """Record an audit as a run of the experiment AUDITS. Returns the run's id."""
+        with in_one_sentence():
+            tagged = {"mechanism": report.mechanism, "holds": str(report.holds).lower()}
+            with self._run(self._experiment(AUDITS), report.mechanism, _now(), tagged) as run:
+                self._log_settings(run.info.run_id, _settings_and_numbers(report.model_dump()))
+        return str(run.info.run_id)
+
+    def keep_estimate(self, domain: str, session: str, fields: Mapping[str, Any], started: datetime) -> str:
+        """Record an estimate as a run of its domain's experiment, once. Returns the run's id."""
+        with in_one_sentence():
+            experiment = self._experiment(domain)
+            mine = f"tags.estimate = '{session}' and attributes.status = 'FINISHED'"
+            if known := self._client.search_runs([experiment], mine):
+                return str(known[0].info.run_id)
+            tagged = {"estimate": session, "domain": domain, "mechanism": str(fields["name"])}
+            with self._run(experiment, session, _milliseconds(started), tagged) as run:
+                self._log_settings(run.info.run_id, _settings_and_numbers(fields))
+        return str(run.info.run_id)
+
+    def _experiment(self, domain: str) -> str:
+        found = self._client.get_experiment_by_name(domain)
+        if found is not None:
+            if found.lifecycle_stage == LifecycleStage.DELETED:
+                self._client.restore_experiment(found.experiment_id)
+            return str(found.experiment_id)
+        served = self._uri.startswith(("http://", "https://"))  # a server says itself where files go
+        location = None if served else (self._folder / domain).as_uri()
+        return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
+
+    @contextmanager
+    def _run(self, experiment: str, name: str, begun: int, tagged: Mapping[str, str]) -> Iterator[Run]:
+        """A run that is finished when the context ends, or failed where that raises; never before it was begun."""
+        run = self._client.create_run(experiment, begun, dict(tagged), name)
+        try:
+            yield run
+        except BaseException:
+            with suppress(MlflowException, OSError):  # the store may be what failed
+                self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
+            raise
+        self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
+
+    def _latest(self, session: str) -> list[Run]:
+        return [self._client.get_run(run_id) for run_id in self.runs(session)[:1]]
+
+    def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
+        """Whether the files that a run names, and its model's, are there; what they hold is for verification to say."""
+        experiment, run_id = [run.info.experiment_id], run.info.run_id
+        logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
+        if version is None or not logged:
+            return False
+        named = {name.removeprefix("digest.") for name in run.data.tags if name.startswith("digest.")}
+        files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
+        return named - {"student"} <= files and MODEL_FILE in model
+
+    def _version(self, run_id: str) -> ModelVersion | None:
+        return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
+
+    def _clear(self, session: str) -> None:
+        """Delete what is left of runs of the session that were begun and not finished, and its latest if that is not
+        whole."""
+        everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+        unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
+        for run in [*self._client.search_runs(everywhere, unfinished), *self._latest(session)]:
+            version = self._version(run.info.run_id)
+            if run.info.status != "FINISHED" or not self._is_whole(run, version):
+                self._delete(run, version)
+
+    def _delete(self, run: Run, version: ModelVersion | None) -> None:
+        experiment, run_id = [run.info.experiment_id], run.info.run_id
+        if version is not None:
+            self._client.delete_model_version(version.name, version.version)
+        for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
+            self._client.delete_logged_model(model.model_id)
+        for nested in self._client.search_runs(experiment, f"tags.`{PARENT}` = '{run_id}'"):
+            self._client.delete_run(nested.info.run_id)
+        self._client.delete_run(run_id)
+
+    def _after_its_runs(self, session: str, moment: datetime) -> int:
+        """That moment, or the first after the session's runs so far: the latest stays so when clocks go backwards."""
+        ends: list[int] = [run.info.end_time for run in self._latest(session)]
+        return max([_milliseconds(moment), *(end + 1 for end in ends)])
+
+    def _log(self, run_id: str, publication: Publication) -> None:
+        now = _now()
+        self._log_settings(run_id, whole(publication.certificate))
+        points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
+        digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
+        digests += [RunTag(f"series.{name}", series(line)) for name, line in publication.series.items()]
+        for first in range(0, len(points), MOST_AT_ONCE):
+            self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])
+        self._client.log_batch(run_id, tags=digests)
+        self._client.log_inputs(run_id, [_dataset(name, digest) for name, digest in publication.datasets.items()])
+        for file in publication.files:
+            self._client.log_artifact(run_id, str(file))
+
+    def _log_settings(self, run_id: str, stage: Stage) -> None:
+        now = _now()
+        metrics = [Metric(name, value, now, 0) for name, value in stage.metrics.items()]
+        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
+
+    def _log_stages(self, parent: Run, model_id: str, publication: Publication) -> None:
+        """A nested run for each stage. Only moments after the door are told: the release is one, and takes no time."""
+        door = parent.info.start_time
+        studied = max(door, _milliseconds(publication.studied))
+        lasted = {"release": (door, door), "study": (door, studied), "certify": (studied, max(studied, _now()))}
+        for name, stage in published_stages(publication.certificate).items():
+            begun, ended = lasted[name]
+            tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: stage.note}
+            run_id = self._client.create_run(parent.info.experiment_id, begun, tagged, name).info.run_id
+            self._log_settings(run_id, stage)
+            self._client.log_inputs(run_id, [_dataset(data, publication.datasets[data]) for data in stage.read])
+            if name == "study":
+                self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
+            self._client.set_terminated(run_id, end_time=ended)
+
+    def _log_model(self, run: Run, publication: Publication) -> str:
+        """The student as a logged model of the run; its id."""
+        filters = tags(publication.certificate)
+        made = self._client.create_logged_model(run.info.experiment_id, MODEL, run.info.run_id, tags=filters)
+        with TemporaryDirectory() as folder:
+            described = Model(artifact_path=made.artifact_location, run_id=run.info.run_id, model_id=made.model_id)
+            save(Path(folder, MODEL), described, publication)
+            self._client.log_model_artifacts(made.model_id, str(Path(folder, MODEL)))
+        self._client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
+        self._client.log_outputs(run.info.run_id, [LoggedModelOutput(made.model_id, step=0)])
+        return str(made.model_id)
+
+    def _register(self, run: Run, model_id: str, certificate: Certificate) -> str:
+        """The logged model as the new champion among its domain's students; its URI."""
+        name = registered(certificate.domain.name)
+        if not self._client.search_registered_models(f"name = '{name}'"):
+            self._client.create_registered_model(name)
+        made = self._client.create_model_version(
+            name,
+            self._client.get_logged_model(model_id).artifact_location,
+            run.info.run_id,
+            tags={**tags(certificate), "digest.model": listing(self._model_digests(model_id))},
+            description=words(certificate),
+            model_id=model_id,
+        )
+        self._client.update_registered_model(name, about_students(certificate))
+        self._client.set_registered_model_alias(name, ALIAS, made.version)
+        return f"models:/{name}/{made.version}"
+
+
+def _dataset(name: str, digest: str) -> DatasetInput:
+    result = dataset(digest)
+    shown = Dataset(name, result.pop("digest"), source_type=result.pop("source_type"), source=result.pop("source"))
+    return DatasetInput(shown, [InputTag(key, value) for key, value in result.items()])
+
+
+def _settings_and_numbers(fields: Mapping[str, Any]) -> Stage:
+    numbers = {name: float(value) for name, value in fields.items() if isinstance(value, int | float)}
+    return Stage({name: str(value) for name, value in fields.items() if name not in numbers}, numbers)
+
+
+def _now() -> int:
+    return _milliseconds(datetime.now(UTC))
+
+
+def _milliseconds(moment: datetime) -> int:
+    """The first full hour that is not before that moment, as MLflow counts time."""
+    return math.ceil(moment.timestamp() / HOUR) * HOUR * 1000

@@ -1,0 +1,125 @@
+"""What all commands share: the application, its options, its examples, and how it speaks.
+
+Each command ends its `--help` with the examples below. Checked by tests/flows/cli/test_help.py.
+"""
+
+import codecs
+import io
+import json
+import sys
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": ("concord run plan.toml", "concord run plan.toml --from study", "concord run plan.toml --json > run.json"),
+    "extend": ("concord extend census-1751dd7e --public arriving/",),
+    "demo": ("concord demo --home /tmp/try",),
+    "init": (
+        "concord init",
+        "concord init --private stays.csv --public open.csv --label outcome --classes no,yes --domain ward --rows 9000",
+    ),
+    "plan": (
+        "concord plan plan.toml --figure plan.svg",
+        "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
+    ),
+    "budget": ("concord budget", "concord budget --json"),
+    "domain": ('concord domain census --epsilon 8 --delta 8e-5 --reason "the board, 3 May"',),
+    "link": ('concord link census survey --reason "the survey drew from the census"',),
+    "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
+    "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
+    "forget": ("concord forget census-1751dd7e",),
+    "verify": ("concord verify", "concord verify census-1751dd7e --json"),
+    "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
+    "ui": ("concord ui --port 8080",),
+    "estimate": ("concord estimate plan.toml --epsilon 0.2",),
+    "erase": ("concord erase --domain census --unit P000123",),
+    "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
+}
+
+
+class WithExamples(TyperGroup):
+    """The commands, each ending its help with its examples."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, if there is one."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and cmd_name in EXAMPLES:
+            command.epilog = "\n\n".join(("Examples:", *EXAMPLES[cmd_name]))
+        return command
+
+
+app = typer.Typer(
+    cls=WithExamples,
+    epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
+HOME = Path(".concord")
+PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
+"""Letters of ours in ASCII; any other goes without its accents, or is a question mark."""
+out = Console(highlight=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from concord import __version__
+
+        out.print(f"concord {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
+
+
+@contextmanager
+def starting(quiet: bool = False) -> Iterator[None]:
+    """Say, at a terminal, that the command has begun: to load packages and start a server takes seconds."""
+    err = Console(stderr=True, highlight=False, quiet=quiet)
+    with err.status("starting") if err.is_terminal else nullcontext():
+        yield
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on standard output, which holds nothing else."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value)  # as exact, and all ASCII
+    sys.stdout.write(text + "\n")
+
+
+def speak_plainly() -> None:
+    """Where a terminal or a file cannot take a letter, it gets a plain one instead: what was done is said after all."""
+    codecs.register_error("concord.plain", _in_plain_letters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="concord.plain")
+
+
+def _in_plain_letters(failed: UnicodeError) -> tuple[str, int]:
+    if not isinstance(failed, UnicodeEncodeError):
+        raise failed
+    return "".join(map(_plain, failed.object[failed.start : failed.end])), failed.end
+
+
+def _plain(letter: str) -> str:
+    without_accents = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return PLAIN.get(letter) or without_accents or "?"

@@ -1,0 +1,158 @@
+"""The command `init`: ask what a plan must say, and write one that can be run as it stands."""
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.plan import RULES
+from concord.artifacts.sections import NAME_PATTERN
+from concord.tasks.advice.draft import Wishes, check_column, check_public, classes_of, draft, suggest, usual_delta
+from concord.tasks.data.tables import PRIVATE, find_files
+
+REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
+"""What nobody can guess. Where all are given, nothing is asked, and the rest is what is usual."""
+QUESTIONS = {
+    "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
+    "public": "Public table without labels",
+    "test": "Public labelled table to try the student on; empty for none",
+    "label": "Label column",
+    "classes": "Classes, with commas between; only what is known in public",
+    "unit": "Column that says whose a row is; empty to protect each row by itself",
+    "domain": "Name of this body of private data; it is published",
+    "rows": "Private rows there are, roughly, as you would say it in public",
+    "epsilon": "ε this session may spend",
+    "delta": "δ it may spend",
+    "lifetime_epsilon": "ε of all sessions on this data together",
+    "lifetime_delta": "δ of all of them",
+}
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Write the plan at `path` and say what is in it. Raises WrongInput where something is missing, wrong or there."""
+    if path.exists():
+        raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
+    wishes = wishes_of(given)
+    ensemble = suggest(wishes)
+    _write(path, draft(wishes, ensemble, path.absolute().parent))
+    return {
+        "plan": str(path),
+        "teachers": ensemble.teachers,
+        "mechanism": ensemble.best.name,
+        "cutoff": ensemble.best.cutoff,
+        "reason": ensemble.best.reason,
+    }
+
+
+def wishes_of(given: Mapping[str, Any]) -> Wishes:
+    """What was given, and for the rest what is answered at the terminal, or is usual. Raises WrongInput."""
+    stated = {name: value for name, value in given.items() if value not in (None, ())}
+    missing = [name for name in REQUIRED_WISHES if name not in stated and not (name == "classes" and "test" in stated)]
+    if missing and not sys.stdin.isatty():
+        raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
+    for name in QUESTIONS:
+        if name in stated:
+            stated[name] = _meant(name, stated[name], stated)
+        else:
+            usual = _default(name, stated)
+            stated[name] = _asked(name, usual, stated) if missing else _meant(name, usual, stated)
+    return Wishes(**stated)
+
+
+def show_begun(found: Mapping[str, Any]) -> None:
+    """What was written, and what comes next."""
+    out.print(f"wrote {found['plan']}: {found['teachers']} teachers, {found['mechanism']}; {found['reason']}")
+    out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")
+
+
+def _default(name: str, stated: Mapping[str, Any]) -> Any:
+    if name == "classes" and stated.get("test"):
+        return classes_of(stated["test"], stated["label"])
+    usual: dict[str, Callable[[], Any]] = {
+        "test": str,
+        "unit": str,
+        "epsilon": lambda: 1.0,
+        "delta": lambda: usual_delta(stated["rows"]),
+        "lifetime_epsilon": lambda: 4 * stated["epsilon"],
+        "lifetime_delta": lambda: 4 * stated["delta"],
+    }
+    return usual[name]() if name in usual else None
+
+
+def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
+    """The answer at the terminal. One that cannot be is told at once, and asked for again."""
+    shown = ",".join(default) if isinstance(default, tuple) else default
+    while True:
+        answer = typer.prompt(QUESTIONS[name], default=shown, err=True, show_default=bool(shown))
+        try:
+            return _meant(name, default if answer == shown else answer, stated)
+        except WrongInput as wrong:
+            err.print(str(wrong), soft_wrap=True, markup=False)
+
+
+def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
+    """A value as it is meant, beside those stated before it. Raises WrongInput where it cannot be."""
+    option = f"--{name.replace('_', '-')}"
+    match name:
+        case "classes":
+            return _classes(value)
+        case "rows":
+            return _count(value)
+        case "domain" if not re.fullmatch(NAME_PATTERN, value):
+            raise WrongInput(f"{option} {RULES['string_pattern_mismatch']}, got {value!r}")
+        case "private":
+            find_files(value, PRIVATE)
+        case "public" | "test" if value:
+            check_public(option, value, stated["private"])
+        case "label" | "unit" if value:
+            check_column(option, value, stated["private"])
+        case "epsilon" | "delta":
+            return _amount(option, value)
+        case "lifetime_epsilon" | "lifetime_delta":
+            return _amount(option, value, least=stated[name.removeprefix("lifetime_")])
+    return value or None
+
+
+def _classes(value: Any) -> tuple[str, ...]:
+    """Several as they are; one, or an answer, cut at its commas."""
+    several = (value,) if isinstance(value, str) else tuple(value)
+    words = several[0].split(",") if len(several) == 1 else several
+    classes = tuple(word.strip() for word in words if word.strip())
+    if len(set(classes)) < max(2, len(classes)):
+        raise WrongInput(f"--classes must name two or more, each once, got {', '.join(classes)!r}")
+    return classes
+
+
+def _count(value: Any) -> int:
+    digits = str(value).replace(",", "").replace("_", "").replace(" ", "")
+    if not digits.isdecimal() or not int(digits):
+        raise WrongInput(f"--rows must be a whole number above 0, got {value!r}")
+    return int(digits)
+
+
+def _amount(option: str, value: Any, least: float = 0.0) -> float:
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = math.nan
+    if not (0 < amount < math.inf and amount >= least):
+        rule = f"a number of at least {least:g}, what this session may spend" if least else "a number above 0"
+        raise WrongInput(f"{option} must be {rule}, got {value!r}")
+    return amount
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None

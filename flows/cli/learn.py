@@ -1,0 +1,178 @@
+"""The commands that plan, run and extend."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, app, out, print_json, starting
+from concord.flows.server import serving
+
+
+@app.command("run")
+def run_command(
+    plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
+    start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
+    new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Learn and publish a classifier: the main job.
+
+    Run it twice and the second time answers from cache and spends nothing.
+    """
+    with starting(quiet):
+        from concord.artifacts.plan import load_plan
+        from concord.flows.environment import prepare
+
+        loaded, home = load_plan(plan), prepare(home)
+    with serving(home):
+        with starting(quiet):
+            from concord.flows.cli.show import show
+            from concord.flows.stage import hushed
+            from concord.flows.start import servers_awake, start
+
+            servers_awake()
+        with hushed(quiet):
+            summary = start(loaded, home, new_session=new_session, start_from=start_from)
+        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+
+
+@app.command("extend")
+def extend_command(
+    session: Annotated[str, typer.Argument(help="The session, as run and budget name it.")],
+    public: Annotated[Path, typer.Option(help="More public rows: a file, a folder or a glob.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Answer more public rows in an open session, and teach its student again.
+
+    Files it was given before are passed over: name one folder again and again, and only what is new is answered.
+    """
+    with starting(quiet):
+        from concord.flows.environment import reopen
+
+        home = reopen(home)
+    with serving(home):
+        with starting(quiet):
+            from concord.flows.cli.show import show
+            from concord.flows.stage import hushed
+            from concord.flows.start import servers_awake, start_extension
+
+            servers_awake()
+        with hushed(quiet):
+            summary = start_extension(session, public, home)
+        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+    if not (as_json or quiet or summary.asked_now):
+        out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
+
+
+@app.command("serve")
+def serve_command(
+    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
+    public: Annotated[Path, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")],
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
+    timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
+    home: HomeOption = HOME,
+) -> None:
+    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM."""
+    from concord.flows.environment import reopen
+
+    home = reopen(home)
+    from concord.flows.start import serve as keep_extending
+
+    keep_extending(session, public, home, cron=cron, timezone=timezone)
+
+
+@app.command("demo")
+def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Run the main job on synthetic records made on the spot: no download, no server."""
+    from concord.flows.environment import prepare
+    from concord.tasks.advice.draft import write_demo
+
+    run_command(write_demo(prepare(home) / "demo"), None, False, home, as_json, quiet)
+
+
+@app.command("init")
+def init_command(
+    private: Annotated[Path | None, typer.Option(help="The private table; only column names are read.")] = None,
+    public: Annotated[Path | None, typer.Option(help="The public table, whose columns become the features.")] = None,
+    test: Annotated[Path | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label column.")] = None,
+    classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
+    unit: Annotated[str | None, typer.Option(help="The column that says whose a row is; default: the row.")] = None,
+    domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Private rows, roughly, as you would say it in public.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
+    lifetime_delta: Annotated[float | None, typer.Option(help="The δ of all sessions; default: 4 times it.")] = None,
+    path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
+        "plan.toml"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
+
+    At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not.
+    """
+    from concord.flows.cli.init import begin, show_begun
+
+    tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
+    amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
+    given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
+    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path)
+    print_json(found) if as_json else show_begun(found)
+
+
+@app.command("plan")
+def plan_command(
+    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
+    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
+    agreement: Annotated[
+        str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Where to draw it, as PNG, SVG or PDF.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
+
+    Options given here go before what the plan says.
+    """
+    from concord.flows.cli.plan import report, show_plan
+
+    given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
+    found = report(path, agreement, figure, **given)
+    print_json(found) if as_json else show_plan(found)
+
+
+@app.command("estimate")
+def estimate_command(
+    plan: Annotated[Path, typer.Argument(help="The plan; it may be without a cutoff.")],
+    epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
+    share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
+    beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
+    again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate from the private rows how much teachers err, at a price, and suggest a cutoff.
+
+    Asked again with the same settings it says the same and spends nothing.
+    """
+    from concord.artifacts.plan import load_plan
+    from concord.flows.environment import prepare
+
+    loaded, home = load_plan(plan), prepare(home)
+    with serving(home):
+        from concord.flows.estimate import show_estimate
+        from concord.flows.start import start_estimate
+
+        result = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+    print_json(result) if as_json else show_estimate(result)

@@ -1,0 +1,140 @@
+"""The commands of the record: budgets and caps, sessions that end, data that goes."""
+
+from typing import Annotated
+
+import typer
+
+from concord.artifacts.errors import WrongInput
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, out, print_json
+
+
+@app.command("budget")
+def budget_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+    """What every domain may spend, has spent and has left; and its sessions."""
+    from concord.flows.cli.show import budget_of, show_budget
+    from concord.flows.environment import reopen
+
+    figures = budget_of(reopen(home, reading=True))
+    print_json(figures) if as_json else show_budget(figures)
+
+
+@app.command("domain")
+def domain_command(
+    name: Annotated[str, typer.Argument(help="The domain.")],
+    epsilon: Annotated[float, typer.Option(help="Its new cap on ε.")],
+    delta: Annotated[float, typer.Option(help="Its new cap on δ.")],
+    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    home: HomeOption = HOME,
+) -> None:
+    """Change a domain's lifetime cap, on the record."""
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.flows.environment import reopen
+
+    if not (0 < epsilon < float("inf") and 0 < delta < 1):
+        raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
+    changed = Ledger.of(reopen(home)).recap(name, epsilon, delta, reason)
+    out.print(f"domain {name}: cap is now ε = {changed.filter.epsilon:g}, δ = {changed.filter.delta:g}")
+
+
+@app.command("link")
+def link_command(
+    name: Annotated[str, typer.Argument(help="A domain.")],
+    other: Annotated[str, typer.Argument(help="Another one, named yet or not, which may hold the same people.")],
+    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    home: HomeOption = HOME,
+) -> None:
+    """Say on the record that people may be in both domains: where both protect the same, the sum of both caps holds."""
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.flows.environment import reopen
+
+    Ledger.of(reopen(home)).remark(name, "linked", other, reason)
+    promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
+    out.print(f"domains {name} and {other} are linked: {promised}", soft_wrap=True)
+
+
+@app.command("restore")
+def restore_command(
+    reason: Annotated[str, typer.Option(help="What happened to the home, or to its witness; kept on the record.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on from an older copy of the home, charging what its witness saw since; or without a witness that is lost.
+
+    CONCORD_WITNESS names the witness; where that is lost, a new one, or none. Each session that was open ends and is
+    charged whole; nothing ever returns of it.
+    """
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.flows.cli.show import budget_of, show_budget
+    from concord.flows.environment import reopen
+
+    home = reopen(home, as_it_is=True)  # an upgrade writes, which a ledger that is behind refuses
+    Ledger.of(home).restore(reason)
+    home = reopen(home)
+    figures = budget_of(home)
+    print_json(figures) if as_json else show_budget(figures)
+
+
+@app.command("close")
+def close_command(
+    session: Annotated[str, typer.Argument(help="The session to end.")],
+    whole: Annotated[bool, typer.Option(help="Charge the whole reservation, whatever was used of it.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """End an open session; what was reserved and not spent returns to its domain, by the ledger's rule.
+
+    Only a reason that is public, or was released, may return anything: with any other, give --whole.
+    """
+    from concord.flows.cli.show import session_of
+    from concord.flows.environment import reopen
+    from concord.tasks.door.erase import close as end
+    from concord.tasks.door.release import Stores
+
+    door = Stores.of(reopen(home))
+    end(door, session, give_back=not whole)
+    ended = session_of(door.ledger, session)
+    if as_json:
+        print_json(ended)
+    else:
+        out.print(f"session {session} is {ended['status']}, charged ε = {ended['settled']['epsilon']:.3g}")
+
+
+@app.command("forget")
+def forget_command(
+    session: Annotated[str, typer.Argument(help="A session that has ended.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Destroy the key of a session that has ended, and the teachers and votes that no open one uses.
+
+    What verification needs is kept; the plan cannot be run again without a further session.
+    """
+    from concord.flows.environment import reopen
+    from concord.tasks.door.erase import forget as destroy
+    from concord.tasks.door.release import Stores
+
+    forgotten = destroy(Stores.of(reopen(home)), session)
+    result = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"
+    print_json({"session": session, "forgotten_now": forgotten}) if as_json else out.print(
+        f"session {session}: {result}"
+    )
+
+
+@app.command("erase")
+def erase_command(
+    domain: Annotated[str, typer.Option(help="The domain the unit belongs to.")],
+    unit: Annotated[str | None, typer.Option(help="The unit, as the table names it; default: every unit.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a unit's rows from the vault, with the teachers and votes that depend on them; its sessions end.
+
+    What was spent stays spent, and what was published stays published. The table itself is its owner's to change.
+    """
+    from concord.flows.environment import reopen
+
+    home = reopen(home)
+    from concord.flows.cli.show import erased, show_erasure
+
+    result = erased(home, domain, unit)
+    print_json(result) if as_json else show_erasure(result)

@@ -1,0 +1,142 @@
+"""What the console shows: a run's outcome, the budget, and an erasure with what it cannot undo."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.sessions import Domain, Session
+from concord.flows.outcome import Summary, spent_in_words
+from concord.tasks.door.erase import erase
+from concord.tasks.door.release import Stores
+
+NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+OUTCOMES = ("asked", "answered", "refused")
+out = Console(highlight=False)
+
+
+def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
+    """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
+    if quiet:
+        out.print(summary.certificate, soft_wrap=True)
+        return
+    guarantee, student = summary.guarantee, summary.student
+    lines = {
+        "session": summary.session,
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
+        "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
+        "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
+        "student": "published; the plan names no public test rows",
+        "spent now": spent_in_words(summary.spent_now, summary.conversion),
+        "certificate": summary.certificate,
+        "report": summary.report,
+        "audit view": f"concord ui --home {home}",
+    }
+    if not summary.teachers:
+        lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
+    if student["accuracy"] is not None:
+        lines["student"] = f"{student['accuracy']:.1%} right on the public test rows"
+    for name, value in lines.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True)
+
+
+def budget_of(home: Path) -> dict[str, Any]:
+    """Every domain of the ledger with its cap, what is spent and remains, and its sessions."""
+    ledger = Ledger.of(home)
+    return {"domains": [_domain(ledger, domain) for domain in ledger.domains()]}
+
+
+def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
+    total = ledger.total(domain.name)
+    cap, spent = domain.filter, domain.filter.spent(total)
+    return {
+        "name": domain.name,
+        "unit": domain.unit,
+        "neighbours": domain.neighbours,
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
+        "spent": _pair(spent),
+        "conversion": cap.conversion if any(spent) else 0.0,
+        "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
+        "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
+        "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
+        "sessions": [_session(domain, session) for session in ledger.sessions(domain.name)],
+    }
+
+
+def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
+    """One session as the budget lists it. Raises WrongInput where there is none."""
+    session = ledger.session(name)
+    return _session(domain_of(session, ledger), session)
+
+
+def _session(domain: Domain, session: Session) -> dict[str, Any]:
+    settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
+    return {
+        "id": session.id,
+        "mechanism": session.mechanism["name"],
+        "claim": {"epsilon": session.epsilon, "delta": session.delta},
+        "reserved": _pair(domain.filter.spent(session.reserved)),
+        "settled": settled,
+        "asked": session.asked,
+        "answered": session.answered,
+        "refused": session.refused,
+        "status": session.status,
+    }
+
+
+def show_budget(figures: dict[str, Any]) -> None:
+    """The budget as a table a domain."""
+    if not figures["domains"]:
+        out.print("no domain has been named yet")
+    for domain in figures["domains"]:
+        cap, spent = domain["cap"], domain["spent"]
+        title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
+        once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
+        table = Table(title=title, caption=once if domain["conversion"] else None, **NARROW)
+        table.add_column("session", no_wrap=True)  # it is copied into other commands
+        for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status"):
+            table.add_column(heading, overflow="fold")
+        for item in domain["sessions"]:
+            rows = (f"{item[outcome]:,}" for outcome in OUTCOMES)
+            table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", *rows, item["status"])
+        out.print(table)
+
+
+def _pair(amounts: tuple[float, float]) -> dict[str, float]:
+    return {"epsilon": amounts[0], "delta": amounts[1]}
+
+
+plain = Console(highlight=False, markup=False)
+
+
+def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
+    """Erase a unit, or every unit, of a domain; and what its sessions have published. Raises as `tasks.door.erase`."""
+    door = Stores.of(home)
+    now = erase(door, domain, unit)
+    records = Records.of(home)
+    published = [
+        {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
+        for session in door.ledger.sessions(domain)
+    ]
+    return {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
+
+
+def show_erasure(details: dict[str, Any]) -> None:
+    """What is gone, what is beyond recall, and what is left to the owner of the table."""
+    result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
+    plain.print(
+        f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten", soft_wrap=True
+    )
+    for text in details["published"]:
+        models = ", ".join(text["models"]) or "no model"
+        plain.print(f"published and beyond recall: session {text['session']}, {text['labels']} labels, {models}")
+    if details["left_out"]:
+        plain.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True)
+    plain.print(
+        "left to do: remove what was erased from the table itself, name its new state in [data] version, and ask for a "
+        "--new-session, which costs again",
+        soft_wrap=True,
+    )

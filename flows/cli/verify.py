@@ -1,0 +1,126 @@
+"""The commands of an auditor: verify what was written, attack a mechanism, look at what was published."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from concord.artifacts.certificate import AuditReport
+from concord.artifacts.errors import EnvironmentFailed
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, out, print_json
+
+err = Console(stderr=True, highlight=False)
+
+
+def audit_calibrated(
+    name: str, settings: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
+) -> AuditReport:
+    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput where the settings cannot be met.
+
+    settings    cutoff, queries, classes and teachers
+    """
+    from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+    from concord.tasks.mechanisms.mechanism import calibrate
+    from concord.tasks.verify.audit import audit_mechanism
+
+    mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
+    votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
+    with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
+        return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
+
+
+def show_audit(report: AuditReport) -> None:
+    """What was attacked, how, and what that proved."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row("mechanism", report.mechanism)
+    table.add_row("claim", f"ε = {report.epsilon_claimed:g}, δ = {report.delta:g}")
+    proved = f"ε ≥ {report.epsilon_lower_bound:.3f} with confidence {report.confidence:g}, {report.trials:,} trials"
+    table.add_row("proved", proved if report.epsilon_lower_bound else f"nothing, in {report.trials:,} trials")
+    table.add_row("attack", report.attack)
+    table.add_row("event", report.event)
+    table.add_row("verdict", "[green]the claim stands[/green]" if report.holds else "[red]the claim is broken[/red]")
+    out.print(table)
+
+
+MARKS = {
+    (True, False): "[green]ok  [/green]",
+    (True, True): "[yellow]warn[/yellow]",
+    (False, False): "[red]FAIL[/red]",
+}
+"""What stands before a check, by whether it holds and whether it warns."""
+
+
+@app.command("verify")
+def verify_command(
+    subject: Annotated[str | None, typer.Argument(help="An MLflow run or a session; default: everything.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself."""
+    from concord.flows.environment import reopen
+
+    home = reopen(home, reading=True)
+    from concord.tasks.verify.verify import verify as checks_of
+
+    checks = checks_of(home, subject)
+    passed = all(check.ok for check in checks)
+    if as_json:
+        details = [check.model_dump() for check in checks]
+        print_json({"ok": passed, "warnings": [item for item in details if item["warning"]], "checks": details})
+    else:
+        for check in checks:
+            mark = MARKS[(check.ok, check.warning)]
+            out.print(f"{mark} {check.name}: {check.detail}", soft_wrap=True)
+    if not passed:
+        raise typer.Exit(4)
+
+
+@app.command("audit")
+def audit_command(
+    mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, …")],
+    epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
+    delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
+    cutoff: Annotated[int, typer.Option(help="Refusals until it halts, where it pays by refusal.")] = 1,
+    queries: Annotated[int, typer.Option(help="Rows it answers, where it pays by row.")] = 10,
+    classes: Annotated[int, typer.Option(help="Classes.")] = 2,
+    teachers: Annotated[int, typer.Option(help="Votes a row, where it matters.")] = 250,
+    trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
+    confidence: Annotated[float, typer.Option(help="That the lower bound is right.")] = 0.99,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack a mechanism as it runs, and say which ε that proves it spends at least; MLflow keeps the report.
+
+    Leaves with exit status 4 where that is more than it claims.
+    """
+    from concord.flows.environment import prepare
+
+    home = prepare(home)
+    from concord.artifacts.mlflow.write import Tracking
+
+    settings = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
+    report = audit_calibrated(mechanism, settings, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
+    run_id = Tracking.of(home).keep_audit(report)
+    print_json({**report.model_dump(), "run_id": run_id}) if as_json else show_audit(report)
+    if not report.holds:
+        raise typer.Exit(4)
+
+
+@app.command("ui")
+def ui_command(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
+    """Open the audit view: the MLflow UI, on this machine only; or say where the server is that tracks."""
+    import os
+
+    from concord.flows.environment import reopen
+    from concord.flows.server import Page
+
+    home = reopen(home)
+    tracked = os.environ["MLFLOW_TRACKING_URI"]
+    if tracked.startswith("http"):
+        out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
+        return
+    page = Page(home, port)
+    out.print(f"audit view: {page.address} (for you alone; end with Ctrl-C)", soft_wrap=True)
+    page.wait()
+    raise EnvironmentFailed(page.ended)

@@ -1,0 +1,292 @@
+"""The demonstration: SYNTHETIC hospital stays, made up by a seeded generator, so that a first run needs no download.
+
+No row is of a person. A patient has one or several stays, is frail or not, and all a ward writes down leans on that;
+whether they come back within thirty days does too, but for a share that nothing on file can tell.
+
+Draft: a plan to start from, out of what the user states and what the public tables show.
+
+Of the private table only the names of its columns are looked at, to see that those the user named are there. How many
+rows it has, and which classes, is what the user says; teachers and mechanism follow from that and the public rows.
+
+Assumes      figures and classes given were known in public before
+Guarantees   no private cell is read; the text loads as a plan
+Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/flows/cli/test_init.py
+"""
+
+import json
+import os
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.schemas import Kind
+from concord.artifacts.sessions import Domain
+from concord.tasks.advice.compare import Option, Stream, plan_mechanisms, recommend
+from concord.tasks.data.cells import kind_of, text
+from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
+from concord.tasks.data.units import private_frames
+from concord.tasks.mechanisms.mechanism import mechanism_class
+
+PLAN = Path(__file__).parents[2] / "demo.toml"
+"""A link to the one in deployments/plans, and a copy of it in a wheel."""
+DEMO_TABLES = "data/demo"
+PATIENTS = {"private": 26_000, "public": 1_300, "test": 900}
+UNFORESEEN = 0.08
+"""Share of stays whose outcome is the opposite of what frailty says."""
+
+Mask = NDArray[np.bool_]
+DIAGNOSES = ("heart failure", "pneumonia", "fracture", "stroke", "diabetes", "appendicitis", "asthma", "injury")
+FRAIL_DIAGNOSES = (0.30, 0.20, 0.10, 0.14, 0.16, 0.02, 0.05, 0.03)
+OTHER_DIAGNOSES = (0.05, 0.10, 0.17, 0.06, 0.08, 0.18, 0.16, 0.20)
+PLACES = ("home", "home with care", "nursing home", "rehabilitation")
+FRAIL_PLACES = (0.20, 0.40, 0.25, 0.15)
+OTHER_PLACES = (0.78, 0.10, 0.02, 0.10)
+
+
+def write_demo(folder: Path) -> Path:
+    """Write the demonstration's tables and its plan into a folder. Returns the plan's path."""
+    write_stays(folder / DEMO_TABLES)
+    plan = folder / PLAN.name
+    plan.write_bytes(PLAN.read_bytes())
+    return plan
+
+
+def write_stays(folder: Path) -> None:
+    """Write private.parquet, public.parquet (no patient, no outcome) and test.parquet: the same bytes every time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (name, patients) in enumerate(PATIENTS.items()):
+        rows = stays(patients, np.random.default_rng(seed))
+        hidden = {"private": [], "public": ["patient", "readmitted"], "test": ["patient"]}[name]
+        rows.drop(hidden).write_parquet(folder / f"{name}.parquet")
+
+
+def stays(patients: int, rng: Generator) -> pl.DataFrame:
+    """Synthetic stays of that many patients, in random order; about 2.3 a patient."""
+    frail = rng.random(patients) < 0.4
+    owner = rng.permutation(np.repeat(np.arange(patients), 1 + rng.poisson(np.where(frail, 2.0, 0.9))))
+    weak = frail[owner]
+    age = np.where(frail, rng.normal(76, 8, patients), rng.normal(45, 16, patients)).clip(18, 101).round()
+    columns = {
+        "patient": pl.Series([f"P{number:06d}" for number in owner]),
+        "admitted": pl.Series(np.datetime64("2023-01-01") + rng.integers(0, 730, len(owner))).cast(pl.Date),
+        "age": _sometimes(age[owner], rng, 0.02).cast(pl.Int16),
+        "sex": pl.Series(np.where(rng.random(patients) < 0.52, "f", "m")[owner]),
+        "diagnosis": pl.Series(_chosen(DIAGNOSES, weak, FRAIL_DIAGNOSES, OTHER_DIAGNOSES, rng)),
+        "emergency": _sometimes(rng.random(len(owner)) < np.where(weak, 0.75, 0.35), rng, 0.05),
+        "days": pl.Series(1 + rng.poisson(np.where(weak, 8, 3))),
+        "earlier_stays": pl.Series(rng.poisson(np.where(weak, 2.5, 0.3))),
+        "medicines": pl.Series(rng.poisson(np.where(weak, 9, 2.5))),
+        "haemoglobin": _sometimes(rng.normal(np.where(weak, 11.2, 13.8), 1.3).round(1), rng, 0.15),
+        "creatinine": _sometimes(rng.lognormal(np.where(weak, 0.35, -0.1), 0.3).round(2), rng, 0.10),
+        "discharged_to": pl.Series(_chosen(PLACES, weak, FRAIL_PLACES, OTHER_PLACES, rng)),
+        "readmitted": pl.Series(np.where(weak ^ (rng.random(len(owner)) < UNFORESEEN), "yes", "no")),
+    }
+    return pl.DataFrame(columns)
+
+
+def _chosen(
+    words: tuple[str, ...], frail: Mask, of_frail: tuple[float, ...], of_others: tuple[float, ...], rng: Generator
+) -> NDArray[np.str_]:
+    """A word a row, by the odds of its patient's group."""
+    names = np.array(words)
+    return np.where(frail, rng.choice(names, len(frail), p=of_frail), rng.choice(names, len(frail), p=of_others))
+
+
+def _sometimes(values: NDArray[np.generic], rng: Generator, absent: float) -> pl.Series:
+    """Values of which a share is null."""
+    return pl.select(pl.when(pl.Series(rng.random(len(values)) >= absent)).then(pl.Series(values))).to_series()
+
+
+ROWS_A_TEACHER = (100, 50, 25)
+"""Rows a shard, in the order they are tried: the first is taken with which a mechanism can teach ENOUGH."""
+LABELS_A_CLASS = 10
+"""Labels a class, counted as `tasks.advice.compare` counts what noisy ones are worth."""
+MOST_TEACHERS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user states. Paths are as given; `rows` is the rough size of the private table, as told in public."""
+
+    private: str
+    public: str
+    test: str | None
+    label: str
+    classes: tuple[str, ...]
+    unit: str | None
+    domain: str
+    rows: int
+    epsilon: float
+    delta: float
+    lifetime_epsilon: float
+    lifetime_delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """How many teachers, and the mechanism that is expected to teach most with their votes on the public rows."""
+
+    teachers: int
+    queries: int
+    best: Option
+
+
+def usual_delta(rows: int) -> float:
+    """The power of ten that is at most a tenth of one in `rows`: to publish one row in n at random has a δ of 1/n."""
+    return float(f"1e-{1 + len(str(rows))}")
+
+
+def classes_of(path: str, label: str) -> tuple[str, ...]:
+    """The labels that a public labelled table holds, sorted. Raises WrongInput where it lacks the column."""
+    table = open_public(path, "--test")
+    words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
+    return tuple(sorted(words - {None}))
+
+
+def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
+    """The columns that can be features, with what each holds."""
+    names = [name for name in table.names if name not in besides and kind_of(table.type_of(name)) is not None]
+    return table.kinds(names)
+
+
+def check_public(option: str, path: str, private: str) -> None:
+    """Raise WrongInput where there is no such table, or a file of it is one of the private table."""
+    hidden = {file.path.resolve() for file in find_files(private, PRIVATE)}
+    if not hidden.isdisjoint(file.path.resolve() for file in find_files(path, option)):
+        raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
+
+
+def check_column(option: str, name: str, private: str) -> None:
+    """Raise WrongInput where the private table has no such column."""
+    private_frames(private, {name: option})
+
+
+def suggest(wishes: Wishes) -> Ensemble:
+    """Teachers and mechanism by public figures alone. Raises WrongInput where none fits the budget."""
+    table = open_public(wishes.public, "--public")
+    queries = sum(frame.height for frame in table.frames(table.names[:1]))
+    cap = {"epsilon": wishes.lifetime_epsilon, "delta": wishes.lifetime_delta}
+    order = Domain.frozen(wishes.domain, unit="", neighbours="", **cap).filter.order
+    for size in ROWS_A_TEACHER:
+        teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
+        stream = Stream.expected(
+            epsilon=wishes.epsilon,
+            delta=wishes.delta,
+            teachers=teachers,
+            queries=queries,
+            classes=len(wishes.classes),
+            order=order,
+        )
+        options = plan_mechanisms(stream)
+        if options[0].worth >= LABELS_A_CLASS * len(wishes.classes):
+            break
+    try:
+        return Ensemble(teachers=teachers, queries=queries, best=recommend(options))
+    except WrongInput as none:
+        raise WrongInput(
+            f"{none}, of at least {ROWS_A_TEACHER[-1]} private rows each; or give a larger --epsilon"
+        ) from None
+
+
+def draft(wishes: Wishes, ensemble: Ensemble, folder: Path) -> str:
+    """The plan as commented TOML, its paths relative to `folder`. Raises WrongInput where it would not load."""
+    features = features_of(open_public(wishes.public, "--public"), (wishes.label, wishes.unit))
+    sections = (_data(wishes, features, folder), _privacy(wishes), _teachers(wishes, ensemble), _door(ensemble.best))
+    written = HEAD + "\n".join(sections)
+    parse_plan({**tomllib.loads(written), "folder": str(folder)})
+    return written
+
+
+HEAD = """\
+# A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
+# private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
+
+"""
+
+
+def _data(wishes: Wishes, features: dict[str, Kind], folder: Path) -> str:
+    test = f"test = {_path(wishes.test, folder)} # public labelled rows, to say how good the student is"
+    unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
+    no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
+    no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
+    names = "\n".join(f"    {_toml(name)}, # {kind}" for name, kind in features.items())
+    return f"""\
+[data]
+private = {_path(wishes.private, folder)}
+public = {_path(wishes.public, folder)} # rows without labels, which the teachers vote on
+{test if wishes.test else no_test}
+label = {_toml(wishes.label)}
+classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
+{unit if wishes.unit else no_unit}
+version = "1" # name a new one when the private data changes
+features = [ # of the public table; take out what nothing can be learned from, such as a number that names a row
+{names}
+]
+"""
+
+
+def _privacy(wishes: Wishes) -> str:
+    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
+    return f"""\
+[privacy]
+domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
+epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
+delta = {wishes.delta!r} # well below one in the number of units
+lifetime = {lifetime} # for all sessions on this data together; fixed when first run
+"""
+
+
+def _teachers(wishes: Wishes, ensemble: Ensemble) -> str:
+    size = wishes.rows // ensemble.teachers
+    return f"""\
+[teachers]
+count = {ensemble.teachers} # about {size:,} rows each, of the {wishes.rows:,} stated; more agree sooner and know less
+estimator = "sklearn.linear_model.LogisticRegression"
+params = {{ C = 0.3 }}
+"""
+
+
+def _door(best: Option) -> str:
+    counting = mechanism_class(best.name).counts
+    ends = "# ends with the public rows" if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
+    regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
+    learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
+    refused = "soft" if counting else "drop"
+    why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
+    return f"""\
+[labeling]
+{textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
+mechanism = "{best.name}"
+{ends}
+
+[student]
+estimator = "sklearn.linear_model.{learner}"
+params = {params}
+refused = "{refused}" # {why}
+"""
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _path(path: str | None, folder: Path) -> str:
+    """Relative to the plan where it lies beside or below it, else absolute."""
+    absolute = os.path.abspath(path or "")
+    relative = os.path.relpath(absolute, folder)
+    return _toml(absolute if relative.startswith("..") else relative)
+
+
+def _round(count: int) -> int:
+    """Two leading digits: a figure stated roughly gives one."""
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return count // step * step

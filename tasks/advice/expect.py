@@ -1,0 +1,262 @@
+"""What planning is told: how many public rows there are, and a public guess of how much teachers agree.
+
+Nothing private is opened here. A guess is a figure, or a table of votes that public teachers cast on public rows.
+Checked by tests/flows/cli/test_plan_command.py.
+
+Expect: what a plan would come to, from the plan and public tables alone; nothing is spent and nothing private read.
+
+The ε of a plan is shared out before a mechanism sees it: the choice of a student takes its part, and relabelling leaves
+(ε, δ) of the mechanism's own, on a secret subset. Planning shares it as the door does (`tasks.door.admit.calibrated`).
+
+Not covered  how well a public guess of agreement describes the private teachers. Checked by
+             tests/tasks/advice/test_expect.py
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import ORDERS, Filter
+from concord.artifacts.sections import RelabelPlan
+from concord.tasks.advice.compare import TYPICAL_AGREEMENT, Option, Stream, plan_mechanism
+from concord.tasks.advice.sample_sizes import cover_error, selection_rows
+from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
+from concord.tasks.data.encode import encode_public, learn_encoding
+from concord.tasks.data.tables import open_public
+from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.noise import check_budget
+from concord.tasks.mechanisms.relabelled import inner_budget
+
+Guess = float | NDArray[np.float64]
+
+
+def public_rows(plan: Plan) -> int:
+    """Rows of the plan's public table. Raises WrongInput where it cannot be read or has none."""
+    table = open_public(plan.path("public"))
+    return sum(frame.height for frame in table.frames(table.names[:1]))
+
+
+def expected_agreement(plan: Plan) -> Guess:
+    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput where the table is none."""
+    guess = plan.labeling.agreement
+    if isinstance(guess, str):
+        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
+    return TYPICAL_AGREEMENT if guess is None else guess
+
+
+def read_agreement(guess: str, classes: int) -> Guess:
+    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput where it is neither.
+
+    A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
+    class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
+    """
+    try:
+        return float(guess)
+    except ValueError:
+        return _votes(guess, classes)
+
+
+def _votes(path: str, classes: int) -> Guess:
+    table = open_public(path, "agreement")
+    if len(table.names) not in (1, classes):
+        rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
+        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
+    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
+    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
+
+
+def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    try:
+        numbers = frame.select(pl.all().cast(pl.Float64))
+    except pl.exceptions.InvalidOperationError:
+        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
+    if sum(numbers.null_count().row(0)):
+        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
+    return numbers
+
+
+RATIOS = (0.25, 0.5, 1, 2, 4)
+"""What is compared with what is planned, as multiples of it."""
+EXCESSES = (0.1, 0.05, 0.02, 0.01, 0.005)
+"""What a chosen student may err more than the best candidate, for which the private units it takes are told."""
+BETA = 0.05
+"""The odds with which a chosen student may err more than is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Premises:
+    """What planning goes by, all of it public. Raises WrongInput where that makes no sense.
+
+    epsilon, delta   what labels may spend, and beside them the choice of a student
+    agreement        a guess, as profile.profile takes it
+    order            the Rényi order of the domain, where it is known
+    mechanism        the one that is planned; None where the best is to be taken
+    cutoff           the one that is planned for it; None where the best is to be taken
+    choice           the part of ε that the choice of a student takes
+    relabel          how rows are relabelled before teachers learn from them, where they are
+    accountant       what proves the (ε, δ) of stable voting
+    """
+
+    epsilon: float
+    delta: float
+    teachers: int
+    queries: int
+    classes: int
+    agreement: Guess = TYPICAL_AGREEMENT
+    order: float = LEAST_ORDER
+    mechanism: str | None = None
+    cutoff: int | None = None
+    choice: float = 0.0
+    relabel: RelabelPlan | None = None
+    accountant: str = "renyi"
+
+    def __post_init__(self) -> None:
+        check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
+        if self.epsilon <= self.choice:
+            rule = f"which the choice of the student takes, got {self.epsilon:g}"
+            raise WrongInput(f"epsilon must be above student.epsilon = {self.choice:g}, {rule}")
+
+    @property
+    def subset(self) -> Subset | None:
+        """How the secret subset is drawn, from which alone teachers learn; None where they learn from all rows."""
+        labels = self.epsilon - self.choice
+        return None if self.relabel is None else subset_of(self.relabel, labels, self.delta)
+
+    @property
+    def stream(self) -> Stream:
+        """What a mechanism would meet, at the (ε, δ) that is left for it. Raises WrongInput where none is."""
+        left = self.epsilon - self.choice, self.delta
+        if self.subset is not None:
+            left = inner_budget(*left, **self.subset)
+        return Stream.expected(
+            epsilon=left[0],
+            delta=left[1],
+            teachers=self.teachers,
+            queries=self.queries,
+            classes=self.classes,
+            agreement=self.agreement,
+            order=self.order,
+            accountant=self.accountant,
+        )
+
+
+def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
+    """The fields of Premises that a plan says; `queries` goes before its own, and before counting its public rows.
+
+    Raises WrongInput where a public table of it cannot be read.
+    """
+    lifetime, labeling = plan.privacy.lifetime, plan.labeling
+    asked = queries or labeling.queries or (None if plan.data.public is None else public_rows(plan))
+    return {
+        "epsilon": plan.privacy.epsilon,
+        "delta": plan.privacy.delta,
+        "teachers": plan.teachers.count,
+        **({} if asked is None else {"queries": asked}),
+        "classes": len(plan.data.classes),
+        "agreement": expected_agreement(plan),
+        "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+        "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
+        "cutoff": labeling.cutoff,
+        "choice": plan.student.epsilon or 0.0,
+        "relabel": plan.relabel,
+        "accountant": labeling.accountant,
+    }
+
+
+def dearer(premises: Premises) -> float | None:
+    """How many times as much the domain is charged for stable voting at the planned cutoff as the Rényi accountant
+    would have it charged, whose table is less steep. None if that accountant is planned, if there is no cutoff yet, or
+    if rows are relabelled, which is charged by the whole's ε."""
+    if premises.accountant == "renyi" or premises.cutoff is None or premises.relabel is not None:
+        return None
+    at = ORDERS.index(premises.order)
+    game, renyi = (
+        replace(premises, accountant=name).stream.calibrated("stable", premises.cutoff).cost.renyi[at]
+        for name in (premises.accountant, "renyi")
+    )
+    return game / renyi
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtEpsilon:
+    """What a mechanism is expected to do were the plan's ε this; teachers learn from `share` of the private rows.
+
+    share   None where nothing of ε is left for the mechanism
+    """
+
+    epsilon: float
+    share: float | None
+    option: Option
+
+
+def at_other_epsilons(premises: Premises, name: str) -> list[AtEpsilon]:
+    """The mechanism of that name at RATIOS of the planned ε, as the plan would run it then."""
+    return [_at(premises, premises.epsilon * ratio, name) for ratio in RATIOS]
+
+
+def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
+    cutoff = premises.cutoff if premises.mechanism in (None, name) else None
+    try:
+        other = replace(premises, epsilon=epsilon)
+        stream, share = other.stream, 1.0 if other.subset is None else other.subset["share"]
+    except WrongInput as none_left:
+        nothing = Option(name=name, feasible=False, needs="another budget", reason=str(none_left))
+        return AtEpsilon(epsilon=epsilon, share=None, option=nothing)
+    return AtEpsilon(epsilon=epsilon, share=share, option=plan_mechanism(name, stream, cutoff))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenStudent:
+    """What the choice of a universal student costs and gives; see sample_sizes.universal_sizes for the theorem.
+
+    epsilon        its cost is (ε, 0), pure
+    dimension      VC dimension of the class
+    candidates     hypotheses to choose from, one for each way in which the class can label the public rows
+    cover_error    what the best candidate errs more than the best hypothesis of the class, at most
+    private_units  by what the student errs more than the best candidate, at most, and by ε: units that are enough
+    beta           how likely it may err more than the best of the class by more than both together
+    """
+
+    epsilon: float
+    hypotheses: str
+    dimension: int
+    public_rows: int
+    candidates: int
+    cover_error: float
+    private_units: dict[float, dict[float, int]]
+    beta: float = BETA
+
+
+def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
+    """What to expect of a plan's universal student, chosen at that ε. Raises WrongInput.
+
+    Alon, Bassily & Moran (2019): half of the odds for the cover, half for the choice among its candidates.
+    """
+    if plan.data.public is None:
+        rule = "planning reads no private row, not even the features that data.public_share makes public"
+        raise WrongInput(f"data.public must be given to say how many hypotheses the student is chosen from: {rule}")
+    encoding = learn_encoding(plan)
+    X = encode_public(plan.path("public"), encoding)
+    space = hypothesis_space(plan.student.space, encoding, X, "student")
+    candidates = len(space.dichotomies(X.astype(float)))
+    units = partial(selection_rows, candidates=candidates, beta=BETA / 2)
+    each = Universal(epsilon=epsilon, secret=plan.privacy.secret).choice.rate
+    return ChosenStudent(
+        epsilon=epsilon,
+        hypotheses=space.name,
+        dimension=space.dimension,
+        public_rows=len(X),
+        candidates=candidates,
+        cover_error=cover_error(dimension=space.dimension, rows=len(X), beta=BETA / 2),
+        private_units={
+            excess: {epsilon * ratio: units(alpha=excess, rate=each * ratio) for ratio in RATIOS} for excess in EXCESSES
+        },
+    )

@@ -1,0 +1,232 @@
+"""The class of hypotheses that a plan names, over columns of the encoded matrix, with public cut points.
+
+Assumes      encoding and matrix are of public rows
+Guarantees   nothing here depends on a private row: class, columns and cut points follow from the plan and public rows
+Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
+
+Resample: the rows of a relabelled subset as teachers learn from them (Nandi & Bassily 2020, Algorithm 5, step 3).
+
+    tight      each shard draws as many rows as it has, with replacement, from its own rows: a row reaches one teacher
+    published  each row has Poisson(1) copies, those beyond the most dropped, and each copy goes to a shard of its own:
+               a row reaches as many teachers as it has copies, which group privacy pays for
+    none       the rows as they are
+
+Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
+Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
+             changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
+Not covered  the law of the copies: any would do, being independent of the rows
+             Checked by tests/tasks/asking/test_relabel.py and tests/tasks/data/test_orders.py
+
+Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
+and c. One more row adds the names of number n + 1 and leaves the others. A name alone decides the shard, and the place
+in it: where a row came from, which the number of rows before it decides, is forgotten.
+
+Relabel: a secret subset of the private rows gets its labels from one hypothesis, chosen privately on it.
+
+Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.data.split` draws the subset; here a hypothesis
+ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
+and teachers learn from that, so that they agree where the class is a good one, however noisy the labels were.
+
+Assumes      the blocks hold a Poisson subset, one row a unit; the class has cut points of public rows, so that time and
+             failure depend on public numbers; the mechanism at the door is charged as relabelled.py says
+Guarantees   ĥ is drawn once for the same blocks and settings, durable in the vault before it is used: a retry or a
+             second process takes what was drawn. Copies of a row are a keyed function of the row
+Ends         with the session; a domain has one that is relabelled (see `artifacts.ledger.state`)
+Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
+             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the law of all of it
+             by tests/privacy/test_relabelled.py
+"""
+
+import difflib
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TypedDict
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from scipy.stats import poisson
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault, owner
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame, write_frame
+from concord.tasks.data.guard import private_stage
+from concord.tasks.data.split import SHARD, row_digests
+from concord.tasks.data.units import UNIT, keyed_bits, shards_of
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.hypotheses.catalogue import from_description, hypothesis_class
+from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.noise import keyed_draws
+from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
+
+
+def hypothesis_space(
+    plan: HypothesesPlan, encoding: Encoding, X: Matrix, field: str, *, bounded: bool = False
+) -> HypothesisClass:
+    """The class that section `field` of a plan names; with cut points where its dichotomies would outgrow the rows.
+
+    X         encoded public rows (rows, encoding.width), which the cut points are of
+    bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
+    Raises WrongInput where there is no such class or column, or too many hypotheses.
+    """
+    columns = columns_of(plan.features or encoding.outputs, encoding, field)
+    plain = hypothesis_class(plan.hypotheses, columns=columns)
+    if plain.bound is not None or (plain.linear and not bounded):
+        return plain
+    grid = cut_points(X[:, columns], plan.grid)
+    return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)
+
+
+def columns_of(features: Sequence[str], encoding: Encoding, field: str) -> list[int]:
+    """Where columns of the encoded matrix are, by their names. Raises WrongInput naming one that is not there."""
+    for name in features:
+        if name not in encoding.outputs:
+            near = difflib.get_close_matches(name, encoding.outputs, n=3, cutoff=0.4) or encoding.outputs[:3]
+            among = ", ".join(map(repr, near))
+            raise WrongInput(f"{field}.features must name columns as they are encoded, such as {among}; got {name!r}")
+    return [encoding.outputs.index(name) for name in features]
+
+
+def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> Matrix:
+    """Staged public rows, encoded: (rows, encoding.width)."""
+    return np.concatenate([encode(read_frame(batch.ref, vault), encoding) for batch in batches])
+
+
+def cut_points(X: Matrix, points: int) -> list[list[float]]:
+    """For each column of X (rows, columns), its numbers in rising order; where there are more, so many quantiles."""
+    return [_thinned(np.sort(column), points).tolist() for column in X.astype(np.float64).T]
+
+
+def _thinned(ordered: NDArray[np.float64], points: int) -> NDArray[np.float64]:
+    numbers = np.unique(ordered)
+    ranks = np.arange(points) * len(ordered) // points
+    return numbers if len(numbers) <= points else np.unique(ordered[ranks])
+
+
+STREAM = 32
+"""Bits of a shard's part of the keyed stream: draws of shard j start at j·2^32."""
+
+
+def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
+    """Relabelled rows (SHARD, cast features, LABEL), in the order of shards, as the form of `settings` draws them."""
+    if settings.form == "tight":
+        return rows[_within_shards(rows[SHARD].to_numpy().astype(np.int64), key)]
+    if settings.form == "published":
+        return _over_shards(rows, settings.copies, shards, encoding, key)
+    return rows
+
+
+def _within_shards(shard: Ints, key: bytes) -> Ints:
+    """Which row each place of each shard gets: shard (rows,) in rising order."""
+    drawn = [np.zeros(0, dtype=np.int64)]
+    for item, first, size in zip(*np.unique(shard, return_index=True, return_counts=True), strict=True):
+        draws = keyed_draws(key, int(item) << STREAM, int(size))
+        drawn.append(first + (draws % np.uint64(size)).astype(np.int64))
+    return np.concatenate(drawn)
+
+
+def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
+    """Every copy of every row in a shard of its own. Identical rows are told apart by their number among them."""
+    digests = pl.Series(UNIT, row_digests(rows, encoding, key), pl.Binary)
+    numbers = digests.to_frame().select(pl.col(UNIT).cum_count().over(UNIT)).to_series()
+    units = [digest + number.to_bytes(8, "little") for digest, number in zip(digests, numbers, strict=True)]
+    below = [int(bound * 2**64) for bound in np.asarray(poisson.cdf(np.arange(most), 1))]
+    copies = [bisect_right(below, keyed_bits(unit, key, b"copies")) for unit in units]
+    named = [unit + bytes([copy]) for unit, count in zip(units, copies, strict=True) for copy in range(count)]
+    spread = rows[np.repeat(np.arange(len(units)), np.array(copies, dtype=np.int64))]
+    placed = shards_of(pl.Series(named, dtype=pl.Binary), key, shards).alias(SHARD)
+    return spread.with_columns(placed, pl.Series(UNIT, named, pl.Binary)).sort(SHARD, UNIT).drop(UNIT)
+
+
+class RelabelledRows(BaseModel):
+    """What relabelling left in the vault: what was drawn, and the rows by shard, in blocks laid out as split's are."""
+
+    model_config = ConfigDict(frozen=True)
+
+    choice: Ref
+    blocks: tuple[Ref, ...]
+
+
+def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> HypothesisClass | None:
+    """The class that a plan relabels by, its cut points from the first of its own public batches; None without one."""
+    if plan.relabel is None:
+        return None
+    X = public_matrix(batches[:1], encoding, vault)
+    return hypothesis_space(plan.relabel, encoding, X, "relabel", bounded=True)
+
+
+def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relabelling:
+    """The public settings of a plan's relabelling. Raises WrongInput where they cannot be met."""
+    asked = plan.relabel
+    if asked is None:
+        raise ValueError("the plan does not relabel")
+    return Relabelling(
+        hypotheses=space.name,
+        features=tuple(encoding.outputs[column] for column in space.columns),
+        grid=space.digest,
+        form=asked.form,
+        **subset_of(asked, plan.epsilon_of_labels, plan.privacy.delta),
+    )
+
+
+class Subset(TypedDict):
+    """The numbers of a relabelling, on which alone its cost depends: see Relabelling."""
+
+    share: float
+    choice_epsilon: float
+    copies: int
+
+
+def subset_of(asked: RelabelPlan, epsilon: float, delta: float) -> Subset:
+    """How the secret subset is drawn and chosen on, where labels may spend (epsilon, delta)."""
+    return {
+        "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
+        "choice_epsilon": asked.epsilon,
+        "copies": most_copies(delta) if asked.form == "published" else 1,
+    }
+
+
+@private_stage
+def relabel(
+    blocks: Sequence[Ref],
+    teachers: TeachersPlan,
+    encoding: Encoding,
+    space: HypothesisClass,
+    settings: Relabelling,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+) -> RelabelledRows:
+    """Choose ĥ once, label the rows of all blocks by it, resample them, and write them in as many blocks.
+
+    blocks   the subset by shard, as split wrote it
+    key      for resampling
+    """
+    rows = pl.concat(read_frame(block, vault) for block in blocks)
+    X = encode(rows, encoding).astype(np.float64)
+
+    def drawn() -> bytes:
+        hypotheses = space.dichotomies(X)
+        y = rows[LABEL].to_numpy().astype(np.int64)
+        chosen = choose_hypothesis(hypotheses, X, y, settings.choice_epsilon)
+        return json.dumps(hypotheses.describe(chosen)).encode()
+
+    drawn_from = json.dumps([asdict(settings), [block.digest for block in blocks]])
+    choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
+    labels = from_description(json.loads(vault.read(choice))).predict(X)
+    relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
+    drawn_rows = resampled(relabelled, settings, teachers.count, encoding, key)
+    return RelabelledRows(choice=choice, blocks=tuple(_in_blocks(drawn_rows, teachers, vault, folder)))
+
+
+def _in_blocks(rows: pl.DataFrame, teachers: TeachersPlan, vault: Vault, folder: str) -> Iterator[Ref]:
+    for index in range(-(-teachers.count // teachers.block)):
+        block = rows.filter(rows[SHARD] // teachers.block == index)
+        yield write_frame(block, vault, f"{folder}/block-{index:05d}.arrow")

@@ -1,0 +1,231 @@
+"""Cells: the fixed rules by which any cell becomes a number, a truth value, a date, a word or a null.
+
+Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
+becomes the first declared class. So no row can change another row, a column's type or the exit status.
+
+A rule converts, compares and chooses; it computes nothing. Polars leaves out a sum that looks neutral, or multiplies
+where it should divide, depending on how long a frame is: `value + 0.0` kept −0.0 in company and lost it alone. A
+conversion has one exact or nearest result, and a choice copies bits. What is computed, NumPy computes
+(tasks.data.encode). Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import polars as pl
+
+from concord.artifacts.schemas import Column, Encoding, Kind, OneHot, Passed, Scaled
+from concord.tasks.data.names import decoded, named
+
+LABEL = "concord.label"
+"""Name of the column that holds the class index in cast rows."""
+
+LARGEST_NUMBER = 1e100
+"""Numbers beyond it count as infinite, so that their squares still add up."""
+
+WHOLE = 2**53
+"""Up to it, whole numbers are what a double holds exactly."""
+
+NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
+"""What a text file writes where there is nothing. Columnar files have nulls of their own."""
+
+DAYS = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+
+DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
+TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+Type = pl.DataType
+
+
+def kind_of(dtype: Type) -> Kind | None:
+    """What a column of that type holds; None where it cannot be a feature."""
+    if dtype == pl.Null:
+        return "null"
+    if dtype.is_numeric():
+        return "numeric"
+    if dtype == pl.Boolean:
+        return "boolean"
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return "date"
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        return "categorical"
+    return "list" if isinstance(dtype, pl.Array) and _is_number(dtype.inner) else None
+
+
+def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    """Rows with the encoding's columns, each of its fixed type, in order; a column that is absent is null.
+
+    Where the label column is there, LABEL is added: the index of the declared class. Casting twice changes nothing.
+    """
+    columns = [column for column in encoding.columns if column.kind != "null"]
+    cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
+    if encoding.label in frame.columns:
+        declared = class_index(encoding.label, frame.schema[encoding.label], encoding.classes)
+        cells.append(declared.fill_null(0).alias(LABEL))
+    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in frame.columns]
+    return frame.with_columns(absent).select(cells)
+
+
+def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
+    """The cells of column `name` as `kind` (not list), or null."""
+    match kind:
+        case "numeric":
+            return number(name, dtype)
+        case "boolean":
+            return truth(name, dtype)
+        case "date":
+            return date(name, dtype)
+        case _:
+            return text(name, dtype)
+
+
+def number(name: str, dtype: Type) -> pl.Expr:
+    """Finite Float64 of numbers, truth values and text that reads as a number."""
+    if not (_is_number(dtype) or _is_text(dtype)):
+        return nothing(pl.Float64())
+    written = _is_text(dtype) or dtype.is_decimal()  # the nearest number to what is written, however it is stored
+    value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)
+    return pl.when(value == 0).then(0.0).when(value.abs() <= LARGEST_NUMBER).then(value)  # −0.0 is 0.0
+
+
+def truth(name: str, dtype: Type) -> pl.Expr:
+    """Boolean of truth values, the words true and false, and the numbers 0 and 1."""
+    if _is_text(dtype):
+        word = _words(name)
+        return pl.when(word.is_in([*TRUE_WORDS, "1"])).then(True).when(word.is_in([*FALSE_WORDS, "0"])).then(False)
+    if _is_number(dtype):
+        value = pl.col(name).cast(pl.Float64, strict=False)
+        return pl.when(value == 1).then(True).when(value == 0).then(False)
+    return nothing(pl.Boolean())
+
+
+def date(name: str, dtype: Type) -> pl.Expr:
+    """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them looks at other rows."""
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        moment = _written(name, dtype)
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+            moment = moment.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return moment.cast(pl.Datetime("us"), strict=False)
+    if _is_text(dtype):
+        word = _words(name)
+        return pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
+    return nothing(pl.Datetime("us"))
+
+
+def text(name: str, dtype: Type) -> pl.Expr:
+    """String of any plain cell; a whole number reads the same whether it was stored as integer or as decimal."""
+    if _is_text(dtype):
+        return _words(name)
+    if dtype.is_float():
+        value = pl.col(name)
+        whole = pl.when(value == value.round()).then(value.cast(pl.Int64, strict=False)).cast(pl.String)
+        return pl.when(value.is_finite()).then(pl.coalesce(whole, value.cast(pl.String)))
+    if _is_number(dtype):
+        return pl.col(name).cast(pl.String, strict=False)
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        return _written(name, dtype).cast(pl.String, strict=False)
+    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
+
+
+def nothing(dtype: Type) -> pl.Expr:
+    """A null for every row. A literal would be one row long where it stands alone."""
+    return pl.repeat(None, pl.len(), dtype=dtype)
+
+
+def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
+    """Canonical text of an identifier, one however it is stored (tasks.data.names). `rounded`: numbers as doubles."""
+    words = _identifier(name, dtype)
+    return words.map_batches(partial(named, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
+
+
+def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:
+    """UInt16 index of the declared class a label names; null where it names none."""
+    return _looked_up(canonical_id(name, dtype), class_names(classes), pl.UInt16())
+
+
+def class_names(classes: tuple[str, ...]) -> list[str]:
+    """Canonical texts of declared classes."""
+    declared = pl.DataFrame({"c": classes}, schema={"c": pl.String})
+    return declared.select(canonical_id("c", pl.String())).to_series().to_list()
+
+
+def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
+    """Int32 index of a word in the vocabulary; null where it is not there."""
+    return _looked_up(pl.col(name), vocabulary, pl.Int32())
+
+
+def clean_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Cells of a text file: outer blanks cut off, and words for nothing made null."""
+    word = pl.all().str.strip_chars()
+    return frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
+
+
+def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
+    """Which of the kinds every cell of a cleaned text column can be read as."""
+    frame = column.to_frame("c")
+    read = {kind: frame.select(cell("c", pl.String(), kind)).to_series().null_count() for kind in among}
+    return {kind for kind, nulls in read.items() if nulls == column.null_count()}
+
+
+def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:
+    # from the last to the first, so that the first of two equal words wins
+    index = {word: at for at, word in reversed(list(enumerate(known)))}
+    return words.replace_strict(list(index), list(index.values()), default=None, return_dtype=dtype)
+
+
+def _cell(column: Column, dtype: Type) -> pl.Expr:
+    match column:
+        case Scaled():
+            return cell(column.name, dtype, column.kind)
+        case OneHot():
+            word = text(column.name, dtype)
+            return pl.when(word.is_in(column.vocabulary)).then(word)
+        case Passed():
+            return _listed(column, dtype)
+    raise AssertionError(f"a column without values has no cells: {column.name!r}")
+
+
+def _listed(column: Passed, dtype: Type) -> pl.Expr:
+    """An array of the column's size; a list of another length is null, an element that does not fit is zero."""
+    element = pl.UInt8() if column.element == "uint8" else pl.Float32()
+    if not (isinstance(dtype, pl.Array | pl.List) and _is_number(dtype.inner)):
+        return nothing(pl.Array(element, column.size))
+    value = pl.element().cast(element, strict=False)
+    fits = value.is_finite() if column.element == "float32" else value.is_not_null()
+    cells = pl.col(column.name).arr.to_list() if isinstance(dtype, pl.Array) else pl.col(column.name)
+    sized = pl.when(cells.list.len() == column.size).then(cells)
+    return sized.list.eval(pl.when(fits).then(value).otherwise(0)).list.to_array(column.size)
+
+
+def _identifier(name: str, dtype: Type) -> pl.Expr:
+    """Any plain cell as text that leaves nothing out."""
+    if dtype == pl.Binary:
+        return pl.col(name).map_batches(decoded, return_dtype=pl.String(), is_elementwise=True)
+    if dtype.is_float():
+        value, whole = pl.col(name), pl.col(name).cast(pl.Int64, strict=False)
+        digits = pl.when(whole.is_between(-WHOLE, WHOLE) & (whole.cast(dtype) == value)).then(whole).cast(pl.String)
+        return pl.when(value.is_finite()).then(pl.coalesce(digits, value.cast(pl.String)))
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone:
+        moment = _written(name, dtype).dt.convert_time_zone("UTC")
+        return moment.dt.replace_time_zone(None).cast(pl.String, strict=False)
+    return text(name, dtype)
+
+
+def _written(name: str, dtype: Type) -> pl.Expr:
+    """Dates and moments that can be written down; those before the year 1 or after 9999, polars may panic over."""
+    day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": None}[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+    if day is None:
+        return pl.col(name)  # 64 bits of nanoseconds do not reach so far
+    return pl.when(pl.col(name).to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(name)
+
+
+def _words(name: str) -> pl.Expr:
+    return pl.col(name).cast(pl.String).str.strip_chars()
+
+
+def _is_number(dtype: object) -> bool:
+    return isinstance(dtype, pl.DataType) and (dtype.is_numeric() or dtype == pl.Boolean)
+
+
+def _is_text(dtype: Type) -> bool:
+    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)

@@ -1,0 +1,293 @@
+"""Statistics of public columns: the means, medians and vocabularies that rows are encoded by.
+
+They come from an even sample of at most SAMPLE public rows (all of them, where there are no more), and their sums are
+exact, so that the same table gives the same encoding however it is cut. Checked by tests/tasks/data/test_encode.py.
+
+Encode: from public rows and the plan, learn how rows become numbers; stage the public stream in batches.
+
+Assumes      what it reads is public: the plan, the public table
+Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
+Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_encode.py
+"""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Ref, Scaled
+from concord.tasks.data.cells import cast_rows, cell, class_index, class_names, word_index
+from concord.tasks.data.tables import PublicTable, open_public
+
+SAMPLE = 1 << 18
+VOCABULARY = 100
+"""Words kept of a category, the most frequent first; the others count as missing."""
+
+SKEWED = 2.0
+"""Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
+
+DAY = 86_400_000_000
+"""Microseconds."""
+
+Numbers = NDArray[np.float64]
+
+
+def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, ...]:
+    """A column of the encoding for each feature. Raises WrongInput where the table cannot give one."""
+    kinds = table.kinds(features)
+    lists = {
+        name: Passed(name=name, element="uint8" if dtype.inner == pl.UInt8 else "float32", size=dtype.size)
+        for name in features
+        if kinds[name] == "list" and isinstance(dtype := table.type_of(name), pl.Array)
+    }
+    others = [name for name in features if name not in lists]
+    sample = systematic_sample(table.frames(others)) if others else pl.DataFrame()
+    return tuple(lists.get(name) or learn_column(sample, name, kinds[name]) for name in features)
+
+
+def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
+    """The encoding of one column, of a kind that is not list."""
+    cells = sample.select(cell(name, sample.schema[name], kind).alias(name)).to_series()
+    if cells.null_count() == cells.len():
+        return Empty(name=name)
+    missing = cells.null_count() > 0
+    if kind == "numeric" or kind == "boolean" or kind == "date":
+        return _scaled(cells.drop_nulls(), name, kind, missing=missing)
+    counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
+    rare = counts.height > VOCABULARY
+    return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
+
+
+def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
+    """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
+    stride, first = 1, 0
+    kept: list[pl.DataFrame] = []
+    for frame in frames:
+        offset = -first % stride
+        kept.append(frame.slice(offset).gather_every(stride))
+        first += frame.height
+        while sum(part.height for part in kept) > most:
+            kept = [pl.concat(kept).gather_every(2)]
+            stride *= 2
+    return pl.concat(kept)
+
+
+def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
+    """Cast cells of a scaled column, NaN where null: dates in days since 1970, truth values as 0 and 1."""
+    if kind == "date":
+        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY
+    return cells.cast(pl.Float64).to_numpy()
+
+
+def signed_log(numbers: Numbers) -> Numbers:
+    """±ln(1 + |x|): what is spread over powers of ten, evenly; zero stays zero.
+
+    Logarithms are taken one by one: those of many at once may differ in the last bit by where a number lies.
+    """
+    return np.copysign([math.log1p(number) for number in np.abs(numbers).tolist()], numbers)
+
+
+def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
+    numbers = np.sort(numbers_of(cells, kind))
+    log = abs(pl.Series(numbers).skew() or 0) > SKEWED
+    values = (signed_log(numbers) if log else numbers).tolist()
+    mean = math.fsum(values) / len(values)
+    scale = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return Scaled(
+        kind=kind,
+        name=name,
+        log=log,
+        mean=mean,
+        scale=scale or 1.0,
+        fill=values[len(values) // 2],
+        low=values[0],
+        high=values[-1],
+        missing=missing,
+    )
+
+
+Matrix = NDArray[np.float32]
+
+
+class PublicBatch(BaseModel):
+    """A batch of the public stream: where it is staged, its first row in the stream, and how many it holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ref: Ref
+    first: int
+    rows: int
+
+
+def learn_encoding(plan: Plan) -> Encoding:
+    """The encoding of the plan's public table. Raises WrongInput where the table does not fit the plan."""
+    table = open_public(plan.path("public"))
+    spoken_for = {plan.data.label, plan.data.unit}
+    features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
+    if not features:
+        raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
+    if "" in features:
+        raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
+    names = class_names(plan.data.classes)
+    if len(set(names)) < len(names):
+        twice = max(names, key=names.count)
+        raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
+    return Encoding(
+        columns=learn_columns(table, features),
+        label=plan.data.label,
+        classes=plan.data.classes,
+        unit=plan.data.unit,
+    )
+
+
+def stage_public(
+    path: str, encoding: Encoding, vault: Vault, folder: str, batch_rows: int, field: str = "data.public"
+) -> tuple[PublicBatch, ...]:
+    """Write the public stream to the vault as cast rows, in batches of exactly `batch_rows` rows (the last smaller).
+
+    Memory is bounded by one batch. Raises WrongInput where the table lacks a feature, or has it in another type.
+    """
+    table = open_public(path, field)
+    table.check(encoding)
+    batches: list[PublicBatch] = []
+    for frame in _even(_cast_frames(table, encoding), batch_rows):
+        first = batches[-1].first + batches[-1].rows if batches else 0
+        ref = write_frame(frame, vault, f"{folder}/batch-{len(batches):05d}.arrow")
+        batches.append(PublicBatch(ref=ref, first=first, rows=frame.height))
+    return tuple(batches)
+
+
+def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """Cast rows of a public labelled table, and their class indices (rows,).
+
+    Raises WrongInput where the table does not fit, or names a class that is not declared.
+    """
+    table = open_public(path, field)
+    table.check(encoding)
+    raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
+    index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
+    foreign = raw.filter(index.is_null())[encoding.label]
+    if len(foreign):
+        raise WrongInput(f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}")
+    return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
+
+
+def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
+    """Cast rows as a float32 matrix (rows, encoding.width)."""
+    matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
+    start = 0
+    for column in encoding.columns:
+        _fill(matrix[:, start : start + column.width], column, rows)
+        start += column.width
+    return matrix
+
+
+def encode_public(path: str, encoding: Encoding) -> Matrix:
+    """All rows of a public table, encoded where they lie: (rows, encoding.width). Raises WrongInput."""
+    frames = _cast_frames(open_public(path), encoding)
+    return np.concatenate([encode(frame, encoding) for frame in frames])
+
+
+class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """`encode` as a scikit-learn transformer of raw public rows, so that a published model takes them as they are.
+
+    encoding   JSON of an Encoding: plain text, so that skops and `clone` can carry it
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
+
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002
+        """Nothing is learned: the encoding is complete."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> Matrix:
+        """The matrix (rows, width) of a polars or pandas frame. Raises ValueError where a feature column is absent."""
+        encoding = Encoding.model_validate_json(self.encoding)
+        frame = X if isinstance(X, pl.DataFrame) else pl.from_pandas(X)
+        absent = [name for name in encoding.features if name not in frame.columns]
+        if absent:
+            raise ValueError(f"rows must hold the feature column {absent[0]!r}")
+        return encode(cast_rows(frame.select(encoding.features), encoding), encoding)
+
+
+def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
+    """Write a frame to the vault as an Arrow IPC file."""
+    with vault.create(path) as sink:
+        _write(frame, sink)
+    return sink.ref
+
+
+def frame_bytes(frame: pl.DataFrame) -> bytes:
+    """What `write_frame` writes."""
+    file = io.BytesIO()
+    _write(frame, file)
+    return file.getvalue()
+
+
+def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
+    """A frame of the vault. Raises NotVerified where the file is not what was written."""
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
+
+
+def _write(frame: pl.DataFrame, file: Any) -> None:
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _cast_frames(table: PublicTable, encoding: Encoding) -> Iterator[pl.DataFrame]:
+    for frame in table.frames(encoding.features):
+        yield cast_rows(frame, encoding)
+
+
+def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of exactly `rows` rows; the last may be smaller."""
+    held: list[pl.DataFrame] = []
+    for frame in frames:
+        held.append(frame)
+        while sum(part.height for part in held) >= rows:
+            whole = pl.concat(held)
+            yield whole.head(rows)
+            held = [whole.slice(rows)]
+    rest = pl.concat(held)
+    if rest.height:
+        yield rest
+
+
+def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
+    """Write one column's cells into its part (rows, column.width) of the matrix, which is zero."""
+    match column:
+        case Scaled():
+            _fill_scaled(out, column, rows[column.name])
+        case OneHot():
+            words = rows.select(word_index(column.name, column.vocabulary)).to_series()
+            known = words.is_not_null().to_numpy()
+            out[np.flatnonzero(known), words.drop_nulls().to_numpy()] = 1
+            out[~known, len(column.vocabulary) :] = 1
+        case Passed():
+            cells = rows[column.name]
+            scale = 255 if column.element == "uint8" else 1
+            out[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy() / np.float32(scale)
+
+
+def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
+    numbers = numbers_of(cells, column.kind)
+    values = signed_log(numbers) if column.log else numbers
+    clipped = np.clip(np.where(np.isnan(values), column.fill, values), column.low, column.high)
+    out[:, 0] = (clipped - column.mean) / column.scale
+    if column.missing:
+        out[:, 1] = cells.is_null().to_numpy()

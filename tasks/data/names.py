@@ -1,0 +1,171 @@
+"""Names: one text for every unit, however its id is stored.
+
+A unit whose rows lie in several files may be stored in each in another way: 7, 7.0, '007', '7.00', 7e0 and the bytes
+'7' are one. A file's types are public; what one cell is named follows from that cell, and from whether some file stores
+the ids as doubles. To merge two units is safe: they stand as one, in one shard. To part one is not.
+
+    a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000
+    a truth value true or false
+    a moment      2020-01-02 or 2020-01-02 03:04:05.5, in UTC; without a zone, it is taken for UTC
+    other text    its characters composed (NFC), blanks at its ends and zero bytes at its end cut off. Case counts, and
+                  so do spellings that are merely alike, such as wide digits
+    bytes         the text that they are in UTF-8, byte for byte escaped where they are not
+
+Text counts as what it reads as, bytes as their text. If some file holds doubles, every number of all files is that of
+its nearest double: an id beyond 2^53 was rounded in that file, and it must not be parted from the others.
+
+Assumes      which file stores ids in which type is public
+Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
+Not covered  spellings that need a rule of their own to be read, such as 2.1.2020 or 1,000
+             Checked by tests/tasks/data/test_names.py
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import combinations
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from concord.artifacts.errors import WrongInput
+
+ESCAPED = "backslashreplace"
+"""What becomes of bytes that are not UTF-8: different ones must not become the same."""
+
+TRUTHS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+EXACT = 15
+"""Digits of a whole number that a double keeps, whatever they are."""
+
+LONGEST_NAME = 400
+"""Zeros that an exponent may stand for: doubles and decimals need no more. Text beyond it is no number."""
+
+NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:[eE]([+-]?)0*([0-9]{1,4}))?")
+MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[ T]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?: ?(Z|UTC|[+-][0-9]{2}:?[0-9]{2}))?)?"
+)
+ODD = (
+    r"[^\x00-\x7F]|^[+-]?\.?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]|"
+    rf"^(?:{'|'.join(TRUTHS)})$"
+)
+"""Text that may not be its own name."""
+
+BLANKS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
+
+
+def named(words: pl.Series, *, rounded: bool) -> pl.Series:
+    """The names of ids as text. Only odd ones are looked at one by one.
+
+    rounded   whether numbers are those of their nearest doubles
+    """
+    words = words.str.strip_chars_end("\0" + BLANKS).str.strip_chars_start(BLANKS)
+    words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most ids that are odd are so by zeros
+    whole = rf"^(?:0|-?[1-9][0-9]{{0,{EXACT - 1}}})$" if rounded else r"^(?:0|-?[1-9][0-9]*)$"
+    odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
+    return words.replace(odd, pl.Series([name_of(word, rounded=rounded) for word in odd], dtype=pl.String))
+
+
+def name_of(word: str, *, rounded: bool) -> str:
+    """The name of an id as text, without blanks around it."""
+    if number := NUMBER.fullmatch(word):
+        return _number(word, number, rounded=rounded)
+    if moment := MOMENT.fullmatch(word):
+        return _moment(word, *moment.groups(default=""))
+    return TRUTHS.get(word) or unicodedata.normalize("NFC", word)
+
+
+def decoded(cells: pl.Series) -> pl.Series:
+    """Bytes as text."""
+    return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
+
+
+def read_as_one(stored: Mapping[str, pa.DataType], unit: str) -> bool:
+    """Whether ids are rounded to doubles, given the type of column `unit` in each file.
+
+    Raises WrongInput where there is a type that names nobody, or where one id could have two names.
+    """
+    plain = {file: _plain(kind) for file, kind in stored.items()}
+    held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}
+    for file, kind in held.items():
+        if _family(kind) is None:
+            raise WrongInput(
+                f"data.unit must name a column of text, numbers, truth values or dates, got {unit!r} of type "
+                f"{stored[file]} in {file}"
+            )
+    seen: dict[pa.DataType, str] = {}
+    for file, kind in held.items():
+        seen.setdefault(kind, file)
+    for first, other in combinations(seen.values(), 2):
+        if not (_agree(held[first], held[other]) and _agree(held[other], held[first])):
+            raise WrongInput(
+                f"data.unit must be stored in types that can be read as one, got {unit!r} as {stored[first]} in "
+                f"{first} and as {stored[other]} in {other}; store it as one type in all files"
+            )
+    return any(map(_is_double, held.values()))
+
+
+def _number(word: str, number: re.Match[str], *, rounded: bool) -> str:
+    if rounded and (nearest := NUMBER.fullmatch(repr(float(word)))):  # none where it is infinite
+        return _number(nearest[0], nearest, rounded=False)
+    sign, whole, part, down, power = number.groups(default="")
+    digits = (whole + part).lstrip("0")
+    point = int(f"{down}{power or 0}") - len(part)
+    if not digits:
+        return "0"
+    if power and abs(point) > LONGEST_NAME:
+        return word
+    text = digits + "0" * point if point >= 0 else digits.rjust(1 - point, "0")
+    if point < 0:
+        text = f"{text[:point]}.{text[point:]}".rstrip("0").removesuffix(".")
+    return f"-{text}" if sign == "-" else text
+
+
+def _moment(word: str, day: str, minute: str, second: str, part: str, zone: str) -> str:
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone.replace('UTC', 'Z')}")
+        at = moment.astimezone(UTC) if zone else moment
+    except (ValueError, OverflowError):
+        return word  # no such moment
+    time, part = at.strftime("%H:%M:%S"), part.rstrip("0")
+    day = at.date().isoformat()
+    return day if time == "00:00:00" and not part else f"{day} {time}" + (f".{part}" if part else "")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the words of a dictionary."""
+    return _plain(kind.value_type) if types.is_dictionary(kind) else kind
+
+
+def _family(kind: pa.DataType) -> str | None:
+    """What a type's values read as; None of one that names nobody."""
+    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_boolean(kind):
+        return "truth value"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "moment"
+    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    fixed = types.is_fixed_size_binary(kind) or isinstance(kind, pa.UuidType)
+    return "text" if text or binary or fixed else None
+
+
+def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether every value of the one type that the other may hold as well has one name in both."""
+    if kind == other:
+        return True
+    if isinstance(kind, pa.UuidType):
+        return False  # as text it is written in digits
+    if types.is_float32(kind):  # it keeps no more than 24 bits
+        return other in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
+    if types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+        return types.is_timestamp(other) and other.tz is not None  # others may mean the time of the place
+    return len({_family(kind), _family(other)} - {"text"}) < 2
+
+
+def _is_double(kind: pa.DataType) -> bool:
+    """Whether cells are read as doubles: some decimals are, being too long for polars."""
+    return types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)

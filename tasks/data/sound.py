@@ -1,0 +1,204 @@
+"""Sound: a stored column as polars can take it, cell by cell, whatever bits stand in it.
+
+What a column is read as follows from its stored type, which is public; what a cell becomes follows from that cell. A
+cell that its type does not allow is null, text that is not UTF-8 is mended, and a column of a type that can be no
+feature is null in every row: none of its cells is looked at.
+
+The rule: a column that Arrow finds valid is taken as it is. In any other, each cell is cut out and judged alone, so
+that a bad one decides about no other. Checked by tests/tasks/data/test_sound.py.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import types
+
+from concord.tasks.data.names import ESCAPED
+
+DAY_MILLISECONDS = 86_400_000
+"""Milliseconds."""
+
+DECIMAL_DIGITS = 38
+"""The most that a decimal of polars can have, before and after its point together."""
+
+Whole = NDArray[np.int64]
+
+
+class Rule(NamedTuple):
+    """For stored types that it `fits`: the type they are read `into`, and how a column is read."""
+
+    fits: Callable[[pa.DataType], bool]
+    into: Callable[[pa.DataType], pa.DataType]
+    read: Callable[[pa.Array], pa.Array]
+
+
+def polars_type(stored: pa.DataType) -> pl.DataType:
+    """The type that cells of a stored type are read as; Unknown if they can be no feature, no label and no unit."""
+    if isinstance(stored, pa.BaseExtensionType):
+        return polars_type(stored.storage_type)
+    if types.is_dictionary(stored):
+        return polars_type(stored.value_type)
+    rule = _rule(stored)
+    return pl.Unknown() if rule is None else pl.Series(pa.array([], rule.into(stored))).dtype
+
+
+def sound(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
+    """A column of a known type, of the type that `stored` is read as. Raises ArrowInvalid if its layout is damaged.
+
+    stored   the type that the schema of the file states: a reader may have taken vectors of a fixed size for lists
+    """
+    column.validate()
+    cells = pl.Series(name, _sound(column))
+    dtype = polars_type(stored)
+    return _of_size(cells, dtype) if isinstance(dtype, pl.Array) else cells
+
+
+def nulls(name: str, batch: pa.RecordBatch) -> pl.Series:
+    """What stands for a column of a type that is not known."""
+    return pl.Series(name, [None] * batch.num_rows, pl.Null)
+
+
+def _sound(column: pa.Array) -> pa.Array:
+    if isinstance(column.type, pa.BaseExtensionType):
+        return _sound(column.storage)
+    if types.is_dictionary(column.type):
+        return _decoded(column)
+    return _known(column.type).read(column)
+
+
+def _rule(stored: pa.DataType) -> Rule | None:
+    return next((rule for rule in SOUND_RULES if rule.fits(stored)), None)
+
+
+def _known(stored: pa.DataType) -> Rule:
+    rule = _rule(stored)
+    if rule is None:
+        raise pa.ArrowInvalid(f"the schema states another type than {stored}")
+    return rule
+
+
+def _as_it_is(column: pa.Array) -> pa.Array:
+    """Cells that are valid, in the type they are read into."""
+    into = _listed(column.type)
+    return column.cast(into) if _is_valid(column) else pa.array(_cells(column), into)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    if _is_valid(column):
+        return column.cast(pa.large_string())
+    stored = column.view(BYTES_OF[column.type])
+    return pa.array((cell and cell.decode(errors=ESCAPED) for cell in _cells(stored)), pa.large_string())
+
+
+def _doubles(column: pa.Array) -> pa.Array:
+    """The nearest double of each: Arrow's own cast is off by one bit for one in a hundred."""
+    return pa.array((None if cell is None else float(cell) for cell in _cells(column)), pa.float64())
+
+
+def _days(column: pa.Array) -> pa.Array:
+    """The day that a moment stored as a date is in."""
+    return (
+        _counted(column, lambda time: time // DAY_MILLISECONDS, 2**31 * DAY_MILLISECONDS)
+        .cast(pa.int32())
+        .view(pa.date32())
+    )
+
+
+def _moments(column: pa.Array) -> pa.Array:
+    by = 1000 if column.type.unit == "s" else 1
+    return _counted(column, lambda time: time * by, 2**63 // by).view(_utc(column.type))
+
+
+def _counted(column: pa.Array, count: Callable[[Whole], Whole], bound: int) -> pa.Array:
+    """Another count of units of time stored in 64 bits; null if the stored one is not within ±`bound`."""
+    stored = column.view(pa.int64())
+    times = stored.fill_null(0).to_numpy()
+    fits = (times >= -bound) & (times < bound)
+    return pa.array(count(np.where(fits, times, 0)), mask=~fits | stored.is_null().to_numpy(zero_copy_only=False))
+
+
+def _decoded(column: pa.DictionaryArray) -> pa.Array:
+    """The word that each number means; null if it means none."""
+    words, numbers = _sound(column.dictionary), column.indices
+    places = numbers.fill_null(0).to_numpy()
+    known = (places >= 0) & (places < len(words)) & numbers.is_valid().to_numpy(zero_copy_only=False)
+    return words.take(pa.array(np.where(known, places, 0).astype(np.int64), mask=~known))
+
+
+def _of_size(cells: pl.Series, dtype: pl.Array) -> pl.Series:
+    """Lists as vectors; a list of another length is null."""
+    sized = pl.when(pl.col(cells.name).list.len() == dtype.size).then(cells.name)
+    return cells.to_frame().select(sized.list.to_array(dtype.size)).to_series()
+
+
+def _is_valid(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except (pa.ArrowException, IndexError):
+        return False
+    return True
+
+
+def _cells(column: pa.Array) -> Iterator[Any]:
+    """Each cell, or None if it is not valid, judged alone."""
+    for row in range(len(column)):
+        cell = column.slice(row, 1)
+        yield cell[0].as_py() if _is_valid(cell) else None
+
+
+def _is_plain(stored: pa.DataType) -> bool:
+    return bool(types.is_integer(stored) or types.is_floating(stored) or types.is_boolean(stored))
+
+
+def _is_bytes(stored: pa.DataType) -> bool:
+    tests = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(holds(stored) for holds in tests) and not types.is_decimal(stored)
+
+
+def _is_list(stored: pa.DataType) -> bool:
+    return bool(types.is_list(stored) or types.is_large_list(stored)) and _is_plain(stored.value_type)
+
+
+def _is_vector(stored: pa.DataType) -> bool:
+    return bool(types.is_fixed_size_list(stored)) and stored.list_size > 0 and _is_plain(stored.value_type)
+
+
+def _is_short_decimal(stored: pa.DataType) -> bool:
+    return bool(types.is_decimal(stored)) and stored.precision <= DECIMAL_DIGITS and 0 <= stored.scale <= DECIMAL_DIGITS
+
+
+def _itself(stored: pa.DataType) -> pa.DataType:
+    return stored
+
+
+def _utc(stored: pa.DataType) -> pa.DataType:
+    """Moments in UTC, whatever time zone the schema names for showing them."""
+    return pa.timestamp("ms" if stored.unit == "s" else stored.unit)
+
+
+def _listed(stored: pa.DataType) -> pa.DataType:
+    """What polars takes: of vectors that are cut from others it takes none if one is null."""
+    return pa.large_list(stored.value_type) if _is_vector(stored) else _known(stored).into(stored)
+
+
+BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+"""Types of text, and the same cells without the promise that they are UTF-8."""
+
+SOUND_RULES = (
+    Rule(types.is_null, _itself, _itself),
+    Rule(_is_plain, _itself, _as_it_is),
+    Rule(BYTES_OF.__contains__, lambda _: pa.large_string(), _text),
+    Rule(_is_bytes, lambda _: pa.large_binary(), _as_it_is),
+    Rule(_is_short_decimal, lambda stored: pa.decimal128(DECIMAL_DIGITS, stored.scale), _as_it_is),
+    Rule(types.is_decimal, lambda _: pa.float64(), _doubles),
+    Rule(types.is_date32, _itself, _as_it_is),
+    Rule(types.is_date64, lambda _: pa.date32(), _days),
+    Rule(types.is_timestamp, _utc, _moments),
+    Rule(_is_list, lambda stored: pa.large_list(stored.value_type), _as_it_is),
+    Rule(_is_vector, _itself, _as_it_is),
+)
+"""Every type that is read; in columns of any other, all cells are null."""

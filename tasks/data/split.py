@@ -1,0 +1,299 @@
+"""Split: every privacy unit goes to one shard, by a keyed hash of its identity modulo the number of shards.
+
+A unit is named by a column of the plan, or is the row: its content as cast, and its copy number among identical rows,
+so that a thousand copies spread over the shards and taking one away changes one shard. Where only labels are secret, a
+row without a named unit is known by its place in the table: the content has the label in it, which must decide nothing.
+
+Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
+Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
+             order of their keyed content digests, identical ones in that of their units (one may be set aside and
+             another not), so no row moves another. Rows equal in both are equal to the bit. Where only labels are
+             secret, changing those of one unit changes the labels of one shard, and which row lies where stays as it is
+Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
+
+Why one shard: without a unit column, the n copies of a content are numbered 1 … n and their shards are n fixed values
+of a keyed function; one more copy adds one value and leaves those. With one, a row's shard depends on its unit alone.
+
+With a share, what is split is a Poisson sample of the units, one row of each (the one of least content digest): the
+secret subset that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life,
+and one more unit leaves every other where it is, in the subset or out of it. No name, size or row of it leaves the
+vault. Checked by tests/tasks/data/test_split.py and tests/tasks/asking/test_relabel.py.
+
+Unlabelled: where only labels are secret, features of a part of the private units are the public rows.
+
+Bassily, Thakkar & Thakurta 2018, §4: the table is split in two, the labels of one half are dropped, and its features
+are put to the vote of teachers that learned from the other.
+
+Assumes      the plan says that only labels are secret: features, and who is in the table, are public
+Guarantees   no label is read here; which part it is follows from units and a key, and `tasks.data.split` leaves that
+             part out, so labels of its units are never used. Its files are used as they were written: a sealed list
+             digests them, and what does not fit it is written again, from the same private files
+Not covered  a line of a CSV file whose label breaks the line: its features are what can be read of it
+             Checked by tests/tasks/door/test_label_private.py
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.home.whole import make_folder
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Ref, Scaled
+from concord.tasks.data.cells import LABEL, cast_rows, word_index
+from concord.tasks.data.encode import write_frame
+from concord.tasks.data.guard import private_stage
+from concord.tasks.data.tables import PRIVATE, find_files, kind_in
+from concord.tasks.data.units import NOBODY, UNIT, Erased, hashed, owned_frames, sampled, shards_of, spilling
+
+SHARD = "concord.shard"
+"""Name of the column that holds the shard's index in block files."""
+
+ASIDE = "concord.aside"
+"""Name of the column that says which rows were set aside, where some were."""
+
+CONTENT = "concord.content"
+PARTS = 64
+"""Files a spill is spread over at most: one of them is in memory at a time."""
+
+
+@private_stage
+def split(
+    plan: Plan,
+    encoding: Encoding,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    share: float | None = None,
+    aside: float | None = None,
+    erased: Erased = NOBODY,
+) -> tuple[Ref, ...]:
+    """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
+
+    share   how likely a unit is in the subset that is split; None where there is none, and all rows are
+    aside   how likely a unit's rows are set aside within their shard, as a column ASIDE says; None: there is none
+    erased  units whose rows are left out
+    A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
+    follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
+    """
+    shards, block = plan.teachers.count, plan.teachers.block
+    rows = _identified(plan, encoding, key, erased)
+    schema = _identified_schema(encoding)
+    if _by_content(plan):
+        rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
+    blocks = -(-shards // block)
+    together = -(-blocks // PARTS)  # blocks that share a spill file
+    places = {SHARD: pl.UInt32()} | ({} if aside is None else {ASIDE: pl.Boolean()})
+    with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, **places})) as spill:
+        for frame in rows if share is None else _subset(rows, key, share):
+            placed = frame.with_columns(shards_of(frame[UNIT], key, shards).alias(SHARD))
+            if aside is not None:
+                placed = placed.with_columns(sampled(frame[UNIT], derive(key, "aside"), aside).alias(ASIDE))
+            spill.add(placed, placed[SHARD] // (block * together))
+        return tuple(
+            write_frame(_of_block(part, index, block, whole=share is None), vault, f"{folder}/block-{index:05d}.arrow")
+            for first, part in enumerate(spill.read(-(-blocks // together)))
+            for index in range(first * together, min((first + 1) * together, blocks))
+        )
+
+
+def one_row_a_unit(
+    plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
+) -> Iterator[pl.DataFrame]:
+    """Cast rows, one of each privacy unit but erased ones: where it has many, that of the least keyed content digest.
+
+    Raises WrongInput where the table lacks a column; no row can make it fail.
+    """
+    rows = _identified(plan, encoding, key, erased)
+    if plan.data.unit is None:
+        yield from rows
+        return
+    with spilling(vault, f"{folder}/spill-units", _identified_schema(encoding)) as spill:
+        for frame in rows:
+            spill.add(frame, shards_of(frame[UNIT], key, PARTS))
+        for part in filter(len, spill.read(PARTS)):
+            yield part.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
+
+
+def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
+    """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
+    packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
+    return [hashed(row.tobytes(), key, b"content", 16) for row in packed]
+
+
+def made_public(units: pl.Series, plan: Plan, key: bytes) -> pl.Series:
+    """Which units no teacher learns from, where only labels are secret: features of theirs are the public rows."""
+    return sampled(units, derive(key, "public"), plan.data.public_share or 0.0)
+
+
+def _by_content(plan: Plan) -> bool:
+    """Whether a unit is a row, known by its content and copy number."""
+    return plan.data.unit is None and plan.privacy.secret == "rows"
+
+
+def _identified(plan: Plan, encoding: Encoding, key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
+    """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number."""
+    columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+        rows = cast_rows(raw, encoding)
+        content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
+        owned = rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
+        yield owned if plan.data.public_share is None else owned.filter(~made_public(owned[UNIT], plan, key))
+
+
+def _identified_schema(encoding: Encoding) -> pl.Schema:
+    cast = cast_rows(pl.DataFrame(schema={encoding.label: pl.String}), encoding).schema
+    return pl.Schema({**cast, CONTENT: pl.Binary(), UNIT: pl.Binary()})
+
+
+def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
+    """The same rows, each a unit of its own: its content and its copy number. Identical rows meet in one part."""
+    with spilling(vault, folder, schema) as spill:
+        for frame in rows:
+            spill.add(frame, pl.Series([digest[0] % PARTS for digest in frame[CONTENT]], dtype=pl.UInt8))
+        for part in filter(len, spill.read(PARTS)):
+            copies = part.select(pl.col(CONTENT).cum_count().over(CONTENT)).to_series()
+            names = [digest + copy.to_bytes(8, "little") for digest, copy in zip(part[CONTENT], copies, strict=True)]
+            yield part.with_columns(pl.Series(UNIT, names, pl.Binary))
+
+
+def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[pl.DataFrame]:
+    secret = derive(key, "subset")
+    for frame in rows:
+        yield frame.filter(sampled(frame[UNIT], secret, share))
+
+
+def _of_block(part: pl.DataFrame, index: int, block: int, *, whole: bool) -> pl.DataFrame:
+    rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
+    if not whole:
+        rows = rows.unique(UNIT, keep="first", maintain_order=True)
+    return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
+
+
+def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:
+    """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
+    for column in encoding.columns:
+        if column.kind != "null":
+            yield _packed(_numbers(column, rows))
+            yield _packed(rows[column.name].is_null().to_numpy())
+
+
+def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
+    """A column's cells as numbers of fixed size, zero where null: (rows,), or (rows, size) of a list."""
+    cells = rows[column.name]
+    match column:
+        case OneHot():
+            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
+        case Passed():
+            arrays = np.zeros((rows.height, column.size), dtype=column.element)
+            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
+            return arrays
+        case Scaled(kind="date"):
+            return cells.dt.timestamp("us").fill_null(0).to_numpy()
+    return cells.cast(pl.Float64).fill_null(0).to_numpy()
+
+
+def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
+    cells = np.ascontiguousarray(numbers).reshape(len(numbers), math.prod(numbers.shape[1:]))
+    return cells.view(np.uint8)
+
+
+def with_public(
+    plan: Plan,
+    vault: Vault,
+    private: Sequence[str],
+    erased: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """The plan with public rows of its own, written now if they are not there as they were written.
+
+    private   keyed digests of its private files; `erased` those of units whose rows are left out
+    say       is given a sentence if they are there and not what was written
+    Raises WrongInput where the files lack a feature.
+    """
+    what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
+    domain = plan.privacy.domain
+    place = f"unlabelled/{domain}/{vault.digest('unlabelled', domain, what, *private, *erased)[:16]}"
+    if not _whole(vault, place):
+        if (vault.root / place).exists():
+            say("public rows are not what was written: made again")
+        key = derive(vault.secret(f"domains/{domain}"), "split")
+        set_apart(plan, key, vault, place, Erased.of(vault, domain, erased))
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(vault.root / place)})})
+
+
+@private_stage
+def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
+    """Write features of the part that is public into a folder of the vault, which appears whole or not at all."""
+    files = find_files(plan.path("private"), PRIVATE)
+    spoken_for = {plan.data.label, plan.data.unit}
+    named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
+    features = plan.data.features or tuple(named)
+    for file in files:
+        for name in sorted(set(features) & set(file.names)):
+            kind_in(file, name)
+    with vault.passing(place) as passing:
+        folder = vault.root / passing / "rows"
+        make_folder(folder)
+        parts = _parts(plan, features, key, erased)
+        _write_text(parts, folder) if files[0].format == "csv" else _write_arrow(parts, folder)
+        with vault.create(f"{place}.json") as sink:
+            sink.write(json.dumps(_digests(vault, folder)).encode())
+        if not _whole(vault, place):  # nobody else, at the same work, was first
+            _put(folder, vault.root / place)
+
+
+def _put(folder: Path, final: Path) -> None:
+    """Give a passing folder its name. What has that name goes as passing files go."""
+    make_folder(final.parent)
+    if final.exists():
+        final.rename(folder.with_name("before"))
+    folder.rename(final)
+
+
+def _whole(vault: Vault, place: str) -> bool:
+    """Whether the folder holds just what was written, by the sealed list of it."""
+    try:
+        listed = vault.find(f"{place}.json")
+        return listed is not None and json.loads(vault.read(listed)) == _digests(vault, vault.root / place)
+    except (OSError, NotVerified):
+        return False
+
+
+def _digests(vault: Vault, folder: Path) -> dict[str, str]:
+    """Keyed digests of the files in a folder, by their names."""
+    return {str(file.relative_to(folder)): vault.digest_file(file) for file in sorted(folder.rglob("*"))}
+
+
+def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
+    """Features of the part that is public, a frame at a time."""
+    columns = dict.fromkeys(features, "data.features")
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+        named = raw.filter(owner.is_not_null())
+        yield named.filter(made_public(owner.drop_nulls(), plan, key)).select(features)
+
+
+def _write_text(parts: Iterator[pl.DataFrame], folder: Path) -> None:
+    """One CSV file: what a column of text is, is decided over all of it."""
+    with _only_ours(folder / "rows.csv") as sink:
+        for at, part in enumerate(parts):
+            part.write_csv(sink, include_header=at == 0)
+
+
+def _write_arrow(parts: Iterator[pl.DataFrame], folder: Path) -> None:
+    """A file a frame: files of one table may hold a column in several types."""
+    for at, part in enumerate(parts):
+        with _only_ours(folder / f"rows-{at:05d}.arrow") as sink:
+            part.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
+
+
+def _only_ours(path: Path) -> IO[bytes]:
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))

@@ -1,0 +1,271 @@
+"""Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob.
+
+A line of a CSV file is a row: line breaks inside quotes are not read. Checked by tests/tasks/data/test_tables.py.
+
+Public tables: read strictly. Whatever is wrong is told in one sentence that names the field, the value and the rule.
+
+Checked by tests/tasks/data/test_tables.py.
+"""
+
+import csv
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
+from polars.exceptions import PanicException
+from pyarrow.fs import LocalFileSystem
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
+from concord.artifacts.schemas import Encoding, Kind
+from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
+from concord.tasks.data.names import ESCAPED
+from concord.tasks.data.sound import nulls, polars_type, sound
+
+Format = Literal["parquet", "ipc", "csv"]
+PRIVATE = "data.private"
+"""The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
+line, which are names only where it has a header."""
+ROWS_IN_MEMORY = 1 << 16
+"""Rows held in memory at a time."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table."""
+
+    path: Path
+    format: Format
+    field: str
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Column names in order. Raises WrongInput where the file cannot be read, or a name comes twice."""
+        with self.readable():
+            stored = csv_names(self.path) if self.format == "csv" else self._schema.names
+        names = tuple(name.strip() for name in stored)
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            which = "one" if self.field == PRIVATE else repr(twice[0])
+            raise WrongInput(f"{self.field} must name each column once, got {which} twice in {self.path}")
+        return names
+
+    def stored_as(self, name: str) -> pa.DataType:
+        """The type of a column, as the file states it: text in a CSV file, none of whose lines is read for it."""
+        if self.format == "csv":
+            return pa.string()
+        with self.readable():
+            return self._schema.field(self.names.index(name)).type
+
+    def type_of(self, name: str) -> pl.DataType:
+        """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
+        return polars_type(self.stored_as(name))
+
+    def frames(self, columns: Sequence[str], rows: int = ROWS_IN_MEMORY) -> Iterator[pl.DataFrame]:
+        """Those of the columns that the file has, in frames of at most `rows` rows. Raises WrongInput."""
+        present = {name: self.stored_as(name) for name in columns if name in self.names}
+        with self.readable():
+            stored = {name.strip(): name for name in self._schema.names}
+            known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
+            for batch in self._batches(known, rows):
+                cells = [
+                    sound(name, batch.column(stored[name]), kind) if stored[name] in known else nulls(name, batch)
+                    for name, kind in present.items()
+                ]
+                yield clean_text(pl.DataFrame(cells)) if self.format == "csv" else pl.DataFrame(cells)
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Turns what a reader raises into WrongInput, in one sentence: on a damaged file it may be anything."""
+        try:
+            yield
+        except PermissionError:
+            raise EnvironmentFailed(f"{self.field}: {self.path} cannot be opened: permission denied") from None
+        except ConcordError:
+            raise
+        except (Exception, PanicException) as wrong:
+            reason = "" if self.field == PRIVATE else ": " + str(wrong).partition("\n")[0]
+            raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}{reason}") from None
+
+    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        if self.format != "parquet":
+            yield from self._dataset.to_batches(list(columns), batch_size=rows, batch_readahead=1, fragment_readahead=1)
+            return
+        large = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+        with pyarrow.parquet.ParquetFile(self.path, metadata=_as_parquet(self.path), **large) as file:
+            yield from file.iter_batches(rows, columns=list(columns))
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return pyarrow.parquet.read_schema(self.path) if self.format == "parquet" else self._dataset.schema
+
+    @cached_property
+    def _dataset(self) -> pyarrow.dataset.Dataset:
+        form = _text_format(self.path) if self.format == "csv" else self.format
+        return pyarrow.dataset.dataset(str(self.path), format=form, filesystem=LocalFileSystem())
+
+
+def find_files(path: str, field: str) -> tuple[TableFile, ...]:
+    """The files a path means, sorted by name, all of one format; hidden ones (. or _ in front) do not count."""
+    place = Path(path)
+    if place.is_dir():
+        found = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+    else:
+        found = [place] if place.is_file() else sorted(Path(match) for match in glob.glob(path, recursive=True))
+    if not found:
+        state = "is empty" if place.is_dir() else "does not exist"
+        raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
+    files = tuple(TableFile(file, _format(file, field), field) for file in found)
+    if len({file.format for file in files}) > 1:
+        raise WrongInput(f"{field} must hold files of one format, got several in {path}")
+    return files
+
+
+def csv_names(path: Path) -> list[str]:
+    """Column names of a CSV file: the fields of its first line, as they stand."""
+    with path.open("rb") as file:
+        return split_line(file.readline().removeprefix(b"\xef\xbb\xbf"))
+
+
+def split_line(line: bytes) -> list[str]:
+    """The fields of one line. Nothing in it can fail or reach another line; what cannot be read has no fields."""
+    try:
+        return next(csv.reader([line.decode(errors=ESCAPED).rstrip("\r\n")]), [])
+    except csv.Error:
+        return []
+
+
+def _format(path: Path, field: str) -> Format:
+    try:
+        with path.open("rb") as file:
+            start = file.read(6)
+    except OSError as failed:
+        raise EnvironmentFailed(f"{field}: {path} cannot be opened: {failed.strerror}") from None
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start == b"ARROW1":
+        return "ipc"
+    if path.suffix.lower() == ".csv":
+        return "csv"
+    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {path}")
+
+
+def _text_format(path: Path) -> pyarrow.dataset.CsvFileFormat:
+    """Every cell as text: what a column is, is decided over all of it, not by its first block."""
+    text = dict.fromkeys(csv_names(path), pa.string())
+    return pyarrow.dataset.CsvFileFormat(convert_options=pa.csv.ConvertOptions(column_types=text))
+
+
+def _as_parquet(path: Path) -> pyarrow.parquet.FileMetaData:
+    """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
+    one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - size, os.SEEK_END)
+        footer = file.read().replace(b"ARROW:schema", b"another name")
+    return pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer))
+
+
+TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
+"""What a column of text can be besides categories; the first that fits every cell is taken."""
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A table that is public: read strictly, and its faults told in full."""
+
+    files: tuple[TableFile, ...]
+    field: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in order, as the first file has them."""
+        return self.files[0].names
+
+    def type_of(self, name: str) -> pl.DataType:
+        """The type of a column, as the first file has it."""
+        return self.files[0].type_of(name)
+
+    def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The columns of all rows in order. Raises WrongInput where there is no row at all, or a column is absent."""
+        rows = 0
+        self._must_hold(columns)
+        for file in self.files:
+            for frame in file.frames(columns):
+                rows += frame.height
+                yield frame
+        if not rows:
+            raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].path}")
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, Kind]:
+        """What each column holds. Raises WrongInput where that differs between files or cannot be a feature."""
+        self._must_hold(columns)
+        kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
+        for file in self.files:
+            for name, kind in _kinds_of_file(file, columns).items():
+                if "null" not in (kind, kinds[name]) and kind != kinds[name]:
+                    both = f"{kinds[name]} before {file.path} and {kind} in it"
+                    raise WrongInput(f"{self.field} must hold column {name!r} as one type in all files, got {both}")
+                kinds[name] = kind if kind != "null" else kinds[name]
+        return kinds
+
+    def check(self, encoding: Encoding) -> None:
+        """Raises WrongInput unless every feature is there, as the encoding has it."""
+        text = self.files[0].format == "csv"
+        kinds = self.kinds([column.name for column in encoding.columns if column.kind != "null"])
+        for column in encoding.columns:
+            kind = kinds.get(column.name, "null")
+            if kind not in ("null", column.kind) and not (text and column.kind == "categorical"):
+                rule = f"{self.field} must hold column {column.name!r} as {column.kind}, as the public table did"
+                raise WrongInput(f"{rule}, got {kind}")
+
+    def _must_hold(self, columns: Sequence[str]) -> None:
+        for file in self.files:
+            for name in columns:
+                if name not in file.names:
+                    raise WrongInput(f"{self.field} must hold the column {name!r}, which {file.path} lacks")
+
+
+def open_public(path: str, field: str = "data.public") -> PublicTable:
+    """The public table at a file, folder or glob. Raises WrongInput where nothing is there."""
+    return PublicTable(find_files(path, field), field)
+
+
+def kind_in(file: TableFile, name: str) -> Kind:
+    """What a column holds by its type alone. Raises WrongInput where that cannot be a feature."""
+    kind = kind_of(file.type_of(name))
+    if kind is None:
+        rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"
+        raise WrongInput(f"{rule}, got column {name!r} of type {file.stored_as(name)}")
+    return kind
+
+
+def _kinds_of_file(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
+    if file.format == "csv":
+        with file.readable():
+            return _kinds_of_lines(file, columns)
+    return {name: kind_in(file, name) for name in columns}
+
+
+def _kinds_of_lines(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
+    possible: dict[str, set[Kind]] = {name: set(TEXT_KINDS) for name in columns}
+    seen: set[str] = set()
+    for frame in file.frames(columns):
+        for name in columns:
+            possible[name] = kinds_of_text(frame[name], possible[name])
+            if frame[name].null_count() < frame.height:
+                seen.add(name)
+    return {
+        name: next((kind for kind in TEXT_KINDS if kind in possible[name]), "categorical") if name in seen else "null"
+        for name in columns
+    }

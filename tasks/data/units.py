@@ -1,0 +1,266 @@
+"""Rows of the private table: read by rules that cannot fail, one row at a time, whatever stands in them.
+
+A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone;
+a line longer than LONGEST_LINE is cut there. Columnar files are read by batches, and their types do not matter: cells
+are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
+Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
+
+Units: whose row a row is, and what a keyed hash of that decides.
+
+Assumes      the key is secret; units are erased by requests, whatever other rows hold
+Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
+             are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal
+Not covered  rows of a unit that changes its name.
+             Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
+
+Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
+
+Spill: regroup a stream of rows that may be larger than memory, through files of the vault. Checked by
+tests/tasks/data/test_split.py.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+import polars as pl
+import pyarrow as pa
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
+from concord.tasks.data.cells import NULL_WORDS, canonical_id, clean_text, text
+from concord.tasks.data.names import read_as_one
+from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, csv_names, find_files, split_line
+
+LONGEST_LINE = 1 << 20
+FRAME_BYTES = 1 << 26
+"""Text held in memory at a time, at most."""
+
+
+def private_frames(path: str, columns: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+    """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
+
+    `columns` maps each name to the plan's field that asks for it. Raises WrongInput, before any row is read, where no
+    file has a column, or a file is missing or of another format.
+    """
+    files = find_files(path, PRIVATE)
+    present = {name for file in files for name in file.names}
+    for name, asked_by in columns.items():
+        if name not in present:
+            raise WrongInput(f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it")
+    return _frames(files, tuple(columns))
+
+
+def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    for file in files:
+        read = _lines_in_frames(file.path, columns) if file.format == "csv" else file.frames(columns)
+        for frame in read:
+            if frame.is_empty():
+                continue  # columnar files may hold batches of no rows
+            absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]
+            yield frame.with_columns(absent).select(columns)
+
+
+def _lines_in_frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    names = [name.strip() for name in csv_names(path)]
+    places = [names.index(name) if name in names else len(names) for name in columns]
+    with path.open("rb") as file:
+        file.readline()
+        for lines in _groups(_lines(file)):
+            yield clean_text(_text_frame([split_line(line) for line in lines], columns, places))
+
+
+def _text_frame(rows: Sequence[Sequence[str]], columns: Sequence[str], places: Sequence[int]) -> pl.DataFrame:
+    cells = {
+        name: [row[place] if place < len(row) else None for row in rows]
+        for name, place in zip(columns, places, strict=True)
+    }
+    return pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines that are not blank, each cut at LONGEST_LINE bytes."""
+    while line := file.readline(LONGEST_LINE):
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_LINE)
+        if line.strip():
+            yield line
+
+
+def _groups(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    group: list[bytes] = []
+    size = 0
+    for line in lines:
+        group.append(line)
+        size += len(line)
+        if len(group) == ROWS_IN_MEMORY or size >= FRAME_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+UNIT = "concord.unit"
+
+
+@dataclass(frozen=True)
+class Erased:
+    """The erased units of a domain, by keyed digests of their names; the key outlives them."""
+
+    key: bytes = b""
+    digests: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, vault: Vault, domain: str, digests: Iterable[str] = ()) -> Self:
+        """Those of that domain of the vault."""
+        return cls(derive(vault.secret(f"domains/{domain}"), "erasure"), frozenset(digests))
+
+    def digest(self, name: bytes | str) -> str:
+        """What is kept of a unit's name."""
+        return keyed_digest(self.key, "unit", name)
+
+    def spared(self, units: pl.Series) -> pl.Series:
+        """Which rows are of no erased unit."""
+        asked = units.unique().drop_nulls() if self.digests else ()
+        gone = [unit for unit in asked if self.digest(unit) in self.digests]
+        return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
+
+
+NOBODY = Erased()
+"""No unit was erased."""
+
+
+def owned_frames(
+    path: str, columns: Mapping[str, str], unit: str | None, erased: Erased
+) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+    """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
+    what the column `unit` says, null where it names nobody; without such a column, the row's place in the table.
+
+    Raises WrongInput where files store the ids in types that cannot be read as one.
+    """
+    asked = {**columns, **({unit: "data.unit"} if unit else {})}
+    frames = private_frames(path, asked)
+    rounded = unit is not None and _read_as_one(path, unit)
+    first = 0
+    for raw in frames:
+        owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
+        first += raw.height
+        spared = erased.spared(owner)
+        if unit and erased.digests:
+            spared &= erased.spared(_former_names(raw[unit]))
+        yield raw.filter(spared), owner.filter(spared)
+
+
+def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
+    """The names of units by their ids, as bytes: null where one says that there is nothing. See tasks.data.names."""
+    name = canonical_id("id", ids.dtype, rounded=rounded)
+    return (
+        ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
+    )
+
+
+def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
+    """The shard of each unit: 64 keyed bits modulo the number of shards."""
+    return pl.Series([keyed_bits(unit, key, b"shard") % shards for unit in units], dtype=pl.UInt32)
+
+
+def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
+    """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
+    bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
+    return pl.Series([keyed_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
+
+
+def hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
+    """`size` keyed bytes of a content, for one purpose."""
+    return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
+
+
+def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
+    """64 keyed bits of a unit, for one purpose."""
+    return int.from_bytes(hashed(unit, key, purpose, 8), "little")
+
+
+def _read_as_one(path: str, unit: str) -> bool:
+    files = find_files(path, PRIVATE)
+    return read_as_one({str(file.path): file.stored_as(unit) for file in files if unit in file.names}, unit)
+
+
+def _former_names(ids: pl.Series) -> pl.Series:
+    """Names as version 0.1.0 gave them: digests of units that were erased then are of these."""
+    word = text("id", ids.dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
+    return ids.alias("id").to_frame().select(word.cast(pl.Binary)).to_series()
+
+
+def _places(first: int, rows: int) -> pl.Series:
+    return pl.Series(UNIT, [place.to_bytes(8, "little") for place in range(first, first + rows)], pl.Binary)
+
+
+HELD_BYTES = 1 << 26
+"""Rows held in memory before they go to files."""
+
+PART = "concord.part"
+
+
+class Spill:
+    """Rows set aside by part, and read back part by part in the order they came.
+
+    Memory holds HELD_BYTES while adding, and one part besides while reading. `schema` is that of every frame added.
+    """
+
+    def __init__(self, vault: Vault, folder: str, schema: pl.Schema) -> None:
+        self._vault, self._folder, self._schema = vault, folder, schema
+        self._held = [self._schema.to_frame().with_columns(pl.lit(0, pl.UInt32).alias(PART)).clear()]
+        self._open = ExitStack()
+        self._files: dict[int, tuple[Sink, pa.RecordBatchStreamWriter]] = {}
+
+    def add(self, frame: pl.DataFrame, parts: pl.Series) -> None:
+        """Set rows aside; `parts` (rows,) says for each which part it belongs to."""
+        self._held.append(frame.with_columns(parts.cast(pl.UInt32).alias(PART)))
+        if sum(held.estimated_size() for held in self._held) > HELD_BYTES:
+            for part, rows in self._grouped().items():
+                table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+                self._writer(part, table.schema).write_table(table)
+            del self._held[1:]
+
+    def read(self, parts: int) -> Iterator[pl.DataFrame]:
+        """Parts 0 … parts − 1 in turn; files are deleted as they are read. A part without rows is an empty frame."""
+        held = self._grouped()
+        self.close()
+        for part in range(parts):
+            yield pl.concat([*self._stored(part), held.pop(part, self._schema.to_frame())])
+
+    def close(self) -> None:
+        """Close the files that are still being written."""
+        self._open.close()
+
+    def _grouped(self) -> dict[int, pl.DataFrame]:
+        groups = pl.concat(self._held).partition_by(PART, as_dict=True, include_key=False)
+        return {int(part): rows for (part,), rows in groups.items()}
+
+    def _stored(self, part: int) -> Iterator[pl.DataFrame]:
+        if part in self._files:
+            ref = self._files.pop(part)[0].ref
+            table = pa.ipc.open_stream(pa.BufferReader(self._vault.read(ref))).read_all()
+            (self._vault.root / ref.path).unlink()
+            yield pl.DataFrame(pl.from_arrow(table), schema=self._schema)
+
+    def _writer(self, part: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
+        if part not in self._files:
+            sink = self._open.enter_context(self._vault.create(f"{self._folder}/{part:03d}.arrow"))
+            self._files[part] = sink, self._open.enter_context(pa.ipc.new_stream(sink, schema))
+        return self._files[part][1]
+
+
+@contextmanager
+def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
+    """A spill in a passing folder of the vault, for what belongs in `folder`: gone after, whatever happens."""
+    with vault.passing(folder) as place:
+        spill = Spill(vault, place, schema)
+        try:
+            yield spill
+        finally:
+            spill.close()

@@ -1,0 +1,278 @@
+"""Which session a plan means, and whether it may be opened: asked before anything private is read.
+
+A plan goes on with the session of its domain that has its identity: the digest of all the public settings on which
+teachers and door depend. Opening a further session is never implicit.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from concord import __version__
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
+from concord.tasks.advice.compare import Stream, choose_mechanism
+from concord.tasks.advice.expect import expected_agreement
+from concord.tasks.asking.relabel import candidates, relabelling
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.checkpoint import commitment, session_key
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.relabelled import calibrate_relabelled
+
+
+class Charged(Protocol):
+    """What a session can be opened for: public settings and what they cost. See
+    `tasks.mechanisms.distance.Mechanism`.
+    """
+
+    @property
+    def cost(self) -> Cost: ...
+
+    @property
+    def cutoff(self) -> int | None: ...
+
+    @property
+    def queries(self) -> int | None: ...
+
+    @property
+    def per_refusal(self) -> Cost | None: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A session that a plan asks for.
+
+    mechanism       what runs in it
+    identity        keyed digest of the settings it depends on
+    epsilon, delta  its claim
+    teachers        how many vote; 0 where nothing is voted on
+    """
+
+    plan: Plan
+    mechanism: Charged
+    identity: str
+    epsilon: float
+    delta: float
+    teachers: int
+
+    @classmethod
+    def labels(cls, plan: Plan, mechanism: Mechanism, identity: str) -> "Asked":
+        """The session in which teachers' votes become labels."""
+        return cls(
+            plan=plan,
+            mechanism=mechanism,
+            identity=identity,
+            epsilon=plan.epsilon_of_labels,
+            delta=plan.privacy.delta,
+            teachers=plan.teachers.count,
+        )
+
+    def opening(self, name: str = "asked for", commitment: str = "", ensemble: str = "") -> Opening:
+        """What the ledger is asked to open; without name and digests, only whether it would."""
+        return Opening(
+            id=name,
+            domain=self.plan.privacy.domain,
+            identity=self.identity,
+            commitment=commitment,
+            ensemble=ensemble,
+            data_version=self.plan.data.version,
+            mechanism=self.mechanism.settings(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            cutoff=self.mechanism.cutoff,
+            queries=self.mechanism.queries,
+            teachers=self.teachers,
+            version=__version__,
+            whole=self.mechanism.cost,
+            per_refusal=self.mechanism.per_refusal,
+        )
+
+
+def calibrated(plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], order: float, vault: Vault) -> Mechanism:
+    """The plan's mechanism for its own staged public rows, its cost finite at the domain's order. Raises WrongInput."""
+    made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
+    budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
+    space = candidates(plan, encoding, public, vault)
+    if space is None:
+        return made(**budget)
+    return calibrate_relabelled(relabelling(plan, space, encoding), make=made, **budget)
+
+
+def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:
+    labeling = plan.labeling
+    stream: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "teachers": plan.teachers.count,
+        "queries": labeling.queries or rows,
+        "classes": len(plan.data.classes),
+        "order": order,
+        "accountant": labeling.accountant,
+    }
+    if labeling.mechanism == "auto":
+        name, cutoff = choose_mechanism(Stream.expected(**stream, agreement=expected_agreement(plan)), labeling.cutoff)
+        return calibrate(name, cutoff=cutoff, **stream)
+    return calibrate(labeling.mechanism, cutoff=labeling.cutoff, **stream)
+
+
+def session_identity(
+    vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding, public: Sequence[PublicBatch]
+) -> str:
+    """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
+    ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
+    settings: dict[str, Any] = {
+        "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
+        "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
+        "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
+        "public": [batch.ref.digest for batch in public],
+    }
+    if plan.labeling.accountant != "renyi":
+        settings["labeling"]["accountant"] = plan.labeling.accountant
+    if plan.student.epsilon is not None:
+        settings["choice"] = plan.student.epsilon
+    if plan.relabel is not None:
+        settings["relabel"] = mechanism.settings()["relabel"]
+    if plan.data.public_share is not None:
+        settings["public_share"] = plan.data.public_share
+    return known_by(vault, plan, encoding, settings)
+
+
+def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
+    """Keyed digest of the plan's data, its encoding, and whatever else a session depends on, as JSON."""
+    data = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
+    return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))
+
+
+def admit(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
+    """The session this plan goes on with, or None where one may be opened. Spends nothing.
+
+    Raises BudgetRefused where a further session was not asked for, or the domain cannot pay for it, saying what it
+    would cost; WrongInput where the plan contradicts the domain.
+    """
+    domain, known = planned_domain(door, asked.plan), going_on(door, asked, new_session=new_session)
+    if known is None:
+        door.ledger.check_opening(asked.opening(), domain, further=new_session)
+    return known
+
+
+def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
+    """The latest session of that identity, if there is one; a further one that was asked for is one without a row.
+
+    Raises BudgetRefused where that session was forgotten and a further one was not asked for.
+    """
+    domain = asked.plan.privacy.domain
+    same = [session for session in door.ledger.sessions(domain) if session.identity == asked.identity]
+    gone = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "forgotten"}
+    forgotten = bool(same) and same[-1].id in gone
+    if not same or (new_session and (same[-1].batches or forgotten)):
+        return None
+    if forgotten:
+        raise BudgetRefused(
+            f"session {same[-1].id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "
+            "must be asked for with --new-session"
+        )
+    check_going_on(door.vault, same[-1], asked.mechanism)
+    return same[-1]
+
+
+def claim(door: Stores, plan: Plan, private: Sequence[str]) -> None:
+    """Put on the record that the plan's domain, named here if it is new, holds the private files of those digests.
+
+    Whole files are told again, by their bytes, in one vault: the same rows in another order, file or format are not.
+    Raises WrongInput where a domain that it is not linked to holds one.
+    """
+    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    door.ledger.hold(plan.privacy.domain, private)
+
+
+def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_session: bool) -> Session:
+    """Reserve a session's whole cost and open it, with a key of its own; its domain is named with it, if it is new.
+
+    made_of   what the session's answers follow from on the private side, as `ensemble` digests it
+    Raises BudgetRefused.
+    """
+    plan = asked.plan
+    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
+    door.vault.secret(f"sessions/{name}")
+    opening = asked.opening(name, commitment(door.vault, name), ensemble(door.vault, name, made_of))
+    return door.ledger.open_session(opening, further=new_session)
+
+
+def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
+    """What teachers follow from: how they are trained, and the shards."""
+    learner = plan.teachers.model_dump(include={"count", "estimator", "params"})
+    return canonical_json(learner), *(shard.digest for shard in shards)
+
+
+def ensemble(vault: Vault, session: str, made_of: Sequence[str]) -> str:
+    """Keyed digest of what the session's answers follow from: of the shards and how teachers are trained on them."""
+    return keyed_digest(derive(session_key(vault, session), "digests"), "ensemble", *made_of)
+
+
+def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> None:
+    """Raise NotVerified where the private data is not what the session was opened with."""
+    if ensemble(vault, session.id, made_of) != session.ensemble:
+        raise NotVerified(
+            f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
+            "give the new data a new version and ask for --new-session"
+        )
+
+
+def planned_domain(door: Stores, plan: Plan) -> Domain:
+    """The plan's domain, named in the ledger or not yet. Raises WrongInput where the two differ, NotVerified where the
+    ledger is not the one that this vault went on with.
+    """
+    _check_history(door)
+    return door.ledger.plan_domain(plan.privacy.domain, **_terms(plan))
+
+
+def _check_history(door: Stores) -> None:
+    kept = {path.parent.name for path in (door.vault.root / "sessions").glob("*/recipe.json")}
+    known = {session.id for domain in door.ledger.domains() for session in door.ledger.sessions(domain.name)}
+    if kept - known and not door.ledger.restored:
+        raise NotVerified(
+            f"the vault holds session {min(kept - known)}, which the ledger does not: an older copy of the ledger was "
+            "put back, or CONCORD_LEDGER names another; put its own in its place, or begin a new home and a new domain"
+        )
+
+
+def _terms(plan: Plan) -> dict[str, Any]:
+    lifetime, secret = plan.privacy.lifetime, plan.privacy.secret
+    unit = "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}"
+    return {
+        "unit": unit if secret == "rows" else f"the labels of {unit}",
+        "neighbours": NEIGHBOURS[secret],
+        "epsilon": lifetime.epsilon,
+        "delta": lifetime.delta,
+    }
+
+
+def spent(door: Stores, domain: Domain) -> tuple[float, float]:
+    """The (ε, δ) the domain is charged so far, by the ledger's rule."""
+    return domain.filter.spent(door.ledger.total(domain.name))
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def check_going_on(vault: Vault, session: Session, mechanism: Charged) -> None:
+    """Raise NotVerified where the session's key is gone, or it runs another mechanism than this one."""
+    session_key(vault, session.id)
+    if canonical_json(mechanism.settings()) != canonical_json(session.mechanism):
+        raise NotVerified(
+            f"session {session.id} runs {session.mechanism.get('name')} with a table or scale that this version of "
+            "concord does not calibrate to; go on with the version that opened it"
+        )

@@ -1,0 +1,242 @@
+"""The secret randomness of one session: keyed draws by row, and noise that is kept before anyone sees it.
+
+The recipe of a session: what it needs to go on, sealed in the vault.
+
+    run      writes it at the door, and again where its plan changed in something the session does not depend on
+    extend   adds rows it was not given before, before the door
+    online   keeps each row it answers beside it, in a file of its own; reading the recipe adds them at its end
+
+A session is its stream: whoever goes on with it, `run` or `extend`, walks all public rows put to it in the order they
+were put. So labels, student and certificate are always those of the whole session, whichever command made them.
+
+Assumes      one command at a time writes the recipe of a session (`tasks.door.release.alone`)
+Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
+Not covered  a recipe taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
+             Checked by tests/flows/test_extend.py
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.distance import Draws, Ints
+
+
+def session_key(vault: Vault, session: str) -> bytes:
+    """The session's secret key. Raises NotVerified where it is gone: a new key would redraw what was drawn."""
+    if not vault.has_secret(f"sessions/{session}"):
+        raise NotVerified(
+            f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or ask for "
+            "--new-session, which costs again"
+        )
+    return vault.secret(f"sessions/{session}")
+
+
+def commitment(vault: Vault, session: str) -> str:
+    """What the ledger keeps of the session key: enough to know it again, under any session's name; nothing to draw
+    with."""
+    return keyed_digest(derive(session_key(vault, session), "commitment"))
+
+
+def check_key(vault: Vault, session: Session) -> None:
+    """Raise NotVerified where the session's key is not the one it was opened with."""
+    earlier = keyed_digest(derive(session_key(vault, session.id), "commitment"), session.id)  # an older version's
+    if session.commitment not in (commitment(vault, session.id), earlier):
+        raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The `tasks.mechanisms.distance.RandomSource` of one session.
+
+    Assumes      the session key never leaves the vault; a row index belongs to one row for ever
+    Guarantees   `uniform` gives a row the same draw at every call; `kept` gives what it gave the first time
+    Not covered  `laplace` and `gaussian` are fresh at every call: who uses them keeps what they led to.
+                 Checked by tests/tasks/door/test_release.py
+    """
+
+    vault: Vault
+    session: str
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        """64-bit draws of session-wide rows first … first + rows − 1, by AES-256-CTR under the session key."""
+        return noise.keyed_draws(derive(session_key(self.vault, self.session), "draws"), first, rows)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Exact discrete Laplace noise from OpenDP."""
+        return noise.laplace(scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Exact discrete Gaussian noise from OpenDP."""
+        return noise.gaussian(scale, size)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        """The array `draw` gave the first time it was asked for under that name."""
+        return self.kept(name, lambda: [draw()])[0]
+
+    def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
+        """The arrays `make` gave the first time, durable in the vault before they are returned."""
+        kept = self.vault.keep(f"sessions/{self.session}/{name}.npz", lambda: _packed(make()))
+        with np.load(io.BytesIO(self.vault.read(kept)), allow_pickle=False) as arrays:
+            return [arrays[array] for array in arrays.files]
+
+
+def _packed(arrays: Sequence[Ints]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    return buffer.getvalue()
+
+
+ONLINE = "online"
+"""The path of rows that were asked one by one: they came from no file."""
+
+
+class PublicSource(BaseModel):
+    """Public rows put to a session together: where they came from (ONLINE: they were asked one by one), keyed digests
+    of those files, and their batches."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    digests: tuple[str, ...]
+    batches: tuple[PublicBatch, ...]
+
+
+class Checkpoint(BaseModel):
+    """What a session needs to answer further rows. The first of its sources is the plan's own; `private` are keyed
+    digests of the private files, which must never be put to it as public ones; `relabelled` is what relabelling left:
+    the choice, the subset and what became of it, to be forgotten with the session."""
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: Plan
+    encoding: Encoding
+    teachers: tuple[Ref, ...]
+    sources: tuple[PublicSource, ...]
+    private: tuple[str, ...] = ()
+    relabelled: tuple[Ref, ...] = ()
+
+
+def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
+    """The batches of all sources as one stream of rows; content that came before is left out."""
+    batches: dict[str, PublicBatch] = {}
+    first = 0
+    for batch in (batch for source in sources for batch in source.batches):
+        if batch.ref.digest not in batches:
+            batches[batch.ref.digest] = batch.model_copy(update={"first": first})
+            first += batch.rows
+    return list(batches.values())
+
+
+def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
+    """The recipe of a session, if there is one. Raises NotVerified where it is not what was written."""
+    ref = vault.find(_path(session))
+    if ref is None:
+        return None
+    try:
+        recipe = Checkpoint.model_validate_json(vault.read(ref))
+    except ValidationError:
+        raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
+    known = {batch.ref.digest for source in recipe.sources for batch in source.batches}
+    asked = {row.ref.digest: row for row in online_rows(vault, session) if row.ref.digest not in known}
+    if not asked:
+        return recipe
+    online = PublicSource(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
+    return recipe.model_copy(update={"sources": (*recipe.sources, online)})
+
+
+def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
+    """Write the recipe of a session whole and durable, in the place of the one before."""
+    if read_checkpoint(vault, session) != recipe:
+        with vault.create(_path(session)) as sink:
+            sink.write(recipe.model_dump_json().encode())
+
+
+def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
+    """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone.
+
+    Raises BudgetRefused where they are gone for good, with a session that has ended; WrongInput where the student needs
+    no further labels.
+    """
+    recipe = read_checkpoint(vault, session.id)
+    if recipe is not None:
+        check_fitted(session, recipe.plan)
+    if recipe is None or not all(vault.has(block) for block in recipe.teachers):
+        check_open(session)
+        raise NotVerified(
+            f"the teachers of session {session.id} are no longer in the vault: run its plan again with "
+            "`concord run PLAN`, which trains them again and spends nothing"
+        )
+    return recipe
+
+
+def check_fitted(session: Session, plan: Plan) -> None:
+    """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
+    if session.estimates:
+        raise WrongInput(f"session {session.id} is an estimate: it answers no row and has no student")
+    if plan.student.learner == "universal":
+        rule = "it is not fitted to labels, and labels any row by itself"
+        raise WrongInput(f"the student of session {session.id} was chosen: {rule}")
+
+
+def check_open(session: Session) -> None:
+    """Raise BudgetRefused where a session answers no further rows."""
+    if session.ended:
+        raise BudgetRefused(
+            f"session {session.id} has ended ({session.status}): more rows need a further session, which costs "
+            "again: `concord run PLAN --new-session`"
+        )
+
+
+def staged(vault: Vault, source: PublicSource) -> bool:
+    """Whether the rows of a source are still in the vault; what the files hold is checked when they are read."""
+    return all(vault.has(batch.ref) for batch in source.batches)
+
+
+def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) -> None:
+    """Raise NotVerified where rows put to the session are gone; the first of `sources` is the plan's own."""
+    for at, source in enumerate(sources):
+        if not staged(vault, source):
+            again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"
+            if source.path == ONLINE:
+                again = "a copy of the vault"
+            raise NotVerified(
+                f"rows of session {session} are no longer in the vault: {again} puts them back and spends nothing"
+            )
+
+
+def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
+    """Where the votes of an ensemble lie in the vault."""
+    return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def online_path(session: str, index: int, digest: str) -> str:
+    """Where a row asked online lies in the vault: by the batch it should become, so that rows stay in their order."""
+    return f"sessions/{session}/online/{index:09d}-{digest[:32]}.arrow"
+
+
+def online_rows(vault: Vault, session: str, index: int | None = None) -> list[PublicBatch]:
+    """The rows a session was asked online, in their order; or those that were to become its batch `index`."""
+    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
+    files = sorted((vault.root / f"sessions/{session}/online").glob(pattern))
+    found = [vault.find(str(file.relative_to(vault.root))) for file in files]
+    return [PublicBatch(ref=ref, first=0, rows=1) for ref in found if ref is not None]
+
+
+def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
+    """Where the votes on a row asked online lie in the vault."""
+    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
+
+
+def _path(session: str) -> str:
+    return f"sessions/{session}/recipe.json"

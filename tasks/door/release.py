@@ -1,0 +1,298 @@
+"""The door: everything before it is private, everything after it is published.
+
+    for each batch of public rows:  ledger.begin ─ draw ─ labels durable ─ ledger.commit
+
+A batch that was committed is replayed from what was released. One that was only begun is answered again with the same
+randomness: keyed draws follow from the session key and the row's index, and answers that noise led to are kept in the
+vault before anyone sees them.
+
+Assumes      the ledger's record of the session is complete; the session's reservation was admitted
+Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
+Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
+Not covered  a home folder restored from an older copy that no witness knows. Checked by
+             tests/tasks/door/test_release.py
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import Released, labels_path
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.home.whole import locked, locked_if_free
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.checkpoint import Randomness, check_key, session_key
+from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+
+RUN = "run.lock"
+"""The lock of a whole command on a session; the door has its own."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What the door needs of a home folder: the vault, the ledger, and where released files go."""
+
+    vault: Vault
+    ledger: Ledger
+    released: Released
+
+    @classmethod
+    def of(cls, home: Path) -> Self:
+        """The door of that home folder."""
+        return cls(Vault(home / "vault"), Ledger.of(home), Released(home))
+
+
+@private_stage
+def release(
+    door: Stores,
+    session: Session,
+    mechanism: Mechanism,
+    classes: Sequence[str],
+    batches: Sequence[PublicBatch],
+    votes: Sequence[Ref],
+) -> list[Ref]:
+    """Answer the batches in order, or replay them.
+
+    `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
+    NotVerified where rows, votes or key are not those on record.
+    """
+    with _opened(door, session):
+        passage = Passage(door, session.id, mechanism, classes)
+        for rows, counts in zip(batches, votes, strict=True):
+            passage.pass_through(door.vault.read(rows.ref), read_votes(door.vault.read(counts)))
+        return passage.released
+
+
+@private_stage
+def release_once(
+    door: Stores,
+    session: Session,
+    *,
+    about: bytes,
+    counted: bytes,
+    draw: Callable[[], Ints],
+    publish: Callable[[Ints], Ref],
+) -> Ref:
+    """The one answer of a session that ends with it, such as a chosen hypothesis; or what was released before.
+
+    about     what is asked, in public bytes; `counted` are the private numbers that `draw` answers from
+    publish   writes the answer that was drawn, the same for the same answer; returns the released file
+    Raises NotVerified where question, numbers or key are not those on record.
+    """
+    with _opened(door, session):
+        key = derive(session_key(door.vault, session.id), "digests")
+        batch = Batch(
+            index=0,
+            first=0,
+            rows=1,
+            rows_digest=keyed_digest(key, "rows", about),
+            votes_digest=keyed_digest(key, "votes", counted),
+        )
+        begun = door.ledger.begin_batch(session.id, batch)
+        if begun.outcome is not None:
+            return _replay(door, begun.outcome)
+        released = publish(Randomness(door.vault, session.id).once("answer", draw))
+        door.ledger.commit_batch(session.id, 0, asked=1, answered=1, refused=0, released=released)
+        return released
+
+
+def replay(
+    door: Stores, session: Session, mechanism: Mechanism, classes: Sequence[str], batches: Sequence[PublicBatch]
+) -> list[Ref]:
+    """The released file of each batch of a session's stream, as `release` gave it: no vote is read, nothing is drawn.
+
+    Raises WrongInput where rows were put to the session and not answered yet, NotVerified where a file is not there
+    or not what was released.
+    """
+    with _opened(door, session):
+        passage = Passage(door, session.id, mechanism, classes)
+        for rows in batches:
+            passage.pass_again(door.vault.read(rows.ref), rows.rows)
+        return passage.released
+
+
+@contextmanager
+def _opened(door: Stores, session: Session) -> Iterator[None]:
+    """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
+    with alone(door.vault, session.id):
+        check_key(door.vault, session)
+        yield
+
+
+def _replay(door: Stores, outcome: BatchOutcome) -> Ref:
+    door.released.read(outcome.released)
+    return outcome.released
+
+
+class Passage:
+    """One walk of batches through the door."""
+
+    def __init__(self, door: Stores, session: str, mechanism: Mechanism, classes: Sequence[str]) -> None:
+        self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
+        self.released: list[Ref] = []
+        self._known = {batch.rows_digest: batch for batch in door.ledger.batches(session)}
+        self._unasked = (0, 0)  # batches and rows that came after the session had ended
+
+    def pass_through(self, rows: bytes, votes: Ints) -> None:
+        """Release one batch: `rows` as staged, `votes` (rows, classes)."""
+        rows_digest, state = self._digest(rows), self.door.ledger.session(self.session)
+        if rows_digest not in self._known and state.ended:
+            self.released.append(self._leave_unasked(state, len(votes)))
+            return
+        old = self._known.get(rows_digest)
+        if old is None:
+            self._check_unreleased(state)
+        batch = Batch(
+            index=state.batches if old is None else old.index,
+            first=state.next_row if old is None else old.first,
+            rows=len(votes),
+            rows_digest=rows_digest,
+            votes_digest=keyed_digest(self._key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
+        )
+        self._known[rows_digest] = begun = self.door.ledger.begin_batch(self.session, batch)
+        self.released.append(self._answer(begun, votes) if begun.outcome is None else _replay(self.door, begun.outcome))
+
+    def pass_again(self, rows: bytes, count: int) -> None:
+        """What was released for a batch of `count` rows, without its votes; or that they were not asked."""
+        old, state = self._known.get(self._digest(rows)), self.door.ledger.session(self.session)
+        if old is not None and old.outcome is not None:
+            self.released.append(_replay(self.door, old.outcome))
+        elif old is None and state.ended:
+            self.released.append(self._leave_unasked(state, count))
+        else:
+            raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+
+    def _check_unreleased(self, state: Session) -> None:
+        """Raise NotVerified where the session's next batch was released already: its draws have served other rows."""
+        path = labels_path(state.id, state.batches)
+        if self.door.released.find(path) is not None:
+            raise NotVerified(
+                f"{path} was released, and the ledger does not know of it: an older copy of the ledger was put back; "
+                f"put the newer one in its place, or end the session by `concord close {state.id} --whole`"
+            )
+
+    @property
+    def _key(self) -> bytes:
+        return derive(session_key(self.door.vault, self.session), "digests")
+
+    def _digest(self, rows: bytes) -> str:
+        return keyed_digest(self._key, "rows", hashlib.sha256(rows).digest())
+
+    def _answer(self, batch: Batch, votes: Ints) -> Ref:
+        answers = self._drawn(batch, votes)
+        released = self._write(batch.index, batch.first, answers, len(votes))
+        refused = int(np.count_nonzero(answers.labels == REFUSED))
+        asked = len(answers.labels)
+        counts = {"asked": asked, "answered": asked - refused, "refused": refused}
+        self.door.ledger.commit_batch(self.session, batch.index, **counts, released=released)
+        return released
+
+    def _drawn(self, batch: Batch, votes: Ints) -> Answers:
+        """The answers of a batch: the same at every call, whatever happened between."""
+        state = self.door.ledger.session(self.session)
+        room = None if state.queries is None else state.queries - state.asked
+        source = Randomness(self.door.vault, self.session)
+
+        def fresh() -> Answers:
+            return self.mechanism.release(votes[:room], source, batch.first, state.refused)
+
+        def arrays() -> list[Ints]:
+            answers = fresh()
+            return [answers.labels] if answers.counts is None else [answers.labels, answers.counts]
+
+        if self.mechanism.keyed:
+            return fresh()
+        return Answers(*source.kept(f"answers-{batch.index:05d}", arrays))
+
+    def _leave_unasked(self, state: Session, count: int) -> Ref:
+        batches, rows = self._unasked
+        self._unasked = (batches + 1, rows + count)
+        nothing = Answers(np.zeros(0, dtype=np.int64))
+        return self._write(state.batches + batches, state.next_row + rows, nothing, count)
+
+    def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
+        return self.door.released.write_labels(
+            self.session,
+            index,
+            first,
+            answers.labels,
+            answers.counts,
+            rows=rows,
+            classes=self.classes,
+            guarantee=self._guarantee(),
+        )
+
+    def _guarantee(self) -> dict[str, str]:
+        """What the labels promise, as it stands in the metadata of every released table."""
+        session = self.door.ledger.session(self.session)
+        domain = self.door.ledger.domain(session.domain)
+        return {
+            "session": session.id,
+            "epsilon": repr(session.epsilon),
+            "delta": repr(session.delta),
+            "unit": domain.unit if domain else "",
+            "neighbours": domain.neighbours if domain else "",
+            "mechanism": str(session.mechanism["name"]),
+        }
+
+
+def read_votes(data: bytes) -> Ints:
+    """Poll's counts from an Arrow IPC file, (rows, classes)."""
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
+@contextmanager
+def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
+    """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
+    with locked(vault.root / "sessions" / session / lock):
+        yield
+
+
+@contextmanager
+def alone_if_free(vault: Vault, session: str, lock: str) -> Iterator[bool]:
+    """Hold a lock of the session if nobody else does; whether it is held."""
+    with locked_if_free(vault.root / "sessions" / session / lock) as free:
+        yield free
+
+
+@contextmanager
+def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Only one command at a time opens a session of an identity and passes its door: the others go on with it.
+
+    waiting   called before this waits for another command
+    """
+    path = vault.root / "locks" / f".{identity}"  # no domain has such a name
+    with locked_if_free(path) as free:
+        if free:
+            yield
+            return
+    waiting()
+    with locked(path):
+        yield
+
+
+@contextmanager
+def a_run_in(vault: Vault, domain: str) -> Iterator[None]:
+    """Runs of a domain go on beside each other; while one does, nothing of the domain is erased."""
+    with locked(vault.root / "locks" / domain, shared=True):
+        yield
+
+
+@contextmanager
+def no_run_in(vault: Vault, domain: str) -> Iterator[None]:
+    """Wait until no run of the domain goes on, and keep others waiting."""
+    with locked(vault.root / "locks" / domain):
+        yield

@@ -1,0 +1,304 @@
+"""What the best adaptive adversary can gain against stable voting: a bound on δ, rounded towards safety.
+
+The adversary sees every answer, knows both neighbours, and chooses each query: an adjacent pair of distances, either
+way round, or a query whose labels differ. With x = e^ε·Q/P of the answers so far and r refusals left, its gain is
+
+    V_0(x) = (1 − x)+          V_r(x) = max over queries of  p·V_{r−1}(x·q/p) + (1 − p)·V_r(x·(1−q)/(1−p)),
+                               or π + (1 − π)·V_{r−1}(x) where the labels differ
+
+and V_T(e^ε) is the least δ at which the mechanism is (ε, δ)-DP.
+
+Assumes      the table is the one that runs; neighbours differ by at most one in distance (distance.py)
+Guarantees   the δ returned is at least V_T(e^ε), label slips included
+Ends         at the cutoff; beyond it there is no claim
+Not covered  composition with other sessions: that is the Rényi curve's
+
+Why it is an upper bound. V_r is a supremum of maxima of affine functions of x: convex and decreasing. So on a grid
+(1) between two points the chord is above V_r; (2) below the grid 1 is, above it the Rényi bound at the last point is;
+(3) queries whose label moves x by less than a cell may be replaced by one that moves it a whole cell, with the most
+telling refusal among them: x is a martingale under P, so this only spreads it, and V_{r−1} ≤ V_r are convex.
+That leaves a finite game, solved by policy iteration (Howard 1960). What is still to be gained, rounding included, is
+added: if no query gains more than c times its chance of refusal, V + c satisfies every inequality and is a bound.
+Checked by tests/privacy/test_stable_game.py: against explicit strategies, closed forms and planted bugs.
+
+Calibration of stable voting: the refusal table that answers most within (ε, δ) and a cutoff.
+
+Assumes      nothing private: a table follows from the plan alone
+Guarantees   the table's proved cost, recomputed from its integers, is within (epsilon, delta): by its Rényi curve, or
+             by the adaptive game (game.py) where that was asked for and is affordable
+Ends         not applicable: nothing is drawn here
+Not covered  the best table: this is the greedy one, whose steps all cost the same at one Rényi order
+
+Deterministic, and cached by its arguments.
+Checked by tests/privacy/test_stable.py and tests/privacy/test_stable_game.py.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS, UP
+from concord.artifacts.sections import GAME_CUTOFF
+from concord.tasks.mechanisms.distance import (
+    WHOLE,
+    Floats,
+    Table,
+    greedy_table,
+    log_odds,
+    per_refusal,
+    probabilities,
+    steepest,
+)
+
+Indices = NDArray[np.int64]
+
+GAME_PROOF = (
+    "its (ε, δ) by the best adaptive attack: tasks/mechanisms/adaptive_adversary.py, "
+    "and tasks/verify/recompute_game.py by another path"
+)
+"""What is added to the proof of stable voting that was calibrated to the game."""
+
+TOLERANCE = 1e-13
+"""Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""
+MARGINS = (8.0, 4.0)
+"""How far the grid of log x reaches below 0 and above ε, in units of 1/(order − 1), over which values fall e-fold."""
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Where a branch of each query lands: weight `near` at `offset` cells from here and `far` at the next; (K,)."""
+
+    offset: Indices
+    near: Floats
+    far: Floats
+
+    @classmethod
+    def at(cls, cells: Floats, weight: Floats, width: float) -> "Landing":
+        """`weight` at a shift of `cells` in log x, spread over the two grid points about it: x keeps its mean."""
+        offset = np.floor(cells)
+        far = np.expm1((cells - offset) * width) / np.expm1(width)
+        return cls(offset.astype(np.int64), weight * (1 - far), weight * far)
+
+    def worth(self, value: Floats) -> Floats:
+        """This branch's part of each query's gain, from each grid point: (K, n)."""
+        reach = int(np.abs(self.offset).max()) + 1
+        padded = np.concatenate([np.ones(reach), value, np.full(reach, value[-1])])
+        windows = sliding_window_view(padded, len(value))
+        worth = windows[reach + self.offset] * self.near[:, None]
+        worth += windows[reach + self.offset + 1] * self.far[:, None]
+        return np.asarray(worth)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The adversary's K queries on a grid of log x; the last is the one whose labels differ, escaping with `slip`."""
+
+    refused: Landing
+    labelled: Landing
+    slip: float
+
+    @classmethod
+    def of(cls, table: Table, width: float) -> "Queries":
+        """Every adjacent pair, both ways round; those of small label moves as one each way."""
+        p, answered = probabilities(table)
+        gap = (table[:-1] - table[1:]) / WHOLE
+        fall, rise = np.log1p(gap / p[1:]), np.log1p(gap / answered[:-1])
+        small = rise <= width
+        ways = []
+        for sign, chance, other in ((1, p[:-1], answered[:-1]), (-1, p[1:], answered[1:])):
+            falls, rises = sign * fall[~small] / width, sign * rise[~small] / width
+            ways.append((-falls, chance[~small], rises, other[~small]))
+            if small.any():
+                ways.append(_drift(sign, float(fall[small].max()), width))
+        slip = float(answered[0])
+        ways.append((np.zeros(1), np.array([1 - slip]), np.zeros(1), np.zeros(1)))
+        shift, chance, rises, other = (np.concatenate(parts) for parts in zip(*ways, strict=True))
+        return cls(Landing.at(shift, chance, width), Landing.at(rises, other, width), slip)
+
+
+def _drift(sign: int, fall: float, width: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Refused at `fall`, labelled one cell the other way: the probabilities that keep the mean of x."""
+    up, down = np.expm1(sign * width), -np.expm1(-sign * fall)
+    refused = up / (up + down)
+    return np.array([-sign * fall / width]), np.array([refused]), np.array([float(sign)]), np.array([1 - refused])
+
+
+def _solve(queries: Queries, choice: Indices, refused: Floats, last: float) -> Floats:
+    """The value of always making `choice` (n,): a sparse linear system, 1 below the grid and `last` at its end."""
+    size = len(choice)
+    label, here = queries.labelled, np.arange(1, size + 1)
+    near, far = label.near[choice], label.far[choice]
+    near[-1] = far[-1] = 0.0
+    target = here + label.offset[choice]
+    known = np.concatenate([[1.0], refused[choice, here - 1]])
+    known[-1] = last
+    rows = np.concatenate([np.arange(size + 1), here, here])
+    columns = np.concatenate([np.arange(size + 1), target.clip(0, size), (target + 1).clip(0, size)])
+    matrix = csc_array((np.concatenate([np.ones(size + 1), -near, -far]), (rows, columns)))
+    return np.asarray(splu(matrix).solve(known)[1:])
+
+
+def _level(queries: Queries, before: Floats, choice: Indices, last: float) -> tuple[Floats, Indices]:
+    """V_r on the grid, from V_{r−1}, and the queries that reach it; `last` bounds V_r at the end of the grid."""
+    refused = queries.refused.worth(before)
+    refused[-1] += queries.slip
+    chance = queries.refused.near + queries.refused.far
+    while True:
+        value = _solve(queries, choice, refused, last)
+        gain = queries.labelled.worth(value)
+        gain += refused
+        gain -= value
+        gain[:, -1] = 0.0
+        best = gain.argmax(axis=0)
+        better = gain[best, np.arange(len(value))] > TOLERANCE * value
+        if not better.any():
+            slack = (gain / chance[:, None]).max(initial=0.0)
+            return np.minimum(value + slack, 1.0), choice
+        choice = np.where(better, best, choice)
+
+
+def played_delta(table: Table, cutoff: int, epsilon: float, order: float) -> float:
+    """`adaptive_delta` as finely as a minute affords at 300 refusals; computed once a table."""
+    return _played(table.tobytes(), cutoff, epsilon, order)
+
+
+@lru_cache(maxsize=64)
+def _played(table: bytes, cutoff: int, epsilon: float, order: float) -> float:
+    return adaptive_delta(np.frombuffer(table, np.uint64), cutoff, epsilon, order, points=20 if cutoff <= 30 else 10)
+
+
+def adaptive_delta(table: Table, cutoff: int, epsilon: float, order: float, points: int = 20) -> float:
+    """δ that the best adversary reaches at `epsilon` and `cutoff` refusals, rounded up.
+
+    `order` is a Rényi order at which the table's cost is finite; `points` grid points make up a typical step of log x.
+    Time and sharpness grow with it: about cutoff · (points · log-range / step) · queries.
+    """
+    p, answered = probabilities(table)
+    step = float(np.log(p[:-1] / p[1:]).max())
+    width = epsilon / max(1, round(epsilon / step * points))
+    start = round(epsilon / width)
+    below, above = (math.ceil(room / (order - 1) / width) for room in MARGINS)
+    logs = width * np.arange(-below, start + above + 1)
+    queries = Queries.of(table, width)
+    value, choice = np.maximum(0.0, -np.expm1(logs)), np.full(len(logs), len(queries.refused.offset) - 1)
+    kappa, slip_odds = per_refusal(table, order), float(answered[0] / p[0])
+    tail = (order - 1) * (math.log1p(-1 / order) - float(logs[-1])) - math.log(order)
+    for used in range(1, cutoff + 1):
+        last = min(1.0, used * slip_odds + math.exp(tail + used * kappa))
+        value, choice = _level(queries, value, choice, last)
+    return float(value[below + start]) * UP
+
+
+Accountant = Literal["renyi", "game"]
+
+LABEL_SHARE = 0.1
+"""The part of δ spent on labels that differ; the rest converts the Rényi curve."""
+LEAST_SLIP = 2.0**-50
+"""Least π = 1 − P[0]/2^64: below it the integer complement is too coarse to be certified."""
+LEAST_ORDER = 1.5
+TARGET = 0.01
+"""Calibration minimises the distance at which refusal falls to this."""
+LARGEST_TABLE = 500_000
+"""No table is built whose refusals fall to TARGET at a larger distance only: no ensemble could use it."""
+AIM = -0.002
+"""Calibration to the game aims at this log of the proved δ over the wanted one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A table, the Rényi order it was built at, and what proves that it is within the wanted (ε, δ)."""
+
+    order: float
+    refusal: Table
+    accountant: Accountant
+
+    @property
+    def reach(self) -> int:
+        """The least distance at which refusal is at most TARGET."""
+        return int(np.count_nonzero(self.refusal > TARGET * WHOLE))
+
+
+@cache
+def fit(epsilon: float, delta: float, cutoff: int, least_order: float, accountant: Accountant) -> Fit:
+    """The table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput where there is none."""
+    slip = _slip(epsilon, delta, cutoff)
+    delta_renyi = delta - cutoff * slip / (1 - slip) * UP
+    order, kappa = _best_order(slip, epsilon / UP**2, delta_renyi, cutoff, max(least_order, LEAST_ORDER))
+    plain = _built(slip, order, kappa, "renyi")
+    if accountant == "renyi":
+        return plain
+    if cutoff > GAME_CUTOFF:
+        raise WrongInput(f"accountant = 'game' is for a cutoff of at most {GAME_CUTOFF}, got {cutoff}")
+    return _sharpest(
+        plain,
+        lambda scale: _built(slip, order, kappa * scale, "game"),
+        lambda made: math.log(played_delta(made.refusal, cutoff, epsilon, made.order) / delta),
+    )
+
+
+def _sharpest(plain: Fit, scaled: Callable[[float], Fit], over: Callable[[Fit], float]) -> Fit:
+    """Of `plain` and three with κ scaled up, the one that answers most with a proved δ not `over` the wanted one."""
+    # Secant steps: the log of the proved δ is nearly linear in κ.
+    tried, overs, scales = [plain], [over(plain)], [1.0, 1.2]
+    while len(tried) < 4 and overs[0] < 0 and scales[-1] > 1:
+        tried.append(scaled(scales[-1]))
+        overs.append(over(tried[-1]))
+        rise = max(1e-3, (overs[-1] - overs[-2]) / (scales[-1] - scales[-2]))
+        scales.append(min(2 * scales[-1], scales[-1] + (AIM - overs[-1]) / rise))
+    proved = [made for made, excess in zip(tried, overs, strict=True) if made is plain or excess <= 0]
+    return min(proved, key=lambda made: made.reach)
+
+
+def _built(slip: float, order: float, kappa: float, accountant: Accountant) -> Fit:
+    table = greedy_table(slip, order, kappa)
+    table.setflags(write=False)
+    return Fit(order=order, refusal=table, accountant=accountant)
+
+
+def _slip(epsilon: float, delta: float, cutoff: int) -> float:
+    """π such that T·π/(1−π) is LABEL_SHARE of δ."""
+    if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
+        raise WrongInput(
+            f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
+        )
+    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)
+    if slip < LEAST_SLIP:
+        least = LEAST_SLIP * cutoff / LABEL_SHARE
+        raise WrongInput(f"delta must be at least {least:.2g} for stable voting with cutoff {cutoff}, got {delta:g}")
+    return slip
+
+
+def _best_order(slip: float, epsilon: float, delta: float, cutoff: int, least: float) -> tuple[float, float]:
+    """The Rényi order of ORDERS, `least` or above, whose table answers most within (epsilon, delta), and its κ."""
+    orders = np.array([order for order in ORDERS if order >= least])
+    room = epsilon - _conversion(orders, delta)
+    orders, room = orders[room > 0], room[room > 0]
+    kappa = room * (orders - 1) / cutoff
+    distance = _reach(slip, orders, kappa)
+    if not len(distance) or distance.min() > LARGEST_TABLE:
+        raise WrongInput(
+            f"stable voting with this epsilon, delta and cutoff {cutoff} needs over {LARGEST_TABLE:,} teachers"
+        )
+    best = int(distance.argmin())
+    return float(orders[best]), float(kappa[best])
+
+
+def _conversion(order: Floats, delta: float) -> Floats:
+    """What turning Rényi nats of `order` into ε at `delta` adds (Canonne, Kamath & Steinke 2020, Prop. 12)."""
+    return np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
+
+
+def _reach(slip: float, order: Floats, kappa: Floats) -> Floats:
+    """About the distance at which refusal has fallen to TARGET, for tables of each order (orders,): ∫ 1/fall."""
+    grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
+    falls = steepest(np.broadcast_to(grid, (len(order), 65)), order[:, None], kappa[:, None])
+    return np.asarray(np.trapezoid(1 / falls, -grid, axis=1))

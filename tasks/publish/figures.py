@@ -1,0 +1,291 @@
+"""Figures of sessions and of plans, as SVG that is the same for the same facts.
+
+A session's figures are drawn from its released labels and the ledger alone; a plan's, from public figures. Lines and
+words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's scheme.
+One figure shows what the session would have promised if it had been planned to end sooner: rows that were answered
+would have been answered all the same, and a mechanism that is planned to end there costs what it says itself.
+Checked by tests/tasks/publish/test_figures.py, test_what_if.py and tests/flows/cli/test_plan_command.py.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.ticker
+import numpy as np
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from concord.artifacts.certificate import Counts
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.guarantee import DomainCharge
+from concord.artifacts.home.released import Integers
+from concord.artifacts.privacy import Cost
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import Session
+from concord.tasks.advice.compare import Option, Stream, plan_mechanisms
+from concord.tasks.advice.expect import RATIOS, AtEpsilon, ChosenStudent, Premises
+from concord.tasks.mechanisms.mechanism import from_settings
+
+POINTS = 200
+"""Points of a series: what a figure can show."""
+INK = "#010203"  # stands for currentColor, which matplotlib does not know
+BLUE, ORANGE, GREY = "#3b7dd8", "#d9822b", "#8a8f98"
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "concord",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the rows so far have been charged: ε (points,) at the session's δ, after that many rows were asked (points,)
+    and that many of them answered (points,)."""
+
+    rows: Integers
+    answered: Integers
+    epsilon: NDArray[np.float64]
+
+
+def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows: Integers | None = None) -> Spending:
+    """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS of them.
+
+    A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
+    These are charges: the guarantee is the session's claim, at its end.
+    """
+    outcomes = labels["outcome"].to_numpy()
+    refusals = np.cumsum(np.concatenate([[0], outcomes[outcomes != "not asked"] == "refused"]), dtype=np.int64)
+    asked = len(refusals) - 1
+    at = np.unique(np.linspace(min(1, asked), asked, POINTS).astype(np.int64)) if rows is None else rows
+    if per_refusal is None:
+        return Spending(at, at - refusals[at], np.full(len(at), session.epsilon))
+    charged = {count: charge_of(session, per_refusal, count) for count in set(refusals[at].tolist())}
+    return Spending(at, at - refusals[at], np.array([charged[count] for count in refusals[at].tolist()]))
+
+
+def spend_figure(session: Session, spent: Spending) -> str:
+    """ε charged over rows asked, against the claim."""
+    figure, axes = _axes("rows asked", f"ε at δ = {session.delta:g}")
+    axes.plot(spent.rows, spent.epsilon, color=BLUE, linewidth=2, drawstyle="steps-post", label="charged so far")
+    axes.axhline(session.epsilon, color=ORANGE, linestyle="--", label="guarantee, at the session's end")
+    axes.set_ylim(0, session.epsilon * 1.15)
+    _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
+def labels_figure(labels: pa.Table, classes: Sequence[str], counts: Counts) -> str:
+    """Rows answered by class of the released label, against those refused and not asked."""
+    names, released = np.unique(labels["label"].drop_null().to_numpy(zero_copy_only=False), return_counts=True)
+    found = dict(zip(names.tolist(), released.tolist(), strict=True))
+    bars = [(name, found.get(name, 0), BLUE) for name in classes]
+    bars += [("refused", counts.refused, ORANGE), ("not asked", counts.not_asked, GREY)]
+    figure, axes = _axes("public rows", None, height=1.0 + 0.3 * len(bars))
+    axes.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
+    axes.set_yticks(range(len(bars)), [bar[0] for bar in bars], parse_math=False)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    for place, (_, rows, _) in enumerate(bars):
+        axes.annotate(f" {rows:,}", (rows, place), va="center")
+    return _svg(figure)
+
+
+def what_if_figure(session: Session, sooner: Spending) -> str:
+    """ε that would have been promised for the rows answered so far alone, against those rows.
+
+    Dashed, where a session is going that pays by refusal, if rows go on being refused as often: a guess, no promise.
+    """
+    figure, axes = _axes("rows answered", f"ε at δ = {session.delta:g}")
+    axes.plot(sooner.answered, sooner.epsilon, color=BLUE, linewidth=2, label="planned to end there")
+    if session.cutoff is not None and 0 < session.refused < session.cutoff:
+        ends = [session.answered, session.answered * session.cutoff // session.refused]
+        axes.plot(ends, [sooner.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
+    axes.set_ylim(0, session.epsilon * 1.15)
+    _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
+def budget_figure(domain: DomainCharge) -> str:
+    """The domain's budget over its life, session by session: charges add up in Rényi divergence at its order."""
+    shares = np.array([charge.share for charge in domain.charges])
+    before, places = domain.lost + np.cumsum(shares) - shares, np.arange(1, len(shares) + 1)
+    still_open = np.array([charge.status == "open" for charge in domain.charges])
+    figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
+    if before[-1]:
+        axes.bar(places, before, color=BLUE, alpha=0.3, label="charged before")
+    for kind, of, colour in (("settled", ~still_open, BLUE), ("reserved", still_open, GREY)):
+        if of.any():
+            axes.bar(places[of], shares[of], bottom=before[of], color=colour, label=kind)
+    axes.axhline(1, color=ORANGE, linestyle="--", label="lifetime cap")
+    axes.set_xlim(0.4, max(len(places), 4) + 0.6)
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+    axes.set_ylim(0, max(1.0, before[-1] + shares[-1]) * 1.05)
+    axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
+    return _svg(figure)
+
+
+def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
+    """ε charged to a session for that many refusals, at most its claim."""
+    if not refusals:
+        return 0.0
+    so_far = Cost(renyi=tuple(refusals * r for r in per_refusal.renyi), delta=refusals * per_refusal.delta)
+    return min(session.epsilon, so_far.epsilon(session.delta))
+
+
+def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axes]:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.0, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_xlabel(across)
+        if up is not None:
+            axes.set_ylabel(up)
+    return figure, axes
+
+
+def _legend(axes: Axes, **placed: Any) -> None:
+    with mpl.rc_context(STYLE):
+        axes.legend(**placed)
+
+
+def _svg(figure: Figure) -> str:
+    page = io.StringIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return page.getvalue().replace(INK, "currentColor")
+
+
+PLANS = 50
+"""Points of the curve, each the cost of another plan."""
+
+
+def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | None:
+    """ε that the session would have promised, had it been planned to answer the rows so far alone; at some of `spent`.
+
+    A mechanism that pays by refusal goes on to the next refusal, so that one is planned for. None if there is no such
+    plan: nothing was asked, nobody voted, or rows were relabelled, which costs the whole whatever is asked.
+    """
+    if session.mechanism["name"] not in MECHANISMS or "relabel" in session.mechanism or not session.asked:
+        return None
+    mechanism = from_settings(session.mechanism)
+    at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
+    rows, answered = spent.rows[at], spent.answered[at]
+    plans = zip(rows.tolist(), answered.tolist(), strict=True)
+    promised = [mechanism.epsilon_if_ended(asked, asked - had) for asked, had in plans]
+    return Spending(rows, answered, np.array(promised, dtype=np.float64))
+
+
+def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], asked: Premises) -> None:
+    """Draw the options that were planned for what was asked, and one mechanism at `other` ε, and write them to `path`.
+
+    The format is that of its suffix.
+    Raises WrongInput where no such format is known, EnvironmentFailed where the file cannot be written.
+    """
+    with _drawn(path, width=15) as figure:
+        left, middle, right = figure.subplots(1, 3)
+        stream = asked.stream
+        _draw_rows(left, options, asked.queries)
+        _draw_teachers(middle, options, stream)
+        _draw_epsilon(right, other, asked)
+        if asked.subset is not None:
+            share = f"rows relabelled, teachers learn from {asked.subset['share']:.1%} of the private rows"
+            figure.suptitle(f"{share}; mechanisms at ε = {stream.epsilon:.4g}, δ = {stream.delta:.4g}", fontsize=10)
+
+
+def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
+    """Draw the private units that a chosen student takes, and write them to `path`. Raises likewise."""
+    with _drawn(path, width=7.5) as figure:
+        axes = figure.add_subplot()
+        for excess, units in sorted(choice.private_units.items()):
+            axes.plot([*units], [*units.values()], marker="o", markersize=3, label=f"{excess:.1%} of rows more")
+        axes.axvline(choice.epsilon, color=GREY, linestyle="--", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks([*units], [f"{epsilon:g}" for epsilon in units])
+        axes.minorticks_off()
+        axes.set_xlabel(f"ε of the choice among {choice.candidates:,} {choice.hypotheses}")
+        axes.set_ylabel("private units it takes")
+        axes.legend(title="wrong about at most", fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+@contextmanager
+def _drawn(path: Path, width: float) -> Iterator[Figure]:
+    """A figure to draw on, which is written to `path` then."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, 4), layout="constrained")
+        yield figure
+        known = figure.canvas.get_supported_filetypes()
+        if path.suffix.removeprefix(".") not in known:
+            raise WrongInput(f"figure must end in one of .{', .'.join(sorted(known))}, got {path.name!r}")
+        try:
+            figure.savefig(path)
+        except OSError as failed:
+            raise EnvironmentFailed(f"the figure {path} cannot be written: {failed.strerror}") from None
+
+
+def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
+    """Of the public rows: those with the teachers' label, those with another, and those without."""
+    places = range(len(options))
+    right = [option.expected_right / queries for option in options]
+    answered = [option.expected_answered / queries for option in options]
+    axes.barh(places, [1.0] * len(options), color=GREY, alpha=0.3, label="no label")
+    axes.barh(places, answered, color=ORANGE, label="label changed by noise")
+    axes.barh(places, right, color=BLUE, label="label most teachers gave")
+    names = [option.name if option.cutoff is None else f"{option.name}, T = {option.cutoff:,}" for option in options]
+    axes.set_yticks(places, names, parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    axes.set_xlabel(f"of {queries:,} public rows")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, fontsize=8)
+
+
+def _draw_teachers(axes: Axes, options: Sequence[Option], stream: Stream) -> None:
+    """Labels without noise that would teach as much, by the number of teachers."""
+    teachers = sorted({max(1, round(stream.teachers * ratio)) for ratio in RATIOS})
+    plans = [plan_mechanisms(replace(stream, teachers=count)) for count in teachers]
+    worth = [{option.name: option.worth for option in plan} for plan in plans]
+    for option in options:
+        axes.plot(teachers, [item[option.name] for item in worth], marker="o", markersize=3, label=option.name)
+    axes.axvline(stream.teachers, color=GREY, linestyle="--", linewidth=1)
+    _scale(axes, stream.queries)
+    axes.set_xticks(teachers, [f"{count:,}" for count in teachers])
+    axes.set_xlabel("teachers")
+    axes.set_ylabel("worth, in labels without noise")
+
+
+def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> None:
+    """Rows that one mechanism answers, and what they are worth, by the ε of the plan."""
+    epsilons = [item.epsilon for item in other]
+    answered, worth = ([getattr(item.option, of) for item in other] for of in ("expected_answered", "worth"))
+    axes.plot(epsilons, answered, color=BLUE, marker="o", markersize=3, label="rows answered")
+    axes.plot(epsilons, worth, "--", color=ORANGE, marker="o", markersize=3, label="worth, in labels without noise")
+    axes.axvline(asked.epsilon, color=GREY, linestyle="--", linewidth=1)
+    _scale(axes, asked.queries)
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_xlabel(f"ε of the plan, by {other[0].option.name}")
+    axes.set_ylabel("public rows")
+
+
+def _scale(axes: Axes, queries: int) -> None:
+    """Both ways logarithmic, up to all rows, with a legend."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(1, queries * 1.3)
+    axes.minorticks_off()
+    axes.legend(fontsize=8)

@@ -1,0 +1,134 @@
+"""Track: hand a certified session to MLflow, from released files and public rows alone.
+
+Assumes      public rows are public; the door was reached at `started`
+Guarantees   what is recorded holds nothing that the certificate, the released files and the public rows do not
+Not covered  see artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py
+"""
+
+import operator
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import concord
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.home.released import Released, sha256_of_all
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.mlflow.describe import PUBLIC_ROWS, RELEASED_LABELS, ColumnType, Publication, digest_of_labels
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sessions import Session
+from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.tables import open_public
+from concord.tasks.publish.certify import Certified, outcomes
+from concord.tasks.publish.figures import spending
+from concord.tasks.student.model import load, trusted_types
+
+EXAMPLE_ROWS = 5
+Points = list[tuple[int, float]]
+
+
+def track(
+    plan: Plan,
+    certified: Certified,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    *,
+    per_refusal: Cost | None,
+    started: datetime,
+    studied: datetime,
+    vault: Vault,
+    ledger: Ledger,
+    released: Released,
+    tracking: Tracking,
+) -> Tracked:
+    """Record the session in MLflow and register its student.
+
+    batches   the staged public rows
+    started   when the door was passed; `studied` when the student was there
+    Raises NotVerified where a released file is not what was written, EnvironmentFailed where MLflow fails.
+    """
+    certificate = Certificate.model_validate_json(released.read(certified.certificate))
+    session = ledger.session(certificate.session)
+    labels = outcomes(session, certificate.labels, released)
+    file = released.read(certificate.student.file)
+    return tracking.publish(
+        Publication(
+            certificate=certificate,
+            files=[released.root / ref.path for ref in certified.files],
+            series=_series(session, per_refusal, labels, ledger),
+            datasets={
+                PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
+                RELEASED_LABELS: digest_of_labels(certificate),
+            },
+            student=load(file, plan.student.estimator),
+            student_file=file,
+            trusted_types=trusted_types(file, plan.student.estimator),
+            example=_example(batches[0], encoding, vault),
+            columns=column_types(plan.path("public"), encoding),
+            code=[Path(concord.__path__[0])],
+            started=started,
+            studied=studied,
+        )
+    )
+
+
+def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger: Ledger) -> dict[str, Points]:
+    """What SERIES name: ε charged over rows and over batches, and to the domain over its sessions."""
+    committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
+    by_row = spending(session, per_refusal, labels)
+    by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
+    domain = domain_of(session, ledger)
+    charges = (session.charge for session in ledger.sessions(domain.name))
+    totals = accumulate(charges, operator.add, initial=ledger.lost(domain.name))
+    by_session = [domain.filter.spent(total)[0] for total in totals]
+    return {
+        "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),
+        "epsilon_charged_by_batch": list(enumerate(by_batch.epsilon.tolist(), start=1)),
+        "domain_epsilon_by_session": list(enumerate(by_session)),
+    }
+
+
+def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
+    """What MLflow should let through for each feature column, as the public table at `path` has it.
+
+    Whole numbers, lists of them and text files are "any": the same column arrives as int64, float64 (with a null) or
+    text, which MLflow does not take for one another.
+    """
+    table = open_public(path)
+    text = table.files[0].format == "csv"
+    return {
+        column.name: _column_type(table.type_of(column.name), column.kind, text=text) for column in encoding.columns
+    }
+
+
+def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
+    if dtype == pl.String and kind == "categorical":
+        return "string"
+    if text or dtype.is_integer():
+        return "any"
+    if dtype.is_float():
+        return "double"
+    if kind == "boolean":
+        return "boolean"
+    return "datetime" if kind == "date" else "any"
+
+
+def _example(batch: PublicBatch, encoding: Encoding, vault: Vault) -> object:
+    """A few public rows as a pandas frame, with every feature column in order."""
+    rows = read_frame(batch.ref, vault).head(EXAMPLE_ROWS)
+    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in rows.columns]
+    frame = rows.with_columns(absent).select(encoding.features).to_pandas()
+    frame.columns = frame.columns.astype(object)  # MLflow compares them in a way that pandas' own text will not allow
+    for column in encoding.columns:
+        if column.kind == "list":
+            frame[column.name] = [None if cell is None else cell.tolist() for cell in frame[column.name]]
+    return frame

@@ -1,0 +1,146 @@
+"""The published student: a scikit-learn pipeline from raw public columns to class names, and its file.
+
+The file is skops', which holds arrays and names of types and no code (unlike a pickle), brought to one canonical form:
+the same student gives the same bytes, so that its digest can be recomputed from any copy.
+"""
+
+import io
+import itertools
+import json
+import re
+import zipfile
+from collections.abc import Container, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Self
+
+import numpy as np
+import skops.io
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils import get_tags
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.whole import MOVED
+
+PACKAGES = ("concord", "sklearn", "numpy", "scipy")
+"""Where the types of a student may come from, beside the package of its own estimator."""
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry of the file: the earliest a zip archive can hold."""
+
+
+class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A regressor of class scores as a classifier: the class of the highest score, ties to the lowest.
+
+    Unlike class weights, scores may be negative: means of unbiased noisy votes stay unbiased.
+    """
+
+    def __init__(self, regressor: Any, classes: Sequence[str]) -> None:
+        self.regressor = regressor
+        self.classes = classes
+
+    def fit(self, X: Any, scores: NDArray[Any]) -> Self:
+        """Learn scores (rows, classes) from features X (rows, width)."""
+        joint = get_tags(self.regressor).target_tags.multi_output
+        self.regressor_ = clone(self.regressor if joint else MultiOutputRegressor(self.regressor)).fit(X, scores)
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class names (rows,)."""
+        return np.asarray(self.classes_[np.argmax(self.regressor_.predict(X), axis=1)])
+
+
+def dump(student: Any) -> bytes:
+    """The file of a student: the same student gives the same bytes."""
+    return canonical_file(skops.io.dumps(student))
+
+
+def canonical_file(file: bytes) -> bytes:
+    """A skops file without what differs from one writing to the next: addresses, times, and memory between fields."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(parts.pop("schema.json"))
+    names = _Names(parts)
+    names.visit(schema)
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for old, new in names.files.items():
+            archive.writestr(zipfile.ZipInfo(new, EPOCH), _without_padding(parts[old]))
+        archive.writestr(zipfile.ZipInfo("schema.json", EPOCH), json.dumps(schema))
+    return whole.getvalue()
+
+
+def _without_padding(part: bytes) -> bytes:
+    """An array's file with zeros between the fields of its records, where NumPy writes what lay in memory: in a process
+    that has seen private rows, that must not be published."""
+    if not part.startswith(np.lib.format.MAGIC_PREFIX):
+        return part
+    array = np.load(io.BytesIO(part), allow_pickle=False)
+    if array.dtype.names is None:
+        return part
+    clean, file = np.zeros(array.shape, array.dtype), io.BytesIO()
+    for field in array.dtype.names:
+        clean[field] = array[field]
+    np.save(file, clean, allow_pickle=False)
+    return file.getvalue()
+
+
+class _Names:
+    """New names for the nodes and files of a skops schema, in order of appearance: skops names them by address."""
+
+    def __init__(self, parts: Container[str]) -> None:
+        self.parts = parts
+        self.files: dict[str, str] = {}
+        self._nodes: dict[int, int] = {}
+        self._number = itertools.count(1)  # skops takes 0 for no number
+
+    def visit(self, node: Any) -> None:
+        """Rename within `node`, in place."""
+        if isinstance(node, dict):
+            self._rename(node)
+        for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            self.visit(part)
+
+    def _rename(self, node: dict[str, Any]) -> None:
+        if isinstance(file := node.get("file"), str) and file in self.parts:
+            node["file"] = self.files.setdefault(file, f"{len(self.files)}{PurePosixPath(file).suffix}")
+        if isinstance(old := node.get("__id__"), int):
+            fresh = next(self._number)
+            # Which equal constants share an address is CPython's affair: each is a node of its own.
+            node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
+
+
+def trusted_types(file: bytes, estimator: str) -> list[str]:
+    """The types in a student's file beyond skops' own defaults, sorted.
+
+    Raises NotVerified where one is neither of PACKAGES nor of the package of `estimator`, its dotted name.
+    """
+    packages = {*PACKAGES, estimator.split(".")[0]}
+    types: list[str] = sorted(skops.io.get_untrusted_types(data=file))
+    for name in types:
+        if name.split(".")[0] not in packages:
+            raise NotVerified(f"the student's file holds {name}, which is not of {', '.join(sorted(packages))}")
+    return types
+
+
+def load(file: bytes, estimator: str) -> Any:
+    """The student of a file. Raises NotVerified where it holds types it should not."""
+    file = _renamed(file)
+    return skops.io.loads(file, trusted=trusted_types(file, estimator))
+
+
+def _renamed(file: bytes) -> bytes:
+    """A student's file with types by their names of today; one that version 0.1.0 did not write is as it was."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    names = re.compile("|".join(map(re.escape, MOVED)))
+    pattern = rf'"__module__": "({names.pattern})"'
+    schema = re.sub(pattern, lambda found: f'"__module__": "{MOVED[found[1]]}"', parts["schema.json"].decode())
+    if schema.encode() == parts["schema.json"]:
+        return file
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, part in {**parts, "schema.json": schema.encode()}.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), part)
+    return whole.getvalue()

@@ -1,0 +1,216 @@
+"""What scores of many trials prove: a lower bound on ε that holds whatever the mechanism is.
+
+Assumes      trials are independent, those of either neighbour alike; δ is the claimed one
+Guarantees   with probability at least `confidence`, no (ε, δ) guarantee holds for any ε below `lower_bound`
+Ends         one bound a sample: the half an event was chosen on is not the half it is counted in
+Not covered  upper bounds: an attack that shows nothing proves nothing
+
+Proof. (ε, δ)-DP says Pr[E here] ≤ e^ε·Pr[E there] + δ for every event E, and the same with here and there exchanged, so
+ε ≥ ln((p − δ) / q). The event is chosen on one half. On the other, each of p's lower and q's upper limit (Clopper &
+Pearson 1934, exact) fails with probability at most (1 − confidence)/2. ∎
+Events are "the score is at least c" and "below c": with a log-likelihood ratio as the score they are the best of all.
+Source: Jagielski, Ullman & Oprea 2020, Algorithm 1; with δ, Nasr et al. 2021.
+Checked by tests/privacy/test_audit.py: coverage by enumeration, and against choosing and counting on one sample.
+
+Audit: attack a mechanism as it runs, with real randomness, and say what ε that proves at least.
+
+Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
+key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from concord.artifacts.certificate import AuditReport
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.distance import Draws, Floats, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.odds import Attack
+
+TAIL_CUTS = 200
+"""Cuts tried from either end of the scores, at ranks that grow geometrically."""
+
+
+@dataclass(frozen=True)
+class ScoreEvent:
+    """The score is at least `cut`, more likely here; or else, not `above`, it is below, more likely there."""
+
+    cut: float
+    above: bool
+
+    def hits(self, scores: Floats) -> int:
+        """In how many of the trials (trials,) it happened."""
+        return int(np.count_nonzero((scores >= self.cut) == self.above))
+
+
+def log_ratio(likely: Any, rare: Any, trials: int, delta: float, confidence: float) -> Any:
+    """Lower limit of ln((p − δ)/q), from the hits of an event in so many trials on either side; broadcasts.
+
+    −inf where p may be no larger than δ.
+    """
+    miss = (1 - confidence) / 2
+    low = np.where(likely > 0, beta.ppf(miss, np.maximum(likely, 1), trials - likely + 1), 0.0)
+    high = np.where(rare < trials, beta.ppf(1 - miss, rare + 1, np.maximum(trials - rare, 1)), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(low - delta, 0.0) / high)
+
+
+def best_event(here: Floats, there: Floats, delta: float, confidence: float) -> tuple[ScoreEvent, float]:
+    """The event that would prove most if it were counted on these very scores, two times (trials,), and how much."""
+    trials = len(here)
+    cuts = _cuts(np.concatenate([here, there]))
+    at_least = [trials - np.searchsorted(np.sort(scores), cuts) for scores in (here, there)]
+    above = log_ratio(at_least[0], at_least[1], trials, delta, confidence)
+    below = log_ratio(trials - at_least[1], trials - at_least[0], trials, delta, confidence)
+    bounds = np.concatenate([above, below])
+    best = int(bounds.argmax())
+    return ScoreEvent(float(cuts[best % len(cuts)]), above=best < len(cuts)), float(bounds[best])
+
+
+def _cuts(scores: Floats) -> Floats:
+    ranks = np.geomspace(1, len(scores), TAIL_CUTS).astype(np.int64) - 1
+    ordered = np.sort(scores)
+    return np.unique(np.concatenate([ordered[ranks], ordered[::-1][ranks]]))
+
+
+def lower_bound(event: ScoreEvent, here: Floats, there: Floats, delta: float, confidence: float) -> float:
+    """ε that `event` proves on scores (trials,) it was not chosen on; 0 where it proves nothing."""
+    sides = (here, there) if event.above else (there, here)
+    likely, rare = (event.hits(scores) for scores in sides)
+    return max(0.0, float(log_ratio(likely, rare, len(here), delta, confidence)))
+
+
+ROWS_A_BLOCK = 2**18
+"""Rows drawn for at a time, over all trials of a block."""
+AHEAD = 2**12
+"""Noise drawn at a time."""
+LEAST_TRIALS = 100
+
+Job = tuple[int, int]
+"""A side, 0 for here and 1 for there, and a number of trials."""
+Map = Callable[[Callable[[Job], Floats], Iterable[Job]], Iterable[Floats]]
+
+
+class Fresh:
+    """The `tasks.mechanisms.distance.RandomSource` of one trial after another; `rows` is the longest stream of a
+    trial.
+    """
+
+    def __init__(self, trials: int, rows: int) -> None:
+        self._key, self._trials, self._rows, self._trial = secrets.token_bytes(32), trials, rows, -1
+        self._stream: Draws | None = None
+        self._pools: dict[tuple[Callable[[float, int], Ints], float], Ints] = {}
+
+    def next_trial(self) -> None:
+        """Forget what the last trial drew."""
+        self._trial += 1
+        self._once: dict[str, Ints] = {}
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        """Keyed draws of this trial's rows: each trial has rows of its own under the block's key."""
+        if self._stream is None:
+            self._stream = noise.keyed_draws(self._key, 0, self._trials * self._rows)
+        start = self._trial * self._rows + first
+        return self._stream[start : start + rows]
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Exact discrete Laplace noise from OpenDP."""
+        return self._take(noise.laplace, scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Exact discrete Gaussian noise from OpenDP."""
+        return self._take(noise.gaussian, scale, size)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        """What `draw` gave the first time in this trial."""
+        if name not in self._once:
+            self._once[name] = draw()
+        return self._once[name]
+
+    def _take(self, sampler: Callable[[float, int], Ints], scale: float, size: int) -> Ints:
+        """Noise drawn ahead, each used once: a call of OpenDP for a few draws costs more than the draws."""
+        pool = self._pools.get((sampler, scale), np.empty(0, np.int64))
+        if len(pool) < size:
+            pool = np.concatenate([pool, sampler(scale, max(size, AHEAD))])
+        self._pools[sampler, scale] = pool[size:]
+        return pool[:size]
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    *,
+    epsilon: float,
+    delta: float,
+    trials: int,
+    classes: int = 2,
+    teachers: int = 250,
+    confidence: float = 0.99,
+    workers: int | None = None,
+) -> AuditReport:
+    """Try to prove that `mechanism` is not (epsilon, delta)-DP, by `trials` sessions on each of two neighbours.
+
+    Every attack (attacks.py) gets its share of the trials. The attack and its event are chosen on one half of them and
+    counted on the other (audit.py). `workers` processes; default: one a processor. Raises WrongInput on misuse.
+    """
+    if trials < LEAST_TRIALS or not 0 < confidence < 1:
+        raise WrongInput(
+            f"an audit needs at least {LEAST_TRIALS} trials and 0 < confidence < 1, got {trials}, {confidence}"
+        )
+    processes = workers or os.cpu_count() or 1
+    found: list[tuple[float, Attack, ScoreEvent, Floats]] = []
+    # Spawned, not forked: OpenDP and NumPy may have threads of their own.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        each = pool.map if processes > 1 else map
+        for attack in mechanism.attacks(classes, teachers):
+            scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, each)
+            chosen, counted = np.split(scores, 2, axis=1)
+            event, promise = best_event(chosen[0], chosen[1], delta, confidence)
+            found.append((promise, attack, event, counted))
+    _, attack, event, counted = max(found, key=lambda item: item[0])
+    side, other = ("at least", "here") if event.above else ("below", "there")
+    return AuditReport(
+        mechanism=mechanism.name,
+        epsilon_claimed=epsilon,
+        delta=delta,
+        epsilon_lower_bound=lower_bound(event, counted[0], counted[1], delta, confidence),
+        confidence=confidence,
+        trials=trials,
+        attack=attack.name,
+        event=f"log-likelihood ratio of the answers {side} {event.cut:.4g}, likelier {other}",
+    )
+
+
+def both_sides(mechanism: Mechanism, attack: Attack, trials: int, each: Map = map) -> Floats:
+    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there.
+
+    each    `map`, or that of an executor
+    """
+    jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, len(attack.here))]
+    return np.concatenate(list(each(partial(_block, mechanism, attack), jobs))).reshape(2, trials)
+
+
+def _sizes(trials: int, rows: int) -> Iterator[int]:
+    size = max(1, ROWS_A_BLOCK // rows)
+    yield from (min(size, trials - start) for start in range(0, trials, size))
+
+
+def _block(mechanism: Mechanism, attack: Attack, job: Job) -> Floats:
+    """Scores (trials,) of sessions on one side, each from its beginning."""
+    side, trials = job
+    votes = (attack.here, attack.there)[side]
+    source = Fresh(trials, len(votes))
+    scores = np.empty(trials)
+    for trial in range(trials):
+        source.next_trial()
+        scores[trial] = attack.score(mechanism.release(votes, source, 0, 0))
+    return scores

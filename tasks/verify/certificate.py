@@ -1,0 +1,223 @@
+"""Verify certificates against the ledger: each says what the ledger said once, when the session had gone so far.
+
+The ledger goes on after a certificate is written, so any one moment will do at which the session, and those beside it,
+had answered what the certificate covers. The history is read once for all certificates: a certificate tells how many
+sessions its domain had by then and how many of them were open, and only where that was so is it written again.
+
+Assumes      the ledger's chain holds; released labels are read as the certificate digests them
+Guarantees   found and named: a field that says what the ledger never did at that moment; a label file that it leaves
+             out before others that it covers; counts that its files do not hold
+Not covered  `versions` of what wrote it: only what opened the session is compared. Faults that were not known to the
+             version that wrote it are no caveat of it. Checked by tests/tasks/verify/test_verify_certificate.py
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel
+
+from concord.artifacts.certificate import OPENED, Certificate, Counts, StudentRecord
+from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger, Reading
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
+from concord.tasks.publish.certify import counted, describe, outcomes
+from concord.tasks.verify.checks import Subject, equal, parsed
+
+COMPARED_FIELDS = [*(name for name in Certificate.model_fields if name != "versions"), "versions"]
+DomainStanding = tuple[str, int, int]
+"""A domain, how many sessions it had, and how many of them were open."""
+
+
+@dataclass
+class Claim:
+    """A certificate, and what is found of it; of the certificate itself, which may be long, only its file is kept.
+
+    by        the version of Concord that wrote it
+    standing  how its domain stood by its own words
+    covered   batches of each session that it covers; `since` counts the rows answered after those
+    alike     how many of FIELDS were so at the best moment yet, in their order; `wrong` is about the next
+    """
+
+    ref: Ref
+    session: str
+    by: str
+    standing: DomainStanding
+    covered: dict[str, int]
+    since: int
+    files: int
+    counts: Counts
+    student: StudentRecord
+    alike: int = -1
+    wrong: ConcordError | None = None
+
+    @classmethod
+    def of(cls, subject: Subject) -> "Claim":
+        """The claim of a session's certificate. Raises NotVerified where its files are not what it says."""
+        path = f"{subject.session.id}/certificate.json"
+        ref = subject.released.find(path)
+        if ref is None:
+            raise NotVerified(f"the released file {path} is missing")
+        certificate = parsed(subject.released.read(ref), path)
+        for file in certificate.files:
+            subject.released.read(file)
+        by = certificate.versions.get("concord", "")
+        if not is_version(by):
+            raise NotVerified(f"the certificate's version of concord is {by!r}, which is none")
+        covered, since = {}, 0
+        for session, labels in _labels(certificate).items():
+            covered[session], later = _covered(session, labels, subject.ledger)
+            since += later
+        own = _as_of(subject.session, covered.get(subject.session.id, 0), subject.ledger)
+        domain = certificate.domain
+        return cls(
+            ref=ref,
+            session=subject.session.id,
+            by=by,
+            standing=(domain.name, domain.sessions, sum(charge.status == "open" for charge in domain.charges)),
+            covered=covered,
+            since=since,
+            files=len(certificate.files),
+            counts=counted(outcomes(own, certificate.labels, subject.released), own),
+            student=certificate.student,
+        )
+
+    def compare(self, moment: Reading, released: Released) -> None:
+        """Write the certificate as it should have been at that moment, and keep what is found if it is the best yet."""
+        certificate = parsed(released.read(self.ref), self.ref.path)
+        labels = _labels(certificate)
+        due = describe(self.session, labels.pop(self.session), self.counts, self.student, labels, moment, self.by)
+        wrong = [name for name in COMPARED_FIELDS if _part(certificate, name) != _part(due, name)]
+        alike = COMPARED_FIELDS.index(wrong[0]) if wrong else len(COMPARED_FIELDS)
+        if alike >= self.alike:
+            self.alike, self.wrong = alike, _differs(wrong[0], certificate, due) if wrong else None
+
+    def gone_so_far(self, moment: Reading) -> bool:
+        """Whether each session had committed by then just the batches that the certificate covers."""
+        return all(_committed(moment, name) == count for name, count in self.covered.items())
+
+
+class Certificates:
+    """What the history of a ledger says of the certificates of some sessions."""
+
+    def __init__(self, subjects: Iterable[Subject], ledger: Ledger, released: Released) -> None:
+        self._released = released
+        self._claims: dict[str, Claim | ConcordError] = {}
+        for subject in subjects:
+            try:
+                self._claims[subject.session.id] = Claim.of(subject)
+            except ConcordError as wrong:
+                self._claims[subject.session.id] = wrong
+        if self._pending:
+            self._walk(ledger)
+        for claim in self._pending:
+            if claim.alike < 0:  # its domain never stood so: the sentence tells how it stands now
+                claim.compare(ledger, released)
+
+    def check(self, subject: Subject) -> str:
+        """The certificate says what the ledger says, and the files it names are as it digests them."""
+        claim = self._claims[subject.session.id]
+        if isinstance(claim, ConcordError):
+            raise claim
+        if claim.wrong is not None:
+            raise claim.wrong
+        since = f"; {claim.since} rows were answered since, which the next run certifies" if claim.since else ""
+        return f"it agrees with the ledger, and so do the {claim.files} files it names{since}"
+
+    @property
+    def _pending(self) -> list[Claim]:
+        return [
+            claim for claim in self._claims.values() if isinstance(claim, Claim) and claim.alike < len(COMPARED_FIELDS)
+        ]
+
+    def _walk(self, ledger: Ledger) -> None:
+        """Go through the history once, comparing each certificate where its domain stood as it says."""
+        waiting: dict[DomainStanding, list[Claim]] = {}
+        answering: dict[str, list[Claim]] = {}
+        for claim in self._pending:
+            waiting.setdefault(claim.standing, []).append(claim)
+            for session in claim.covered:
+                answering.setdefault(session, []).append(claim)
+        had, opened = Counter[str](), Counter[str]()
+        for line, moment in ledger.history():
+            had[line.domain] += line.kind == "open"
+            opened[line.domain] += (line.kind == "open") - (line.kind == "settle")
+            if line.kind in ("watch", "restore"):
+                opened = Counter(_open_in(moment))
+            if line.kind == "begin":
+                continue
+            touched = [line.domain] if line.kind in ("open", "settle") else list(had)
+            due = (
+                answering.get(line.session, [])
+                if line.kind == "commit"
+                else [claim for name in touched for claim in waiting.get((name, had[name], opened[name]), [])]
+            )
+            for claim in due:
+                name = claim.standing[0]
+                stood = claim.standing == (name, had[name], opened[name])
+                if stood and claim.alike < len(COMPARED_FIELDS) and claim.gone_so_far(moment):
+                    claim.compare(moment, self._released)
+
+
+def _labels(certificate: Certificate) -> dict[str, tuple[Ref, ...]]:
+    """The released files of each session that the certificate covers."""
+    return {certificate.session: certificate.labels} | {item.session: item.labels for item in certificate.beside}
+
+
+def _covered(session: str, labels: tuple[Ref, ...], ledger: Ledger) -> tuple[int, int]:
+    """How many batches of a session those files cover, and the rows answered after them. Raises NotVerified."""
+    committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
+    known = [outcome.released in set(labels) for outcome in committed]
+    covered = known.index(False) if False in known else len(known)
+    if any(known[covered:]) or (committed and not covered):
+        raise NotVerified(f"the certificate's labels leave out some that session {session} released")
+    return covered, sum(outcome.asked for outcome in committed[covered:])
+
+
+def _as_of(session: Session, batches: int, ledger: Ledger) -> Session:
+    """The session when it had committed so many batches."""
+    done = [batch.outcome for batch in ledger.batches(session.id)[:batches] if batch.outcome]
+    totals = {name: sum(getattr(item, name) for item in done) for name in ("asked", "answered", "refused")}
+    return replace(session, **totals)
+
+
+def _committed(moment: Reading, name: str) -> int | None:
+    """How many batches a session had committed by then; None where it was not open yet."""
+    try:
+        session = moment.session(name)
+    except WrongInput:
+        return None
+    return session.batches - (session.pending is not None)
+
+
+def _open_in(moment: Reading) -> Iterator[str]:
+    """The domain of each open session."""
+    for domain in moment.domains():
+        yield from (domain.name for session in moment.sessions(domain.name) if session.status == "open")
+
+
+def _differs(name: str, certificate: Certificate, due: Certificate) -> ConcordError:
+    result, so = _part(certificate, name), _part(due, name)
+    try:
+        equal(f"the certificate's {name}", _apart(result, so), _apart(so, result))
+    except NotVerified as wrong:
+        return wrong
+    return NotVerified(f"the certificate's {name} is in another order than it was recorded")
+
+
+def _part(certificate: Certificate, name: str) -> object:
+    """A field; of the versions, the one that opened the session."""
+    return certificate.versions.get(OPENED, WITHOUT_A_NAME) if name == "versions" else getattr(certificate, name)
+
+
+def _apart(item: object, other: object) -> object:
+    """What of one value is not so in the other: a sentence about both then shows where they differ."""
+    match item:
+        case BaseModel():
+            return {name: value for name, value in item if value != getattr(other, name, None)}
+        case tuple() if isinstance(other, tuple):
+            return tuple(part for part in item if part not in other)
+    return item

@@ -1,0 +1,178 @@
+"""Checks: what verification looks at, and how it says what it found.
+
+Checked by tests/tasks/verify/test_verify.py.
+
+Verify what a home holds: every session that released files, vault and MLflow hold is one that the ledger knows.
+
+A ledger that was deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule;
+that the home holds more than it tells is what gives it away.
+
+Assumes      a session's recipe is in the vault when its first row is asked, and its folder in `released` afterwards
+Guarantees   a session that the home holds and the ledger does not is named, and where it was found; so are answers
+             that were released in a batch that the ledger never committed
+Not covered  a session whose every trace is gone; MLflow on a server, which may hold sessions of other homes. After a
+             restoration on the record, what the ledger lost is named and does not fail: it was charged as lost
+             Checked by tests/tasks/verify/test_verify_home.py
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released, labels_path
+from concord.artifacts.ledger.ledger import Ledger, own_address
+from concord.artifacts.mlflow.read import Recorded, Records
+from concord.artifacts.mlflow.store import own_store
+from concord.artifacts.sessions import Session
+
+
+class Check(BaseModel):
+    """One thing that was checked, whether it holds, and what was found.
+
+    warning   it holds, and whoever relies on it must know what was found
+    faults    names of known vulnerabilities (artifacts.vulnerabilities) that it is about
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    ok: bool
+    detail: str
+    warning: bool = False
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One session and what there is to check about it.
+
+    run     what MLflow has of it: its latest run, or the one asked for; None where it has none
+    latest  whether that is the session's latest run, whose files are those now released
+    """
+
+    session: Session
+    ledger: Ledger
+    released: Released
+    records: Records
+    run: Recorded | None
+    latest: bool
+
+    @property
+    def published(self) -> bool:
+        """Whether anything was certified or tracked; a session that was stopped at the door has labels alone."""
+        return self.run is not None or self.released.find(f"{self.session.id}/certificate.json") is not None
+
+
+def parsed(text: bytes, path: str) -> Certificate:
+    """The certificate that a file holds. Raises NotVerified where it is none."""
+    try:
+        return Certificate.model_validate_json(text)
+    except ValidationError:
+        raise NotVerified(f"{path} is not a certificate") from None
+
+
+def equal(what: str, found: object, recorded: object) -> None:
+    """Raise NotVerified, naming `what`, where it was found to be other than was recorded."""
+    if found != recorded:
+        raise NotVerified(f"{what} is {_short(found)}, where it was recorded as {_short(recorded)}")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+NAMED = 5
+"""Sessions that are named; the others are counted."""
+
+
+class Home:
+    """The sessions of which a home holds something, by where that is."""
+
+    def __init__(self, home: Path, ledger: Ledger, records: Records | None) -> None:
+        vault = home / "vault"
+        self.held: Mapping[str, set[str]] = {
+            "released files": _folders(home / "released", "*/*"),
+            "vault": _folders(vault / "sessions", "*/recipe.json"),
+            "MLflow": records.sessions() if records is not None and own_store(home) else set(),
+        }
+        self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
+        self._shared = os.environ.get("CONCORD_LEDGER", own_address(home)) != own_address(home)
+        self.known = {session.id for domain in ledger.domains() for session in ledger.sessions(domain.name)}
+        self._restored = ledger.restored
+
+    @property
+    def unknown(self) -> set[str]:
+        """Sessions that the home holds and the ledger does not."""
+        return set().union(*self.held.values()) - self.known
+
+    @property
+    def others(self) -> set[str]:
+        """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
+        return self.known - self._begun - set().union(*self.held.values()) if self._shared else set()
+
+    def checks(self) -> list[Check]:
+        """What is found of both."""
+        name, found = "the home's sessions", [*self._unknown()]
+        text = "; ".join(found)
+        if found and self._restored:
+            lost = (
+                f"{text}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"
+            )
+            checks = [Check(name=name, ok=True, warning=True, detail=lost)]
+        elif found:
+            again = "it was deleted, emptied or cut back, or CONCORD_LEDGER names another: put its own back"
+            checks = [Check(name=name, ok=False, detail=f"{text}, which the ledger does not know: {again}")]
+        else:
+            checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
+        if self.others:
+            detail = f"the ledger serves other homes as well: verify there {_named(self.others)}"
+            checks.append(Check(name="other homes", ok=True, warning=True, detail=detail))
+        return checks
+
+    def _unknown(self) -> list[str]:
+        lost = {where: sessions - self.known for where, sessions in self.held.items()}
+        return [f"{where}: {_named(sessions)}" for where, sessions in lost.items() if sessions]
+
+
+def labels(subject: Subject) -> str:
+    """Released labels are those the ledger committed, and no other file of the session holds an answer."""
+    session, released = subject.session, subject.released
+    batches = subject.ledger.batches(session.id)
+    refs = [batch.outcome.released for batch in batches if batch.outcome]
+    for ref in refs:
+        released.read(ref)
+    begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
+    files = {f"{session.id}/labels/{file.name}" for file in (released.root / session.id / "labels").glob("*.arrow")}
+    for path in sorted(files - begun - {ref.path for ref in refs}):
+        if _answers(released, path):
+            raise NotVerified(
+                f"the released file {path} holds answers that the ledger never committed: it was cut back"
+            )
+    return f"{len(refs)} files are as committed"
+
+
+def _answers(released: Released, path: str) -> bool:
+    """Whether any row of a file was asked; rows after the end of a session were not, and cost nothing."""
+    ref = released.find(path)
+    try:
+        return ref is not None and pc.any(pc.not_equal(released.labels([ref])["outcome"], "not asked")).as_py() is True
+    except (ValueError, KeyError):  # no table of labels
+        raise NotVerified(f"the released file {path} is not what was written") from None
+
+
+def _folders(root: Path, pattern: str) -> set[str]:
+    """The names of the folders below `root` that hold such a file."""
+    return {path.relative_to(root).parts[0] for path in root.glob(pattern)}
+
+
+def _named(sessions: set[str]) -> str:
+    shown = sorted(sessions)[:NAMED]
+    more = f" and {len(sessions) - NAMED} more" if len(sessions) > NAMED else ""
+    return f"{', '.join(shown)}{more}"

@@ -1,0 +1,158 @@
+"""What the reckoning keeps of domains and sessions: exact amounts, a domain's budget, and what a session owes.
+
+Written from ARCHITECTURE "The ledger's rule", not from concord.artifacts.privacy and artifacts.sessions, which it
+checks. Amounts are fractions; a budget is computed to 60 digits and rounded down. Checked by
+tests/tasks/verify/test_reckoning.py.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+RecordBody = dict[str, Any]
+"""What a line's body says."""
+
+RENYI_ORDERS = (
+    *(1 + Fraction(quarter, 4) for quarter in range(1, 21)),
+    *map(Fraction, ("6.5", "7", "7.5", "8", "9", "10", "11", "12", "13.5", "15", "18", "22", "27", "33", "40", "50")),
+    *map(Fraction, (60, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1024)),
+)
+TIE = Decimal("1e-8")
+"""Orders as good as the best but for this part may have been taken for it."""
+BUDGET_DIGITS = 60
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Rényi nats at a domain's order, and additive δ."""
+
+    nats: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+
+    @classmethod
+    def told(cls, record_body: RecordBody) -> "Amount":
+        """An amount as a line says it."""
+        return cls(Fraction(record_body["renyi"]), Fraction(record_body["delta"]))
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.nats + other.nats, self.delta + other.delta)
+
+    def __le__(self, other: "Amount") -> bool:
+        return self.nats <= other.nats and self.delta <= other.delta
+
+    def __str__(self) -> str:
+        return f"{float(self.nats):.6g} nats and δ {float(self.delta):.3g}"
+
+    def times(self, count: int) -> "Amount":
+        """That amount, so often."""
+        return Amount(self.nats * count, self.delta * count)
+
+    def lacking(self, other: "Amount") -> "Amount":
+        """What has to be added so that no part is less than in `other`."""
+        return Amount(max(Fraction(0), other.nats - self.nats), max(Fraction(0), other.delta - self.delta))
+
+
+@dataclass
+class Account:
+    """A domain. `terms` never change; `lost` says whether sessions may be missing from the record."""
+
+    terms: tuple[str, str, Fraction]
+    cap: tuple[Fraction, Fraction]
+    split: tuple[Fraction, Fraction]
+    charged: Amount = field(default_factory=Amount)
+    relabelled: bool = False
+    lost: bool = False
+
+    @classmethod
+    def told(cls, record_body: RecordBody) -> "Account":
+        """A domain as a line says it."""
+        terms, cap, split = record_body["unit"], *cap_of(record_body["filter"])
+        return cls((terms, record_body["neighbours"], Fraction(record_body["filter"]["order"])), cap, split)
+
+    @property
+    def neighbours(self) -> str:
+        """Which tables the domain's claims compare."""
+        return self.terms[1]
+
+    @property
+    def order(self) -> Fraction:
+        """α*."""
+        return self.terms[2]
+
+    @property
+    def budget(self) -> Amount:
+        """B and δ_A."""
+        with localcontext(prec=BUDGET_DIGITS):
+            nats = _budget(self.cap[0], self.split[0], self.order)
+            return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with its split of δ."""
+        if self.split != (self.cap[1] / 2, self.cap[1] / 2) or not 0 < self.cap[1] < 1:
+            parts = " and ".join(f"{float(part):.6g}" for part in self.split)
+            yield f"its δ of {float(self.cap[1]):.6g} is divided into {parts}, where the rule halves it"
+
+    def at_first(self) -> Iterator[str]:
+        """What is wrong with its order, if no other cap came before."""
+        with localcontext(prec=BUDGET_DIGITS):
+            worth = {
+                order: _budget(self.cap[0], self.split[0], order) / Decimal(float(order)) for order in RENYI_ORDERS
+            }
+            best = max(worth, key=worth.__getitem__)
+            if worth.get(self.order, Decimal("-Infinity")) < worth[best] - abs(worth[best]) * TIE:
+                yield f"its order is {float(self.order):g}, where its cap asks for {float(best):g}"
+
+
+@dataclass
+class Holding:
+    """A session: what is held for it, and how far it went."""
+
+    domain: str
+    reserved: Amount
+    each: Amount | None
+    cutoff: int | None
+    queries: int | None
+    open: bool = True
+    batches: int = 0
+    rows: int = 0
+    pending: int = 0
+    asked: int = 0
+    refused: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the next refusal, or the next row, is not covered."""
+        return self.refused >= or_endless(self.cutoff) or self.asked >= or_endless(self.queries)
+
+    @property
+    def owed(self) -> Amount:
+        """What it is charged by its refusals; a batch that may have been drawn counts as refused, up to the cutoff."""
+        if self.each is None:
+            return self.reserved
+        happened = self.each.times(int(min(or_endless(self.cutoff), self.refused + self.pending)))
+        return happened if happened <= self.reserved else self.reserved
+
+
+def cap_of(record_body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+    """(ε, δ) of a cap, and its (δ_R, δ_A)."""
+    parts = [Fraction(record_body[name]) for name in ("epsilon", "delta", "delta_renyi", "delta_additive")]
+    return (parts[0], parts[1]), (parts[2], parts[3])
+
+
+def _budget(epsilon: Fraction, delta_renyi: Fraction, order: Fraction) -> Decimal:
+    """B = ε − ln((α − 1)/α) + (ln δ_R + ln α)/(α − 1); −∞ where there is no δ to convert at."""
+    if delta_renyi <= 0:
+        return Decimal("-Infinity")
+    alpha, log_delta = _decimal(order), _decimal(delta_renyi).ln()
+    return _decimal(epsilon) - ((alpha - 1) / alpha).ln() + (log_delta + alpha.ln()) / (alpha - 1)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / value.denominator
+
+
+def or_endless(count: int | None) -> float:
+    return math.inf if count is None else count

@@ -1,0 +1,237 @@
+"""Reckoning: the ledger's rule kept a second time, from the raw lines and the mechanisms' recorded settings alone.
+
+No line of book, filter, sessions or charges is used: a fault there that wrote a wrong ledger, and chained it well, is
+found here. Amounts are exact fractions; the budget is computed to 60 digits and rounded down; what settings cost comes
+from `tasks.verify.recompute`. After a line that is wrong, the reckoning goes on with what the line says.
+
+Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
+Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
+             1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap; a
+                recap keeps the order and covers what is charged already
+             2  every session that was opened was covered: Σ nats at the order ≤ B and Σ additive δ ≤ δ_A
+             3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
+                ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
+                ones
+             4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
+                reservation, or what was refused where that is less and may be returned
+             5  where a witness was lost or an older copy restored, every open session is charged whole, and a domain
+                no less than the witness saw
+Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
+             Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from functools import lru_cache
+from typing import Protocol
+
+from concord.artifacts.errors import NotVerified
+from concord.tasks.verify import recompute
+from concord.tasks.verify.holdings import Account, Amount, Holding, RecordBody, cap_of, or_endless
+
+MOST_ROUNDED_UP = Fraction(1, 10**6)
+"""By how much of itself an amount may have been rounded up."""
+QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
+"""By how much else, in nats and additive δ a refusal: the last digits of double arithmetic, and of what is stored."""
+
+HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
+"""The neighbours that a mechanism hides whose settings say what is secret of a unit."""
+
+
+class Line(Protocol):
+    """A line of the ledger as it is kept."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def domain(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def body(self) -> str: ...
+
+
+class Reckoning:
+    """Domains and sessions as the lines so far leave them."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.holdings: dict[str, Holding] = {}
+        self._keys: set[str] = set()
+        self._witnessed = False
+        self._enter: dict[str, Callable[[Line, RecordBody], Iterator[str]]] = {
+            "domain": self._domain,
+            "recap": self._recap,
+            "remark": lambda _, __: iter(()),
+            "watch": self._watch,
+            "restore": self._restore,
+            "open": self._open,
+            "begin": self._begin,
+            "commit": self._commit,
+            "settle": self._settle,
+        }
+
+    def enter(self, line: Line) -> Iterator[str]:
+        """Take the next line in; what it says and the rule does not."""
+        yield from self._enter[line.kind](line, json.loads(line.body))
+
+    def _domain(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        if line.domain in self.accounts:
+            yield "the domain was named before"
+        self.accounts[line.domain] = account = Account.told(record_body)
+        yield from account.faults()
+        yield from account.at_first()
+
+    def _recap(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        account = self.accounts[line.domain]
+        if Fraction(record_body["filter"]["order"]) != account.order:
+            yield f"the order of the domain changes from {float(account.order):g} to {record_body['filter']['order']:g}"
+        account.cap, account.split = cap_of(record_body["filter"])
+        yield from account.faults()
+        yield from _covered(account, account.charged, "the new cap")
+
+    def _watch(self, _: Line, record_body: RecordBody) -> Iterator[str]:
+        if self._witnessed:
+            self._end_all()
+            for account in self.accounts.values():
+                account.lost = True
+        elif not record_body["witnessed"]:
+            yield "it ends what never began"
+        self._witnessed = record_body["witnessed"]
+
+    def _restore(self, _: Line, record_body: RecordBody) -> Iterator[str]:
+        self._end_all()
+        for standing in record_body["standings"]:
+            name, seen = standing["domain"]["name"], Account.told(standing["domain"])
+            account = self.accounts.setdefault(name, seen)
+            if account.terms != seen.terms:
+                yield f"unit, neighbours or order of domain {name} are not those it was named with"
+            yield from seen.faults()
+            account.cap, account.split, account.lost = seen.cap, seen.split, True
+            account.charged += account.charged.lacking(Amount.told(standing["charge"]))
+
+    def _end_all(self) -> None:
+        for holding in self.holdings.values():
+            holding.open = False  # at its whole charge, which is what is held for it
+
+    def _open(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        account, mechanism, each = self.accounts[line.domain], record_body["mechanism"], record_body["per_refusal"]
+        if line.session in self.holdings or record_body["commitment"] in self._keys:
+            yield "the session was opened before, or its key has served another"
+        self._keys.add(record_body["commitment"])
+        holding = Holding(
+            domain=line.domain,
+            reserved=Amount.told(record_body["reserved"]),
+            each=None if each is None else Amount.told(each),
+            cutoff=record_body["cutoff"],
+            queries=record_body["queries"],
+        )
+        self.holdings[line.session] = holding
+        yield from _priced(holding, mechanism, account.order)
+        if HIDDEN.get(mechanism.get("secret"), account.neighbours) != account.neighbours:
+            yield f"its mechanism hides {mechanism['secret']}, and its domain compares: {account.neighbours}"
+        if "relabel" in mechanism:
+            if account.relabelled or account.lost:
+                yield "a second session may have answered from the domain's secret subset"
+            account.relabelled = True
+        account.charged += holding.reserved
+        yield from _covered(account, account.charged, "the domain's cap")
+
+    def _begin(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        holding = self._of(line)
+        if not holding.open or holding.exhausted:
+            yield "the session had ended: nothing more was covered"
+        if (
+            holding.pending
+            or (record_body["index"], record_body["first"]) != (holding.batches, holding.rows)
+            or record_body["rows"] < 1
+        ):
+            yield "the batch is not the session's next"
+        holding.batches, holding.rows, holding.pending = (
+            holding.batches + 1,
+            holding.rows + record_body["rows"],
+            record_body["rows"],
+        )
+
+    def _commit(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        holding, asked, refused = self._of(line), record_body["asked"], record_body["refused"]
+        if not holding.open or not holding.pending or record_body["index"] != holding.batches - 1:
+            yield "the batch was not begun, or its session had ended"
+        within = 0 <= refused <= asked <= holding.pending and asked == record_body["answered"] + refused
+        cut_short = asked < holding.pending
+        holding.asked, holding.refused, holding.pending = holding.asked + asked, holding.refused + refused, 0
+        beyond = holding.refused > or_endless(holding.cutoff) or holding.asked > or_endless(holding.queries)
+        if not within or beyond or (cut_short and not holding.exhausted):
+            yield "the counts of the batch cannot be"
+
+    def _settle(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        holding, charge = self._of(line), Amount.told(record_body["charge"])
+        if not holding.open or (record_body["status"] == "spent") != holding.exhausted:
+            yield "the session had ended before, or was not at its end"
+        due = [holding.owed] if holding.exhausted else [holding.owed, holding.reserved]
+        if charge not in due:
+            yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused"
+        holding.open = False
+        kept, before = self.accounts[holding.domain], holding.reserved
+        kept.charged += Amount(charge.nats - before.nats, charge.delta - before.delta)
+
+    def _of(self, line: Line) -> Holding:
+        holding = self.holdings[line.session]
+        if holding.domain != line.domain:
+            raise KeyError(line.domain)
+        return holding
+
+
+def reckon(lines: Iterable[Line]) -> Iterator[str]:
+    """One sentence for everything that a line says and the rule does not, naming the entry and whose it is."""
+    reckoning = Reckoning()
+    for line in lines:
+        named = f"entry {line.seq} ({line.kind} {line.session or line.domain})"
+        try:
+            yield from (f"{named}: {wrong}" for wrong in reckoning.enter(line))
+        except (KeyError, TypeError, ValueError, ArithmeticError):
+            yield f"{named} cannot be followed from those before"
+
+
+def _covered(account: Account, total: Amount, by: str) -> Iterator[str]:
+    if not total <= account.budget:
+        yield f"the domain is charged {total}, where {by} covers {account.budget}"
+
+
+def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
+    """What is wrong with a session's charges, where its settings say what it and one refusal cost."""
+    try:
+        whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))
+    except NotVerified as unknown:
+        yield str(unknown)
+        return
+    refusals = 1 if holding.cutoff is None else holding.cutoff
+    yield from _charged("the session", holding.reserved, whole, refusals)
+    if (each is None) != (holding.each is None):
+        yield "what is refused may not be charged one by one, or is not"
+    elif each is not None and holding.each is not None:
+        yield from _charged("a refusal", holding.each, each, 1)
+
+
+def _charged(what: str, found: Amount, due: tuple[float, float], refusals: int) -> Iterator[str]:
+    if not all(map(math.isfinite, due)):
+        yield f"{what} costs more than any charge at the domain's order"
+        return
+    least = Amount(*map(Fraction, due))
+    most = (
+        least
+        + Amount(*(part * MOST_ROUNDED_UP for part in (least.nats, least.delta)))
+        + Amount(*QUANTA).times(refusals)
+    )
+    if not least <= found or not found <= most:
+        yield f"{what} is charged {found}, where its settings cost {least}"
+
+
+@lru_cache(maxsize=256)
+def _prices(mechanism: str, order: float) -> tuple[tuple[float, float], tuple[float, float] | None]:
+    settings = json.loads(mechanism)
+    return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)

@@ -1,0 +1,298 @@
+"""The guarantee of a session recomputed from its recorded settings alone, by no line of the code that claimed it.
+
+Where the mechanisms use doubles and rounding towards safety, this uses 40 decimal digits or exact sums; where they
+bound, this enumerates, and the other way round. So a fault would have to be made twice, in two ways.
+
+Assumes      settings are those that ran (the ledger's chain says so); the theorems named below
+Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is what a domain must hold
+Not covered  mechanisms without a route here: refused
+             Checked by tests/tasks/verify/test_recompute.py, against the mechanisms and with settings tampered with
+"""
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, dlaplace, norm
+
+from concord.artifacts.errors import NotVerified
+from concord.tasks.verify.recompute_game import game_delta
+
+Settings = Mapping[str, Any]
+DIGITS = 40
+TWO_TO_64 = 2**64
+WIDE = 12
+"""Standard deviations beyond which nothing is summed: less than 1e-32."""
+ROUNDING_ROOM = (1 + 1e-9) ** 2
+"""By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
+NARROW_STEP = 1 << 15
+"""Reach of a sum of discrete Gaussians above which it is taken for continuous where it adds to another: lattice and
+density differ by about one in its variance, a few in 10^7."""
+FFT_FLOOR = 1e-11
+"""Part of its largest value below which a law by Fourier transform is rounding, and the normal density is taken."""
+LARGEST_GRID = 1 << 22
+"""Points up to which sums of discrete Gaussians are convolved; beyond, the continuous law is the same to 1e-9."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """How one mechanism's settings are priced: δ at an ε; and Rényi nats at an order with the additive δ."""
+
+    least_delta: Callable[[Settings, float], float]
+    charge: Callable[[Settings, float], tuple[float, float]]
+
+
+def least_delta(settings: Settings, epsilon: float) -> float:
+    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified where no other path is known."""
+    if "relabel" in settings:
+        return _relabelled_delta(settings, epsilon)
+    return _route(settings).least_delta(settings, epsilon)
+
+
+def charge(settings: Settings, order: float) -> tuple[float, float]:
+    """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
+    if "relabel" in settings:
+        return _responses_nats(float(settings["relabel"]["epsilon"]), 1, order), float(settings["relabel"]["delta"])
+    return _route(settings).charge(settings, order)
+
+
+def charge_of_refusal(settings: Settings, order: float) -> tuple[float, float] | None:
+    """Nats and δ of one refusal; None where nothing that was reserved may return: all but stable voting, and stable
+    voting on relabelled rows, are charged whole. Raises NotVerified."""
+    if settings.get("name") != "stable" or "relabel" in settings:
+        return None
+    return charge({**settings, "cutoff": 1}, order)
+
+
+def _relabelled_delta(settings: Settings, epsilon: float) -> float:
+    """Back from the whole to the mechanism at the door: amplification (Li, Qardaji & Su 2012), LabelBoost for an added
+    or removed row, and group privacy over a row's copies; then δ as it grows on the way there again."""
+    relabel = settings["relabel"]
+    copies = int(relabel["copies"])
+    with localcontext(prec=DIGITS):
+        share, choice = Decimal(relabel["share"]), Decimal(relabel["choice_epsilon"])
+        on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
+        each = (on_subset / (1 + (choice / 2).exp())).ln() / copies
+        if each <= 0:
+            return math.inf
+        steps = sum((step * each).exp() for step in range(copies))
+        return float(share * steps * Decimal(_route(settings).least_delta(settings, float(each))))
+
+
+def _route(settings: Settings) -> Route:
+    name, accountant = settings.get("name"), settings.get("accountant", "renyi")
+    if name == "stable" and accountant == "game":
+        return Route(game_delta, _stable_charge)
+    if name not in ROUTES or accountant != "renyi":
+        raise NotVerified(f"the guarantee of {name!r} (accountant {accountant!r}) cannot be recomputed by another path")
+    return ROUTES[name]
+
+
+def _stable_delta(settings: Settings, epsilon: float) -> float:
+    """Rényi bound of the table at its own order, converted (Canonne, Kamath & Steinke 2020, Prop. 12), plus slips."""
+    order = float(settings["order"])
+    nats, slips = _stable_charge(settings, order)
+    return _converted(nats, order, epsilon) + slips
+
+
+def _stable_charge(settings: Settings, order: float) -> tuple[float, float]:
+    """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
+    cutoff, first, logs = int(settings["cutoff"]), *_table(settings["refusal"])
+    with localcontext(prec=DIGITS):
+        alpha, steps = Decimal(order), [pair for pair in pairwise(logs) if pair[0] != pair[1]]
+        kappa = max((_refusal_cost(alpha, *pair[::way]) for pair in steps for way in (1, -1)), default=Decimal(0))
+        slips = Decimal(cutoff) * (TWO_TO_64 - first) / first
+        return float(cutoff * kappa / (alpha - 1)), float(slips)
+
+
+@lru_cache(maxsize=8)
+def _table(refusal: str) -> tuple[int, list[tuple[Decimal, Decimal]]]:
+    """The first entry of a table, and the log-probabilities (refused, answered) of all."""
+    table = [int(entry) for entry in np.frombuffer(base64.b64decode(refusal), "<u8")]
+    with localcontext(prec=DIGITS):
+        return table[0], [((Decimal(p) / TWO_TO_64).ln(), (Decimal(TWO_TO_64 - p) / TWO_TO_64).ln()) for p in table]
+
+
+def _refusal_cost(alpha: Decimal, p: tuple[Decimal, Decimal], q: tuple[Decimal, Decimal]) -> Decimal:
+    """ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ] of log-probabilities (refused, answered)."""
+    paid = 1 - (alpha * p[1] + (1 - alpha) * q[1]).exp()
+    return alpha * p[0] + (1 - alpha) * q[0] - paid.ln() if paid > 0 else Decimal("Infinity")
+
+
+def _converted(nats: float, order: float, epsilon: float) -> float:
+    return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
+
+
+def _moved(settings: Settings, rows: str) -> int:
+    """How many noisy counts one teacher moves by one over that many rows."""
+    return int(settings[rows]) * (1 if settings["classes"] == 2 else 2)
+
+
+def _gaussian_delta(settings: Settings, epsilon: float) -> float:
+    """Exactly, from the law of the sum of discrete Gaussians; for large sums the closed form of Balle & Wang 2018."""
+    count, scale = _moved(settings, "queries"), float(settings["scale"])
+    if 2 * _reach(count, scale) + 1 > LARGEST_GRID:
+        return float(_balle_wang(math.sqrt(count) / scale, epsilon))
+    return _hockey_stick(*_sum_law(count, scale), epsilon)
+
+
+def _reach(count: int, scale: float) -> int:
+    return math.ceil(WIDE * scale * math.sqrt(count))
+
+
+def _balle_wang(mu: float, epsilon: Any) -> Any:
+    """δ of a continuous Gaussian of scale 1 shifted by mu, at ε or at each of an array."""
+    return norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+
+
+@lru_cache(maxsize=4)
+def _sum_law(count: int, scale: float) -> tuple[Any, Any]:
+    """The law of the sum of so many discrete Gaussians, and the privacy loss at each of its values."""
+    reach = _reach(count, scale)
+    points = np.fft.ifftshift(np.arange(-reach, reach + 1))
+    single = np.exp(-(points.astype(float) ** 2) / (2 * scale**2))
+    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, len(points))
+    far = np.exp(-(points.astype(float) ** 2) / (2 * count * scale**2)) / (scale * math.sqrt(2 * math.pi * count))
+    return np.where(law > FFT_FLOOR * law.max(), law, far), (count - 2 * points) / (2 * scale**2)
+
+
+def _confident_delta(settings: Settings, epsilon: float) -> float:
+    """Exactly, from the laws of two sums: of the noise of all tests, and of all released counts. For each value of the
+    narrower one, the δ of the other at what its loss leaves of ε; sums above NARROW are as good as continuous."""
+    tests = int(settings["queries"]), float(settings["test_scale"])
+    counts = _moved(settings, "answers"), float(settings["scale"])
+    narrow, wide = sorted((tests, counts), key=lambda group: _reach(*group))
+    if _reach(*narrow) > NARROW_STEP:
+        return float(_balle_wang(math.sqrt(sum(count / scale**2 for count, scale in (narrow, wide))), epsilon))
+    law, loss = _sum_law(*narrow)
+    if _reach(*wide) > NARROW_STEP:
+        return float(np.sum(law * _balle_wang(math.sqrt(wide[0]) / wide[1], epsilon - loss)))
+    return float(np.sum(law * _sum_delta(*wide, epsilon - loss)))
+
+
+def _sum_delta(count: int, scale: float, epsilon: Any) -> Any:
+    """δ of so many discrete Gaussians, each shifted by one, at each ε of an array."""
+    law, loss = _sum_law(count, scale)
+    order = np.argsort(loss)
+    law, loss = law[order], loss[order]
+    here, there = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (law, law * np.exp(-loss)))
+    beyond = np.searchsorted(loss, epsilon, side="right")
+    return here[beyond] - np.exp(epsilon) * there[beyond]
+
+
+def _rho(settings: Settings) -> float:
+    """Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
+    if settings["name"] == "noisy_votes":
+        return _moved(settings, "queries") / (2 * float(settings["scale"]) ** 2)
+    tests = int(settings["queries"]) / (2 * float(settings["test_scale"]) ** 2)
+    return tests + _moved(settings, "answers") / (2 * float(settings["scale"]) ** 2)
+
+
+def _concentrated_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return order * _rho(settings), 0.0
+
+
+def _responses_delta(each: float, times: int, epsilon: float) -> float:
+    """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
+    flip = 1 / (1 + math.exp(each))
+    wide = WIDE * math.sqrt(times)
+    flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
+    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * each, epsilon)
+
+
+def _responses_nats(each: float, times: int, order: float) -> float:
+    with localcontext(prec=DIGITS):
+        alpha, high = Decimal(order), 1 / (1 + Decimal(-each).exp())
+        low = 1 - high
+        moment = high**alpha * low ** (1 - alpha) + low**alpha * high ** (1 - alpha)
+        return float(times * moment.ln() / (alpha - 1))
+
+
+def _laplace_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(1 / float(settings["scale"]), _moved(settings, "queries"), epsilon)
+
+
+def _laplace_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
+
+
+def _choice_charge(settings: Settings, order: float) -> tuple[float, float]:
+    """The worst of all two-valued losses that spread over ε (Dong, Durfee & Rogers 2020), searched for; of a session
+    of version 0.1.0, which does not say what was secret, randomised response's, as it was charged."""
+    if "secret" not in settings:
+        return _pure_charge(settings, order)
+    with localcontext(prec=DIGITS):
+        alpha, spread = Decimal(order), Decimal(_pure(settings))
+        low, high = Decimal(0), spread
+        for _ in range(4 * DIGITS):  # ternary search: the moment rises, then falls
+            third = (high - low) / 3
+            nearer = _two_valued_nats(low + third, spread, alpha) < _two_valued_nats(high - third, spread, alpha)
+            low, high = (low + third, high) if nearer else (low, high - third)
+        return float(_two_valued_nats(low, spread, alpha)), 0.0
+
+
+def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
+    """Rényi divergence where the likelihood ratio is e^top or e^(top − spread), with the odds that make its mean 1."""
+    above, below = top.exp(), (top - spread).exp()
+    odds = (1 - below) / (above - below)
+    return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
+
+
+def _pure_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(_pure(settings), 1, epsilon)
+
+
+def _pure_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(_pure(settings), 1, order), 0.0
+
+
+def _pure(settings: Settings) -> float:
+    """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
+    the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
+    scale."""
+    if settings["name"] == "universal":
+        return float(settings["epsilon"]) / ROUNDING_ROOM
+    return int(settings["steps"]) / float(settings["scale"])
+
+
+def _epoch(settings: Settings) -> float:
+    return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
+
+
+def _escapes(settings: Settings) -> float:
+    """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
+    across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
+    noise = np.arange(-math.ceil(80 * across), math.ceil(80 * across) + 1)
+    chance = dlaplace.pmf(noise, 1 / across) * dlaplace.sf(int(settings["threshold"]) + noise, 1 / along)
+    return float(int(settings["cutoff"]) * chance.sum())
+
+
+def _threshold_delta(settings: Settings, epsilon: float) -> float:
+    return _responses_delta(_epoch(settings), int(settings["cutoff"]), epsilon) + _escapes(settings)
+
+
+def _threshold_charge(settings: Settings, order: float) -> tuple[float, float]:
+    return _responses_nats(_epoch(settings), int(settings["cutoff"]), order), _escapes(settings)
+
+
+def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
+    """Σ law·(1 − e^(ε − loss))⁺: the least δ at ε of a mechanism with that law of privacy loss."""
+    return float(np.sum(law * -np.expm1(np.minimum(epsilon - loss, 0.0))))
+
+
+ROUTES = {
+    "stable": Route(_stable_delta, _stable_charge),
+    "sparse_vector": Route(_threshold_delta, _threshold_charge),
+    "published": Route(_threshold_delta, _threshold_charge),
+    "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
+    "confident": Route(_confident_delta, _concentrated_charge),
+    "laplace_votes": Route(_laplace_delta, _laplace_charge),
+    "universal": Route(_pure_delta, _choice_charge),
+    "error_estimate": Route(_pure_delta, _pure_charge),
+}

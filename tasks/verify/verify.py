@@ -1,0 +1,149 @@
+"""Verify: check what was written against the ledger, and the guarantee against its own settings.
+
+Of the whole: the ledger's chain, its rule kept a second time, and that it knows every session the home holds. For every
+session: every released file; the certificate's words against the ledger's; MLflow's numbers, files and registered
+model; and the guarantee, recomputed from the recorded settings by another path. Nothing is changed and nothing private
+is read: the vault stays closed. The ledger is read once and its history once more, however many sessions there are.
+
+Assumes      the ledger's chain, once it holds, says what happened
+Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
+Not covered  a home folder put back whole to an older copy, where no witness is named. A certificate in the words of
+             an earlier version is found as well: running its plan again writes it anew and spends nothing
+             Checked by tests/tasks/verify/test_verify.py
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.vulnerabilities import concerning, opened_by
+from concord.tasks.verify import mlflow, recompute
+from concord.tasks.verify.certificate import Certificates
+from concord.tasks.verify.checks import Check, Home, Subject, equal, labels
+from concord.tasks.verify.reckoning import reckon
+
+SLACK = 1 + 1e-9
+"""For what doubles lose on the way; claims are rounded up by more."""
+TO_DO = (
+    "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
+    "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
+)
+SHOWN = 3
+"""Faults of the ledger that are named; the others are counted."""
+
+
+def verify(home: Path, subject: str | None = None) -> list[Check]:
+    """Check a session, an MLflow run, or everything. Raises WrongInput where there is no such session or run."""
+    try:
+        ledger = Ledger.of(home)
+        ledger.verify()
+    except NotVerified as wrong:
+        return [Check(name="ledger chain", ok=False, detail=str(wrong))]
+    checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
+    checks += _witness(ledger)
+    try:
+        records = Records.of(home)
+        held = Home(home, ledger, records)
+        subjects = [] if subject in held.unknown else list(_subjects(ledger, Released(home), records, held, subject))
+    except EnvironmentFailed as failed:
+        failing = Check(name="MLflow store", ok=False, detail=str(failed))
+        return [*checks, *Home(home, ledger, None).checks(), failing]
+    return [*checks, *held.checks(), *_of_sessions(subjects, ledger, Released(home))]
+
+
+def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) -> Iterator[Check]:
+    certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
+    for subject in subjects:
+        these = {**AT_THE_DOOR, **({"certificate": certificates.check, **WHEN_PUBLISHED} if subject.published else {})}
+        for name, check in these.items():
+            yield _checked(f"{subject.session.id}: {name}", check, subject)
+        yield from _known(subject)
+
+
+def _rule(ledger: Ledger) -> Check:
+    """Whether every amount and step of the ledger is what its rule says, reckoned again from the lines."""
+    lines = ledger.lines()
+    found = list(reckon(lines))
+    if found:
+        more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
+        return Check(name="ledger rule", ok=False, detail="; ".join(found[:SHOWN]) + more)
+    detail = f"every charge, opening and settlement of {len(lines)} entries is what the rule says"
+    return Check(name="ledger rule", ok=True, detail=detail)
+
+
+def _witness(ledger: Ledger) -> list[Check]:
+    """Whether the ledger holds all that its witness saw; nothing where no witness was ever named."""
+    try:
+        named = ledger.check_witness()
+    except NotVerified as wrong:
+        return [Check(name="witness", ok=False, detail=str(wrong))]
+    return [Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")] if named else []
+
+
+def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, asked: str | None) -> Iterator[Subject]:
+    """The sessions that are asked about; those of other homes are verified there, where their files are."""
+    everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
+    sessions = {name: session for name, session in everywhere.items() if name not in held.others}
+    if asked is None or asked in everywhere:
+        for session in sessions.values() if asked is None else [sessions[asked]] if asked in sessions else []:
+            latest = next(iter(records.runs(session.id)), None)
+            run = records.recorded(latest) if latest else None
+            yield Subject(session, ledger, released, records, run, latest=True)
+        return
+    run = records.recorded(asked)
+    name = "" if run is None else run.tags.get("session", "")
+    if name in held.unknown | held.others:
+        return
+    if name not in sessions:
+        raise WrongInput(f"there is no session and no run {asked!r}")
+    session = sessions[name]
+    yield Subject(session, ledger, released, records, run, latest=records.runs(session.id)[:1] == [asked])
+
+
+def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=check(subject))
+    except ConcordError as wrong:
+        return Check(name=name, ok=False, detail=str(wrong))
+
+
+def _known(subject: Subject) -> Iterator[Check]:
+    """Which known faults of the version that opened the session may weaken its guarantee; nothing where none may.
+
+    What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
+    """
+    session = subject.session
+    found = concerning(session, domain_of(session, subject.ledger))
+    if found:
+        text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
+        yield Check(
+            name=f"{session.id}: known faults",
+            ok=True,
+            warning=True,
+            faults=tuple(item.name for item in found),
+            detail=f"opened by version {opened_by(session)}, whose guarantee may not hold: {text}. {TO_DO}",
+        )
+
+
+def _guarantee(subject: Subject) -> str:
+    """The settings prove what the session claims."""
+    session = subject.session
+    stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
+    for term in ("epsilon", "delta", "cutoff", "queries"):
+        if stated.get(term) is not None:
+            equal(term, getattr(session, term), stated[term])
+    delta = recompute.least_delta(session.mechanism, session.epsilon)
+    if not delta <= session.delta * SLACK:
+        raise NotVerified(f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g}, claimed {session.delta:g}")
+    return f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g} of the {session.delta:g} claimed"
+
+
+AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}
+WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
+    "report and figures": mlflow.files,
+    "model": mlflow.model,
+    "MLflow": mlflow.rows,
+}

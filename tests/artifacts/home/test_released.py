@@ -1,0 +1,101 @@
+"""The published files: whole, durable, byte-deterministic, and refused where they are not what was written."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.released import Released, sha256
+from concord.artifacts.schemas import Ref, labels_schema
+
+CLASSES = ("no", "yes")
+GUARANTEE = {"epsilon": "1", "delta": "1e-05"}
+
+
+def write(released: Released, labels: list[int], counts: list[list[int]] | None = None, rows: int = 4) -> Ref:
+    array = None if counts is None else np.array(counts, dtype=np.int64).reshape(-1, 2)
+    return released.write_labels(
+        "s-1", 0, 7, np.array(labels, dtype=np.int64), array, rows=rows, classes=CLASSES, guarantee=GUARANTEE
+    )
+
+
+def test_labels_hold_every_row_and_say_what_became_of_it(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    frame = pl.DataFrame(released.labels([write(released, [1, -1, 0])]))
+    assert frame["row"].to_list() == [7, 8, 9, 10]
+    assert frame["label"].to_list() == ["yes", None, "no", None]
+    assert frame["outcome"].to_list() == ["answered", "refused", "answered", "not asked"]
+    assert frame["scores"].to_list() == [None] * 4
+    assert set(frame["session"]) == {"s-1"}
+
+
+def test_counts_stand_beside_the_answered_labels_alone(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    ref = write(released, [1, -1, 0], [[-3, 103], [50, 50], [90, 10]])
+    assert released.labels([ref])["scores"].to_pylist() == [[-3, 103], None, [90, 10], None]
+
+
+def test_the_schema_is_the_published_one_and_holds_the_guarantee(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    schema = released.labels([write(released, [1, 0, 1, 1])]).schema
+    assert schema.equals(labels_schema(2, GUARANTEE), check_metadata=True)
+    assert not any(pa.types.is_dictionary(field.type) for field in schema)
+
+
+def test_a_batch_that_was_not_asked_at_all(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    for ref in (write(released, []), write(released, [], [])):
+        table = released.labels([ref])
+        assert table["label"].to_pylist() == [None] * 4
+        assert set(table["outcome"].to_pylist()) == {"not asked"}
+
+
+@given(st.lists(st.integers(-1, 1), max_size=6), st.integers(0, 3), st.booleans())
+def test_the_same_answers_give_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, labels: list[int], unasked: int, counted: bool
+) -> None:
+    counts = [[label, 9] for label in labels] if counted else None
+    homes = (Released(tmp_path_factory.mktemp("home")) for _ in range(2))
+    first, second = (write(released, labels, counts, len(labels) + unasked) for released in homes)
+    assert first == second
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    ref = released.write("s-1/certificate.json", b"{}")
+    assert ref == Ref(path="s-1/certificate.json", digest=sha256(b"{}"))
+    assert released.read(ref) == b"{}"
+    assert released.find(ref.path) == ref
+    assert released.find("s-1/other") is None
+
+
+def test_any_changed_byte_is_found(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    ref = write(released, [1, 0, -1])
+    file = released.root / ref.path
+    data = file.read_bytes()
+    for place in range(0, len(data), 97):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(NotVerified, match="batch-00000"):
+            released.read(ref)
+    file.unlink()
+    with pytest.raises(NotVerified, match="missing"):
+        released.labels([ref])
+
+
+def test_writing_again_replaces_whole_and_leaves_nothing_else(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    released.write("s-1/report.html", b"old")
+    released.write("s-1/report.html", b"new")
+    assert [file.name for file in (released.root / "s-1").iterdir()] == ["report.html"]
+
+
+def test_a_folder_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
+    (tmp_path / "released").write_text("a file in the way")
+    with pytest.raises(EnvironmentFailed, match="cannot be written"):
+        Released(tmp_path).write("s-1/x", b"")

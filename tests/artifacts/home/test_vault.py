@@ -1,0 +1,318 @@
+"""The vault, plain and encrypted: what others may read, what is read back, what a failing disk leaves behind."""
+
+import base64
+import errno
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.cipher import KEY
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.home.whole import UNFINISHED
+from concord.artifacts.schemas import Ref
+
+
+@pytest.fixture(params=["plain", "encrypted"], autouse=True)
+def at_rest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "encrypted":
+        monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
+
+
+@pytest.fixture(params=[0o022, 0o000], ids=["usual umask", "no umask"])
+def vault(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Vault]:
+    before = os.umask(request.param)
+    yield Vault(tmp_path / "home" / "vault")
+    os.umask(before)
+
+
+def write(vault: Vault, path: str, data: bytes) -> Ref:
+    with vault.create(path) as sink:
+        sink.write(data)
+    return sink.ref
+
+
+def write_half(vault: Vault, path: str) -> None:
+    with vault.create(path) as sink:
+        sink.write(b"half")
+        raise ZeroDivisionError
+
+
+def everything(vault: Vault) -> list[Path]:
+    return [vault.root, *vault.root.rglob("*")]
+
+
+def test_what_is_written_is_read_back(vault: Vault) -> None:
+    for content in (b"", b"x", bytes(range(256)) * 10_000):
+        ref = write(vault, "votes/a/batch-0.arrow", content)
+        assert vault.read(ref) == content
+        assert vault.find(ref.path) == ref
+        assert vault.has(ref)
+
+
+def test_only_the_owner_may_read_folders_and_files(vault: Vault) -> None:
+    write(vault, "deep/er/still/file", b"private")
+    vault.secret("sessions/one")
+    for path in everything(vault):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_files_are_private_from_birth(vault: Vault) -> None:
+    with vault.create("file") as sink:
+        sink.write(b"private")
+        sink.flush()
+        (being_written,) = (vault.root / UNFINISHED).glob("file.*")
+        assert being_written.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o701, 0o777])
+def test_a_vault_others_may_enter_is_refused(tmp_path: Path, mode: int) -> None:
+    Vault(tmp_path / "vault").root.chmod(mode)
+    with pytest.raises(EnvironmentFailed, match=f"0700.*{mode:04o}"):
+        Vault(tmp_path / "vault")
+
+
+def test_a_flip_of_any_byte_is_found_by_reading_and_by_finding(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    ref = write(vault, "file", b"some content")
+    file = vault.root / ref.path
+    written = file.read_bytes()
+    for at in range(len(written)):
+        file.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+        with pytest.raises(NotVerified, match="not what was written"):
+            vault.read(ref)
+        with pytest.raises(NotVerified, match="not what was written"):
+            vault.find(ref.path)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 31, 32, 43])
+def test_a_file_cut_short_is_found(tmp_path: Path, kept: int) -> None:
+    vault = Vault(tmp_path / "vault")
+    ref = write(vault, "file", b"some content")
+    os.truncate(vault.root / ref.path, kept)
+    with pytest.raises(NotVerified):
+        vault.read(ref)
+    with pytest.raises(NotVerified):
+        vault.find(ref.path)
+
+
+def test_a_sealed_file_passes_for_no_other(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    first, second = write(vault, "noise-0", b"first"), write(vault, "noise-1", b"second")
+    os.replace(vault.root / first.path, vault.root / second.path)
+    with pytest.raises(NotVerified):
+        vault.find("noise-1")
+    with pytest.raises(NotVerified):
+        vault.read(Ref(path="noise-1", digest=first.digest))
+
+
+def test_an_older_version_of_a_file_is_found_by_its_reference(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    write(vault, "file", b"old")
+    old = (vault.root / "file").read_bytes()
+    new = write(vault, "file", b"new")
+    (vault.root / "file").write_bytes(old)
+    with pytest.raises(NotVerified):
+        vault.read(new)
+
+
+def test_another_installations_file_is_refused(tmp_path: Path) -> None:
+    ours, theirs = Vault(tmp_path / "ours"), Vault(tmp_path / "theirs")
+    ref = write(theirs, "file", b"content")
+    (ours.root / "file").write_bytes((theirs.root / "file").read_bytes())
+    with pytest.raises(NotVerified):
+        ours.find("file")
+    with pytest.raises(NotVerified):
+        ours.read(ref)
+
+
+def test_a_missing_file_is_not_found_and_not_read(vault: Vault) -> None:
+    ref = Ref(path="gone", digest="0" * 64)
+    assert vault.find("gone") is None
+    assert not vault.has(ref)
+    with pytest.raises(NotVerified, match="missing"):
+        vault.read(ref)
+
+
+def test_a_writer_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    ref = write(vault, "file", b"old")
+    before = everything(vault)
+    with pytest.raises(ZeroDivisionError):
+        write_half(vault, "file")
+    assert vault.read(ref) == b"old"
+    assert everything(vault) == before
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "open"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    before = everything(vault)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, call, full)
+        with pytest.raises(EnvironmentFailed, match="No space left on device"):
+            write(vault, "file", b"content")
+    assert everything(vault) == before
+    assert vault.find("file") is None
+
+
+def test_of_exclusive_writers_the_first_wins(vault: Vault) -> None:
+    with vault.create("file", exclusive=True) as first:
+        first.write(b"first")
+    with pytest.raises(FileExistsError), vault.create("file", exclusive=True) as second:
+        second.write(b"second")
+    assert vault.read(first.ref) == b"first"
+
+
+def test_a_file_and_the_folders_above_it_are_synced_before_create_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write(vault, "sessions/one/file", b"content")
+    order = (vault.root, vault.root / "sessions", vault.root / "sessions/one/file", vault.root / "sessions/one")
+    assert synced == [path.stat().st_ino for path in order]
+
+
+def test_what_another_process_kept_is_durable_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    write(vault, "sessions/one/answers", b"drawn by a process that died before it synced the folder")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    vault.keep("sessions/one/answers", bytes)
+    assert (vault.root / "sessions/one").stat().st_ino in synced
+
+
+def test_what_killed_writers_left_goes_with_the_file(vault: Vault) -> None:
+    vault.secret("sessions/a-1")
+    vault.secret("sessions/a-12")
+    keys = vault.root / "secrets/sessions"
+    unfinished = vault.root / UNFINISHED / "secrets/sessions"
+    os.link(keys / "a-1", unfinished / f"a-1.{16 * 'f'}")  # named, and not yet let go of
+    os.link(keys / "a-1", keys / f".a-1.{16 * 'f'}")  # 0.1.0 kept it here
+    (unfinished / f"a-12.{16 * '0'}").write_bytes(b"half of another's")
+    vault.destroy("secrets/sessions/a-1")
+    assert [path.name for path in keys.iterdir()] == ["a-12"]
+    assert [path.name for path in unfinished.iterdir()] == [f"a-12.{16 * '0'}"]
+
+
+def test_what_killed_writers_left_goes_with_the_folder(vault: Vault) -> None:
+    write(vault, "shards/people/1/000", b"whole")
+    left = vault.root / UNFINISHED / "shards/people/1" / f"001.{16 * '0'}"
+    left.write_bytes(b"half")
+    vault.destroy("shards/people")
+    assert not left.exists()
+
+
+def test_a_vault_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(EnvironmentFailed, match="cannot be opened"):
+        Vault(tmp_path / "file" / "vault")
+
+
+def test_secrets_differ_and_stay(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    keys = {name: vault.secret(name) for name in ("installation", "sessions/a", "sessions/b")}
+    assert len(set(keys.values())) == 3
+    assert {name: Vault(vault.root).secret(name) for name in keys} == keys
+    assert vault.has_secret("sessions/a")
+    assert not vault.has_secret("sessions/c")
+
+
+def test_a_secret_cut_short_is_refused(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    vault.secret("sessions/a")
+    os.truncate(vault.root / "secrets" / "sessions" / "a", 31)
+    with pytest.raises(NotVerified, match=r"secrets/sessions/a is damaged"):
+        vault.secret("sessions/a")
+
+
+def zeroed(file: Path) -> bytes:
+    return bytes(file.stat().st_size)
+
+
+def flipped(file: Path) -> bytes:
+    return bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:]
+
+
+def another(file: Path) -> bytes:
+    return file.with_name("b").read_bytes()
+
+
+@pytest.mark.parametrize("damage", [zeroed, flipped, another])
+def test_a_damaged_key_is_told_as_that_and_not_as_changed_data(tmp_path: Path, damage: Callable[[Path], bytes]) -> None:
+    vault = Vault(tmp_path / "vault")
+    for name in ("a", "b"):
+        vault.secret(f"sessions/{name}")
+    file = vault.root / "secrets" / "sessions" / "a"
+    file.write_bytes(damage(file))
+    with pytest.raises(NotVerified, match="secrets/sessions/a is damaged: put back a copy of it"):
+        vault.secret("sessions/a")
+
+
+@pytest.mark.parametrize("size", [64, 32])  # 0.1.0 wrote the shorter one
+def test_a_vault_whose_own_key_is_zeroed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    root = Vault(tmp_path / "vault").root
+    (root / "secrets" / "installation").write_bytes(bytes(size))
+    with pytest.raises(NotVerified, match="secrets/installation is damaged"):
+        Vault(root)
+
+
+def test_a_key_of_0_1_0_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    root = Vault(tmp_path / "vault").root
+    (root / "secrets" / "installation").write_bytes(bytes(range(32)))
+    assert Vault(root).secret("installation") == bytes(range(32))
+
+
+def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:
+    vault.secret("sessions/a")
+    (vault.root / "secrets" / "installation").unlink()
+    with pytest.raises(NotVerified, match="secrets/installation"):
+        Vault(vault.root)
+    assert not vault.has_secret("installation")
+
+
+def _secret_of(root: Path) -> bytes:
+    return Vault(root).secret("sessions/raced")
+
+
+def test_racing_processes_agree_on_a_secret(tmp_path: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert len(set(pool.map(_secret_of, [tmp_path / "vault"] * 16, chunksize=1))) == 1
+
+
+def test_digests_are_keyed_and_separate_their_parts(tmp_path: Path) -> None:
+    item, other = Vault(tmp_path / "one"), Vault(tmp_path / "other")
+    assert item.digest("a", b"b") == Vault(item.root).digest(b"a", "b")
+    assert item.digest("a") != other.digest("a")
+    assert len({keyed_digest(b"k", *parts) for parts in (("ab",), ("a", "b"), ("", "ab"), ("ab", ""))}) == 4
+    assert len({derive(b"k" * 32, purpose) for purpose in ("draws", "digests", "split")}) == 3
+
+
+def test_a_files_digest_follows_its_content(tmp_path: Path) -> None:
+    vault, file = Vault(tmp_path / "vault"), tmp_path / "table.csv"
+    file.write_bytes(b"a,b\n" * 300_000)
+    before = vault.digest_file(file)
+    assert vault.digest_file(file) == before
+    file.write_bytes(b"a,b\n" * 299_999 + b"a,c\n")
+    assert vault.digest_file(file) != before

@@ -1,0 +1,73 @@
+"""Sessions to open and batches to begin, for the tests of the ledger."""
+
+from typing import Any
+
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Opening, Session
+
+CAP = {"epsilon": 4.0, "delta": 4e-5}
+DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)
+RHO = 1e-3
+"""Cost of one refusal, in zero-concentrated DP."""
+
+
+def refusals(count: int) -> Cost:
+    """The cost of that many refusals: linear, with a little additive δ."""
+    return Cost(renyi=Cost.gaussian(RHO * count).renyi, delta=1e-8 * count)
+
+
+def opening(name: str = "one", **changes: Any) -> Opening:
+    """A session that pays by refusal, ten of them, in the domain `census`."""
+    terms: dict[str, Any] = {
+        "id": name,
+        "domain": "census",
+        "identity": "settings",
+        "commitment": f"key of {name}",
+        "ensemble": "teachers",
+        "data_version": "1994",
+        "mechanism": {"name": "stable", "table": [2**64 - 1, 17], "epsilon": 1.0},
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "cutoff": 10,
+        "queries": None,
+        "teachers": 400,
+        "whole": refusals(changes.get("cutoff") or 10),
+        "per_refusal": refusals(1),
+    }
+    return Opening(**{**terms, **changes})
+
+
+def session(**changes: Any) -> Session:
+    """That session, just admitted."""
+    return Session.opened(Admission.charged(opening(**changes), by=DOMAIN.filter))
+
+
+def batch(index: int = 0, first: int = 0, rows: int = 100, **changes: Any) -> Batch:
+    """A batch of rows, by default the first of a session."""
+    digests = {"rows_digest": f"rows from {first}", "votes_digest": f"votes from {first}"}
+    return Batch(index=index, first=first, rows=rows, **{**digests, **changes})
+
+
+def outcome(index: int = 0, asked: int = 100, refused: int = 0) -> BatchOutcome:
+    """What was released for a batch."""
+    released = Ref(path=f"labels/{index}.arrow", digest="0" * 64)
+    return BatchOutcome(index=index, asked=asked, answered=asked - refused, refused=refused, released=released)
+
+
+def commit(ledger: Ledger, name: str, what: BatchOutcome) -> Session:
+    """Commit an outcome through the ledger's own signature."""
+    counts = {"asked": what.asked, "answered": what.answered, "refused": what.refused}
+    return ledger.commit_batch(name, what.index, **counts, released=what.released)
+
+
+def named(ledger: Ledger) -> Ledger:
+    """The ledger with the domain `census`, capped at CAP."""
+    ledger.name_domain(DOMAIN.name, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    return ledger
+
+
+def at_most(first: Charge, second: Charge) -> bool:
+    """Whether a charge is within another, in both its parts."""
+    return first.renyi <= second.renyi and first.delta <= second.delta

@@ -1,0 +1,257 @@
+"""The chain: a byte changed anywhere in the ledger is found, and so is an entry that could not have been written."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concord.artifacts.errors import ConcordError, NotVerified
+from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Recap, Settlement
+from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome, session
+
+COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose ledger holds every kind of entry; tests copy it before they change it."""
+    home = tmp_path_factory.mktemp("home")
+    ledger = named(Ledger.of(home))
+    ledger.recap("census", 5, 5e-5, "the board said so")
+    ledger.open_session(opening())
+    for index in range(2):
+        ledger.begin_batch("one", batch(index, first=100 * index))
+        commit(ledger, "one", outcome(index, refused=1))
+    ledger.settle("one", give_back=True)
+    ledger.remark("census", "forgotten", "one", "no longer needed")
+    ledger.open_session(opening("two"), further=True)
+    return home
+
+
+@pytest.fixture
+def home(written: Path, tmp_path: Path) -> Path:
+    (tmp_path / "ledger.db").write_bytes((written / "ledger.db").read_bytes())
+    return tmp_path
+
+
+def lines(home: Path) -> list[LogRecord]:
+    connection = sqlite3.connect(home / "ledger.db")
+    connection.row_factory = sqlite3.Row
+    rows = connection.execute("SELECT * FROM entries ORDER BY seq").fetchall()
+    connection.close()
+    return [LogRecord(**dict(row)) for row in rows]
+
+
+@contextmanager
+def edited(home: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(home / "ledger.db")
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+def read(chain: list[LogRecord]) -> LedgerState:
+    book = LedgerState()
+    for line in chain:
+        book.read(line)
+    return book
+
+
+def test_what_was_written_reads(written: Path) -> None:
+    book = read(lines(written))
+    assert book.sessions == {item.id: item for item in Ledger.of(written).sessions("census")}
+    assert {line.kind for line in lines(written)} == {"domain", "recap", "remark", "open", "begin", "commit", "settle"}
+
+
+def test_any_character_changed_in_any_cell_is_found(written: Path) -> None:
+    chain = lines(written)
+    for place, line in enumerate(chain):
+        book = read(chain[:place])
+        for column in COLUMNS:
+            text = getattr(line, column)
+            for at in range(len(text)):
+                flipped = text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
+                with pytest.raises(NotVerified, match=f"entry {line.seq} "):
+                    book.read(replace(line, **{column: flipped}))
+        book.read(line)  # and unchanged it goes on
+
+
+@pytest.mark.parametrize("cell", ["''", "'7'", "x'37'", "CAST(x'FFFE' AS TEXT)"])
+def test_a_cell_replaced_in_the_database_is_found_and_named(home: Path, cell: str) -> None:
+    for seq, column in zip((1, 2, 3, 4, 5, 7, len(lines(home))), COLUMNS, strict=True):
+        was = getattr(lines(home)[seq - 1], column)
+        with edited(home) as connection:
+            connection.execute(f"UPDATE entries SET {column} = {cell} WHERE seq = ?", (seq,))
+        with pytest.raises(NotVerified, match=f"entry {seq} "):
+            Ledger.of(home).verify()
+        with edited(home) as connection:
+            connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (was, seq))
+    Ledger.of(home).verify()
+
+
+def test_an_entry_taken_out_or_moved_is_found(home: Path) -> None:
+    chain = lines(home)
+    for place in range(len(chain) - 1):
+        with pytest.raises(NotVerified, match=f"entry {chain[place + 1].seq} "):
+            read(chain[:place] + chain[place + 1 :])
+        with pytest.raises(NotVerified):
+            read([*chain[:place], chain[place + 1], chain[place], *chain[place + 2 :]])
+    with pytest.raises(NotVerified):
+        read([*chain, chain[-1]])
+
+
+def test_entries_taken_off_the_end_are_found_by_who_has_read_them(home: Path) -> None:
+    ledger = Ledger.of(home)
+    last = lines(home)[-1].seq
+    ledger.verify()
+    ledger.domains()
+    with edited(home) as connection:
+        connection.execute("DELETE FROM entries WHERE seq = ?", (last,))
+    with pytest.raises(NotVerified, match=f"no longer holds entry {last}"):
+        ledger.settle("one", give_back=True)
+    with pytest.raises(NotVerified, match=f"no longer holds entry {last}"):
+        ledger.verify()
+
+
+def test_a_changed_ledger_spends_nothing(home: Path) -> None:
+    with edited(home) as connection:
+        connection.execute("UPDATE entries SET body = replace(body, '\"refused\":1', '\"refused\":0') WHERE seq = 5")
+    ledger, before = Ledger.of(home), lines(home)
+    for change in (
+        lambda: ledger.open_session(opening("three"), further=True),
+        lambda: ledger.begin_batch("two", batch()),
+        lambda: ledger.settle("two", give_back=True),
+    ):
+        with pytest.raises(NotVerified, match="entry 5 "):
+            change()
+    assert lines(home) == before
+
+
+def forged(chain: list[LogRecord], event: Event, domain: str = "census", session: str = "two") -> LogRecord:
+    """A line that chains, as somebody who may write the database could make it."""
+    return LogRecord.after(
+        chain[-1], Entry(domain=domain, session=session, event=event), at="2030-01-01T00:00:00+00:00"
+    )
+
+
+ADMITTED = session(cutoff=5)
+
+
+@pytest.mark.parametrize(
+    ("event", "domain", "session"),
+    [
+        (DOMAIN, "census", ""),  # a domain twice
+        (replace(DOMAIN, name="other"), "census", ""),
+        (Recap(filter=DOMAIN.filter, reason="none"), "other", ""),
+        (replace(ADMITTED, id="two"), "census", "two"),  # a session twice
+        (replace(ADMITTED, id="three"), "census", "four"),
+        (replace(ADMITTED, id="three", domain="other"), "other", "three"),
+        (batch(), "census", "one"),  # after its end
+        (batch(), "census", "none"),
+        (batch(), "other", "two"),
+        (batch(1, first=100), "census", "two"),
+        (batch(outcome=outcome()), "census", "two"),
+        (outcome(), "census", "two"),
+        (Settlement(charge=ADMITTED.reserved, status="closed"), "census", "two"),
+    ],
+)
+def test_a_chained_entry_that_breaks_the_rules_is_found(written: Path, event: Event, domain: str, session: str) -> None:
+    chain = lines(written)
+    if isinstance(event, Admission):
+        event = Admission(**{name: getattr(event, name) for name in Admission.__dataclass_fields__})
+    with pytest.raises(NotVerified, match=f"entry {len(chain) + 1} "):
+        read([*chain, forged(chain, event, domain, session)])
+
+
+def test_a_forger_who_keeps_the_rules_is_not_found(written: Path) -> None:
+    chain = lines(written)
+    assert read([*chain, forged(chain, batch())]).session("two").batches == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        "{",
+        '{"index": 0}',
+        '{"first":0,"index":0,"outcome":null,"rows":100,"rows_digest":"a","votes_digest":"b","more":1}',
+        '{"first":0,"index":0,"outcome":null,"rows":"100","rows_digest":"a","votes_digest":"b"}',
+        '{"first":0,"index":0,"outcome":null,"rows":100.0,"rows_digest":"a","votes_digest":"b"}',
+        '{"index":0,"first":0,"outcome":null,"rows":100,"rows_digest":"a","votes_digest":"b"}',
+        '{"first":0,"index":0,"outcome":null,"rows":NaN,"rows_digest":"a","votes_digest":"b"}',
+    ],
+)
+def test_a_body_this_version_would_not_write_is_refused(written: Path, body: str) -> None:
+    chain = lines(written)
+    with pytest.raises(NotVerified, match="not what this version writes"):
+        read([*chain, rechained(forged(chain, batch()), body=body)])
+
+
+def test_an_entry_of_a_later_version_is_refused(written: Path) -> None:
+    chain = lines(written)
+    with pytest.raises(NotVerified, match="does not know its kind"):
+        read([*chain, rechained(forged(chain, batch()), kind="witness")])
+
+
+def rechained(line: LogRecord, **changes: str) -> LogRecord:
+    """The line with other cells and a digest that fits them, computed as the format says and not by the code."""
+    new = {**asdict(line), **changes}
+    cells = [new[column] for column in ("seq", "at", "domain", "session", "kind", "body", "previous")]
+    return LogRecord(**{**new, "digest": hashlib.sha256(json.dumps(cells).encode()).hexdigest()})
+
+
+def test_the_digest_is_what_the_format_says(written: Path) -> None:
+    assert [rechained(line) for line in lines(written)] == lines(written)
+
+
+text = st.text(max_size=20)
+counts = st.integers(-(2**70), 2**70)
+charges = st.builds(Charge, renyi=st.decimals(0, 1000, places=18), delta=st.decimals(0, 1, places=36))
+
+
+@given(
+    st.one_of(
+        st.builds(Batch, index=counts, first=counts, rows=counts, rows_digest=text, votes_digest=text),
+        st.builds(BatchOutcome, index=counts, asked=counts, answered=counts, refused=counts),
+        st.builds(Settlement, charge=charges),
+    )
+)
+def test_every_event_reads_back_as_it_was_written(event: Event) -> None:
+    line = LogRecord.after(None, Entry(domain="d", session="s", event=event), at="now")
+    assert line.entry_after(None).event == event
+
+
+@given(
+    body=st.text(max_size=200),
+    kind=st.sampled_from([*EVENT_KINDS, "?"]),
+)
+def test_no_body_gets_past_the_reader_unless_it_is_ours(body: str, kind: str) -> None:
+    line = rechained(LogRecord.after(None, Entry(domain="census", event=DOMAIN), at="now"), body=body, kind=kind)
+    with pytest.raises(NotVerified):
+        LedgerState().read(line)
+
+
+def test_a_byte_flipped_in_the_file_is_found_or_changes_nothing(home: Path) -> None:
+    file, truth = home / "ledger.db", lines(home)
+    content = file.read_bytes()
+    for at in range(0, len(content), 97):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 0x20]) + content[at + 1 :])
+        try:
+            Ledger.of(home).verify()
+        except ConcordError:
+            continue
+        assert lines(home)[: len(truth)] == truth

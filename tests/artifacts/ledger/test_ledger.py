@@ -1,0 +1,268 @@
+"""The ledger: what it admits, what it refuses, what it charges, and what it says twice."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.sessions import Batch
+from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, commit, named, opening, outcome, refusals
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return named(Ledger.of(tmp_path))
+
+
+def kinds(home: Path) -> list[str]:
+    """What is written down, in order."""
+    connection = sqlite3.connect(home / "ledger.db")
+    rows = connection.execute("SELECT kind FROM entries ORDER BY seq").fetchall()
+    connection.close()
+    return [kind for (kind,) in rows]
+
+
+# Domains
+
+
+def test_a_domain_is_frozen_at_its_first_mention(ledger: Ledger, tmp_path: Path) -> None:
+    assert ledger.domain("census") == DOMAIN
+    assert ledger.domains() == (DOMAIN,)
+    assert ledger.domain("other") is None
+    named(ledger)
+    assert kinds(tmp_path) == ["domain"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("unit", "all rows of one person"), ("neighbours", "replace one"), ("epsilon", 4.5), ("delta", 5e-5)],
+)
+def test_a_later_mention_that_differs_names_the_field(ledger: Ledger, field: str, value: Any) -> None:
+    terms: dict[str, Any] = {"unit": DOMAIN.unit, "neighbours": DOMAIN.neighbours, **CAP, field: value}
+    with pytest.raises(WrongInput, match=rf"{field} of domain 'census' is .* on the record, got {value!r}"):
+        ledger.name_domain("census", **terms)
+
+
+def test_only_a_recap_changes_a_cap(ledger: Ledger) -> None:
+    assert ledger.recap("census", 8, 1e-4, "a second study, decided by the board").filter.epsilon == 8.0
+    with pytest.raises(WrongInput, match=r"lifetime\.epsilon"):
+        named(ledger)
+    assert ledger.domain("census") == DOMAIN.recapped(8, 1e-4)
+    with pytest.raises(WrongInput, match="no domain 'other'"):
+        ledger.recap("other", 8, 1e-4, "there is none")
+
+
+def test_no_cap_below_what_is_charged(ledger: Ledger) -> None:
+    ledger.open_session(opening(whole=Cost.gaussian(0.3)))
+    with pytest.raises(BudgetRefused, match="is charged"):
+        ledger.recap("census", 1, 4e-5, "too late")
+    assert ledger.domain("census") == DOMAIN
+
+
+# Opening
+
+
+def test_what_is_open_is_reserved_whole(ledger: Ledger) -> None:
+    opened = ledger.open_session(opening())
+    assert (opened.status, opened.batches, opened.charge) == ("open", 0, opened.reserved)
+    assert ledger.total("census") == opened.reserved == DOMAIN.filter.charge(refusals(10))
+    assert ledger.session("one") == opened
+    assert ledger.sessions("census") == (opened,)
+
+
+def test_the_cap_is_reached_exactly_and_never_passed(ledger: Ledger) -> None:
+    order, budget = DOMAIN.filter.order, DOMAIN.filter.budget
+    part = Cost.gaussian(float(budget) / order / 4 * (1 - 1e-8))
+    for name in "abcd":
+        ledger.open_session(opening(name, whole=part), further=True)
+    assert ledger.total("census").renyi <= budget < ledger.total("census").renyi * 5 / 4
+    with pytest.raises(BudgetRefused, match="the budget does not cover it"):
+        ledger.open_session(opening("e", whole=part), further=True)
+    assert len(ledger.sessions("census")) == 4
+
+
+def test_additive_delta_has_its_own_cap(ledger: Ledger) -> None:
+    free = Cost(renyi=Cost.gaussian(0.0).renyi, delta=DOMAIN.filter.delta_additive * 0.6)
+    ledger.open_session(opening("a", whole=free))
+    with pytest.raises(BudgetRefused, match="does not cover"):
+        ledger.open_session(opening("b", whole=free), further=True)
+
+
+def test_a_refusal_says_what_it_costs_what_remains_and_the_cap(ledger: Ledger) -> None:
+    ledger.open_session(opening("a", whole=Cost.gaussian(0.1)))
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.open_session(opening("b", whole=Cost.gaussian(9.0)), further=True)
+    result, spent = str(refused.value), DOMAIN.filter.spent(ledger.total("census"))
+    for figure in ("claims (ε 1,", f"from (ε {spent[0]:.4g},", "cap is (ε 4, δ 4e-05)", f"(ε {4 - spent[0]:.4g},"):
+        assert figure in result
+    assert "\n" not in result
+
+
+def test_a_cost_infinite_at_the_domains_order_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(BudgetRefused, match="infinite"):
+        ledger.open_session(opening(whole=Cost(renyi=(float("inf"),) * len(refusals(1).renyi))))
+    assert ledger.sessions("census") == ()
+
+
+def test_a_further_session_is_never_implicit(ledger: Ledger) -> None:
+    ledger.open_session(opening("a"))
+    with pytest.raises(BudgetRefused, match="--new-session"):
+        ledger.open_session(opening("b"))
+    ledger.settle("a", give_back=True)
+    with pytest.raises(BudgetRefused, match="--new-session"):
+        ledger.open_session(opening("b"))
+    ledger.open_session(opening("b"), further=True)
+
+
+def test_an_id_and_a_key_serve_one_session(ledger: Ledger) -> None:
+    ledger.open_session(opening("a"))
+    with pytest.raises(WrongInput, match="has a session 'a' already"):
+        ledger.open_session(opening("a"), further=True)
+    with pytest.raises(NotVerified, match="never reused"):
+        ledger.open_session(opening("b", commitment="key of a"), further=True)
+
+
+def test_asking_whether_a_session_could_be_opened_spends_nothing(ledger: Ledger) -> None:
+    ledger.check_opening(opening(), DOMAIN)
+    assert ledger.total("census") == Charge()
+    with pytest.raises(BudgetRefused):
+        ledger.check_opening(opening(whole=Cost.gaussian(9.0)), DOMAIN)
+
+
+def test_a_domain_can_be_asked_about_before_it_is_named(ledger: Ledger) -> None:
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    planned = ledger.plan_domain("clinic", **terms, epsilon=1, delta=1e-6)
+    ledger.check_opening(opening(domain="clinic", whole=Cost.gaussian(1e-4)), planned)
+    with pytest.raises(BudgetRefused):
+        ledger.check_opening(opening(domain="clinic", whole=Cost.gaussian(9.0)), planned)
+    assert ledger.domain("clinic") is None
+    assert ledger.name_domain("clinic", **terms, epsilon=1, delta=1e-6) == planned
+    with pytest.raises(WrongInput, match=r"lifetime\.epsilon"):
+        ledger.plan_domain("clinic", **terms, epsilon=2, delta=1e-6)
+
+
+def test_domains_do_not_pay_for_one_another(ledger: Ledger) -> None:
+    ledger.name_domain("clinic", unit="one row", neighbours="add or remove one unit", epsilon=1, delta=1e-6)
+    opened = ledger.open_session(opening("a"))
+    ledger.open_session(replace(opening("b"), domain="clinic"))
+    assert ledger.total("census") == opened.reserved
+    assert ledger.total("clinic") != opened.reserved  # another order
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.session("none"),
+        lambda ledger: ledger.batches("none"),
+        lambda ledger: ledger.begin_batch("none", batch()),
+        lambda ledger: commit(ledger, "none", outcome()),
+        lambda ledger: ledger.settle("none", give_back=True),
+    ],
+)
+def test_an_unknown_session_is_named(ledger: Ledger, ask: Callable[[Ledger], object]) -> None:
+    with pytest.raises(WrongInput, match="no session 'none'"):
+        ask(ledger)
+
+
+# Batches
+
+
+def test_a_batch_begun_twice_is_one_batch(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.open_session(opening())
+    first = ledger.begin_batch("one", batch())
+    assert ledger.begin_batch("one", batch()) == first == batch()
+    commit(ledger, "one", outcome(refused=2))
+    assert ledger.begin_batch("one", batch()) == batch(outcome=outcome(refused=2))
+    assert ledger.batches("one") == (batch(outcome=outcome(refused=2)),)
+    assert kinds(tmp_path) == ["domain", "open", "begin", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        ("rows", batch(rows_digest="others")),
+        ("votes", batch(votes_digest="others")),
+        ("position", batch(rows=99)),
+        ("position", batch(first=1, rows_digest="rows from 0", votes_digest="votes from 0")),
+    ],
+)
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, changed: Batch, committed: bool) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    if committed:
+        commit(ledger, "one", outcome())
+    with pytest.raises(NotVerified, match=f"the {what} of batch 0 of session one changed"):
+        ledger.begin_batch("one", changed)
+
+
+def test_a_commit_said_twice_is_one_commit(ledger: Ledger) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    once = commit(ledger, "one", outcome(refused=2))
+    assert commit(ledger, "one", outcome(refused=2)) == once
+    for other in (outcome(refused=1), replace(outcome(refused=2), released=outcome(9).released)):
+        with pytest.raises(NotVerified, match="another outcome"):
+            commit(ledger, "one", other)
+
+
+def test_the_last_refusal_settles_in_the_same_breath(ledger: Ledger, tmp_path: Path) -> None:
+    reserved = ledger.open_session(opening()).reserved
+    ledger.begin_batch("one", batch())
+    spent = commit(ledger, "one", outcome(asked=60, refused=10))
+    assert spent.status == "spent"
+    assert at_most(spent.charge, reserved)
+    assert kinds(tmp_path)[-2:] == ["commit", "settle"]
+    with pytest.raises(BudgetRefused, match="further session"):
+        ledger.begin_batch("one", batch(1, first=100))
+    assert commit(ledger, "one", outcome(asked=60, refused=10)) == spent
+    assert ledger.settle("one", give_back=False) == spent
+
+
+def test_the_last_row_paid_for_ends_a_session_charged_whole(ledger: Ledger) -> None:
+    opened = ledger.open_session(opening(cutoff=None, queries=100, per_refusal=None))
+    ledger.begin_batch("one", batch())
+    spent = commit(ledger, "one", outcome(refused=40))
+    assert (spent.status, spent.charge) == ("spent", opened.reserved)
+
+
+# Settling
+
+
+def test_what_was_not_spent_returns_to_the_domain(ledger: Ledger) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    commit(ledger, "one", outcome(refused=3))
+    closed = ledger.settle("one", give_back=True)
+    assert (closed.status, closed.charge) == ("closed", DOMAIN.filter.charge(refusals(1)).times(3))
+    assert ledger.total("census") == closed.charge
+    assert ledger.settle("one", give_back=False) == closed
+
+
+def test_nothing_returns_unless_asked_for(ledger: Ledger) -> None:
+    opened = ledger.open_session(opening())
+    assert ledger.settle("one", give_back=False).charge == opened.reserved
+
+
+def test_a_batch_begun_and_never_committed_counts_as_refused(ledger: Ledger) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch(rows=4))
+    assert ledger.settle("one", give_back=True).charge == DOMAIN.filter.charge(refusals(1)).times(4)
+    with pytest.raises(BudgetRefused, match="closed before its batch 0 was released"):
+        ledger.begin_batch("one", batch(rows=4))
+    with pytest.raises(NotVerified):
+        commit(ledger, "one", outcome(asked=4))
+
+
+def test_what_was_released_can_be_replayed_after_the_end(ledger: Ledger) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    commit(ledger, "one", outcome())
+    ledger.settle("one", give_back=True)
+    assert ledger.begin_batch("one", batch()).outcome == outcome()

@@ -1,0 +1,177 @@
+"""The ledger's database: all of the state is in it, and what fails in it is told in one sentence and spends nothing."""
+
+import datetime
+import itertools
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.ledger import database as ledger_database
+from concord.artifacts.ledger import ledger as ledger_ledger
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Cost
+from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, commit, named, opening, outcome
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return named(Ledger.of(tmp_path))
+
+
+@contextmanager
+def database(home: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(home / "ledger.db")
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    again = Ledger.of(tmp_path)
+    assert again.session("one") == ledger.session("one")
+    commit(again, "one", outcome(refused=1))
+    assert ledger.session("one").refused == 1
+    assert ledger.batches("one") == again.batches("one")
+
+
+def test_amounts_are_exact_decimals_in_text(ledger: Ledger, tmp_path: Path) -> None:
+    opened = ledger.open_session(opening())
+    with database(tmp_path) as connection:
+        (body,) = connection.execute("SELECT body FROM entries WHERE kind = 'open'").fetchone()
+    assert f'"reserved":{{"delta":"{opened.reserved.delta}","renyi":"{opened.reserved.renyi}"}}' in body
+    assert opened.mechanism["table"] == [2**64 - 1, 17]
+    assert opened.reserved.renyi >= Decimal(10 * RHO * DOMAIN.filter.order)
+
+
+def test_a_clock_that_goes_backwards_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+
+    class Backwards(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> "Backwards":
+            return cls(2030, 1, 1, tzinfo=tz) - datetime.timedelta(days=next(ticks))
+
+    monkeypatch.setattr(ledger_ledger, "datetime", Backwards)
+    ledger = named(Ledger.of(tmp_path))
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    commit(ledger, "one", outcome(refused=1))
+    ledger.verify()
+    assert Ledger.of(tmp_path).session("one").refused == 1
+
+
+def test_threads_share_a_ledger(ledger: Ledger) -> None:
+    names = [f"session {index}" for index in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda name: ledger.open_session(opening(name), further=True), names))
+    assert sorted(session.id for session in ledger.sessions("census")) == sorted(names)
+
+
+def test_the_file_is_its_owners_alone(ledger: Ledger, tmp_path: Path) -> None:
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o777 == 0o600
+    ledger.verify()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_text("ε,δ\n" * 2000)
+    with pytest.raises(NotVerified, match="not a database"):
+        Ledger.of(tmp_path)
+
+
+@pytest.mark.parametrize("table", ["runs (id)", "entries (seq, at, domain)"])
+def test_another_programs_database_is_refused(tmp_path: Path, table: str) -> None:
+    with database(tmp_path) as connection:
+        connection.execute(f"CREATE TABLE {table}")
+    with pytest.raises(NotVerified, match="not a ledger"):
+        Ledger.of(tmp_path)
+
+
+def test_a_table_taken_away_is_not_the_environments_failure(ledger: Ledger, tmp_path: Path) -> None:
+    with database(tmp_path) as connection:
+        connection.execute("DROP TABLE entries")
+    with pytest.raises(NotVerified, match="no such table"):
+        ledger.open_session(opening())
+
+
+def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(EnvironmentFailed, match="cannot be opened"):
+        Ledger.of(tmp_path / "file")
+    (tmp_path / "ledger.db").mkdir()
+    with pytest.raises(EnvironmentFailed, match="cannot be opened"):
+        Ledger.of(tmp_path)
+
+
+@pytest.mark.parametrize("url", ["not a url", "nosuch://host/database"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(WrongInput, match="database URL"):
+        Ledger(url)
+
+
+def test_a_server_that_does_not_answer_is_the_environments_failure() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(EnvironmentFailed, match="the ledger's database failed"):
+        Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    with pytest.raises(EnvironmentFailed, match="needs the package pg8000"):
+        Ledger("postgresql+pg8000://host/database")
+
+
+def test_a_full_disk_loses_nothing_and_spends_nothing(ledger: Ledger) -> None:
+    ledger.open_session(opening())
+
+    def full(connection: sqlite3.Connection, _: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    event.listen(ledger._entries.engine, "connect", full)
+    with pytest.raises(EnvironmentFailed, match="full"):
+        ledger.open_session(opening("huge", mechanism={"table": list(range(10_000))}), further=True)
+    event.remove(ledger._entries.engine, "connect", full)
+    assert [session.id for session in ledger.sessions("census")] == ["one"]
+    ledger.begin_batch("one", batch())
+    ledger.verify()
+
+
+def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: Ledger) -> None:
+    def read_only(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA query_only = ON")
+
+    event.listen(ledger._entries.engine, "connect", read_only)
+    with pytest.raises(EnvironmentFailed, match="readonly"):
+        ledger.open_session(opening())
+    event.remove(ledger._entries.engine, "connect", read_only)
+    assert ledger.sessions("census") == ()
+
+
+def test_a_lock_held_for_ever_is_the_environments_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_database, "LOCK_WAIT", 0.05)
+    ledger = named(Ledger.of(tmp_path))
+    holder = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(EnvironmentFailed, match="locked"):
+        ledger.open_session(opening())
+    holder.close()
+    ledger.open_session(opening())
+
+
+def test_a_thread_that_failed_leaves_the_ledger_to_the_others(ledger: Ledger) -> None:
+    with pytest.raises(BudgetRefused):
+        ledger.open_session(opening(whole=Cost.gaussian(9.0)))
+    done = threading.Thread(target=ledger.open_session, args=(opening(),), daemon=True)
+    done.start()
+    done.join(timeout=10)
+    assert ledger.session("one").status == "open"

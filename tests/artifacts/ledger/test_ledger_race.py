@@ -1,0 +1,204 @@
+"""Processes racing on one ledger, and processes killed in the middle of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Cost
+from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome
+from tests.support import postgresql
+from tests.support.processes import FRESH
+
+PROCESSES = 4
+Answer = TypeVar("Answer")
+
+
+@pytest.fixture(scope="module")
+def racers() -> Iterator[Pool]:
+    """Processes that do not share this one's memory; the server they come from imports the ledger once."""
+    with FRESH.Pool(8) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgresql.server() as address:
+        yield f"postgresql+psycopg://{address}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger that holds the domain `census` and nothing else."""
+    if request.param == "sqlite":
+        found = f"sqlite:///{tmp_path / 'ledger.db'}"
+    else:
+        found = request.getfixturevalue("postgres")
+        empty(found)
+    named(Ledger(found))
+    return found
+
+
+def empty(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS entries")
+
+
+def reserve(url: str, part: Cost, names: list[str]) -> Counter[str]:
+    """Open a session for each name, as far as the budget goes."""
+    ledger, result = Ledger(url), Counter[str]()
+    for name in names:
+        try:
+            ledger.open_session(opening(name, whole=part), further=True)
+        except BudgetRefused:
+            result["refused"] += 1
+        else:
+            result["admitted"] += 1
+    return result
+
+
+def race(racers: Pool, url: str, processes: int, each: int, room: int) -> None:
+    """Processes reserve `each` parts of a cap that holds `room` of them, and a bit."""
+    part = Cost.gaussian(float(DOMAIN.filter.budget) / DOMAIN.filter.order / (room + 0.5))
+    names = [[f"{process}-{index}" for index in range(each)] for process in range(processes)]
+    result = sum(racers.map(partial(reserve, url, part), names, chunksize=1), Counter[str]())
+    ledger = Ledger(url)
+    ledger.verify()
+    admitted = ledger.sessions("census")
+    assert result == {"admitted": room, "refused": processes * each - room}
+    assert len({session.id for session in admitted}) == room
+    assert DOMAIN.filter.admits(ledger.total("census"))
+    assert not DOMAIN.filter.admits(ledger.total("census") + admitted[0].reserved)
+
+
+def test_processes_racing_for_the_last_of_the_budget(racers: Pool, url: str) -> None:
+    race(racers, url, processes=PROCESSES, each=10, room=25)
+
+
+@pytest.mark.slow
+def test_eight_processes_and_two_hundred_reservations_each(racers: Pool, url: str) -> None:
+    race(racers, url, processes=8, each=200, room=1000)
+
+
+def said(url: str, act: Callable[[Ledger], str]) -> str:
+    try:
+        return act(Ledger(url))
+    except (BudgetRefused, NotVerified) as refused:
+        return type(refused).__name__
+
+
+def name_it(_: int, ledger: Ledger) -> str:
+    return named(ledger).domains()[0].name
+
+
+def open_first(process: int, ledger: Ledger) -> str:
+    return ledger.open_session(opening(f"session of {process}")).id
+
+
+def begin_with_votes(process: int, ledger: Ledger) -> str:
+    return ledger.begin_batch("one", batch(votes_digest=f"votes of {process}")).votes_digest
+
+
+def commit_refusals(process: int, ledger: Ledger) -> str:
+    return str(commit(ledger, "one", outcome(refused=process)).refused)
+
+
+def all_at_once(racers: Pool, url: str, act: Callable[[int, Ledger], str]) -> list[str]:
+    return racers.starmap(said, [(url, partial(act, process)) for process in range(PROCESSES)], chunksize=1)
+
+
+def test_one_of_many_first_sessions_is_opened(racers: Pool, url: str) -> None:
+    result = all_at_once(racers, url, open_first)
+    assert result.count("BudgetRefused") == PROCESSES - 1
+    assert [session.id for session in Ledger(url).sessions("census")] == [item for item in result if "session" in item]
+
+
+def test_one_of_many_votes_is_what_the_batch_was_begun_with(racers: Pool, url: str) -> None:
+    Ledger(url).open_session(opening())
+    result = all_at_once(racers, url, begin_with_votes)
+    assert result.count("NotVerified") == PROCESSES - 1
+    assert [begun.votes_digest for begun in Ledger(url).batches("one")] == [item for item in result if "votes" in item]
+
+
+def test_one_of_many_outcomes_is_what_was_released(racers: Pool, url: str) -> None:
+    Ledger(url).open_session(opening())
+    Ledger(url).begin_batch("one", batch())
+    result = all_at_once(racers, url, commit_refusals)
+    assert result.count("NotVerified") == PROCESSES - 1
+    assert [str(Ledger(url).session("one").refused)] == [item for item in result if item != "NotVerified"]
+
+
+def test_a_new_ledger_is_made_once(racers: Pool, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert all_at_once(racers, url, name_it) == ["census"] * PROCESSES
+    Ledger(url).verify()
+
+
+KILLED = """
+import os, signal, sys
+from sqlalchemy import event
+from concord.artifacts.ledger.ledger import Ledger
+from tests.artifacts.ledger.openings import opening
+ledger = Ledger(sys.argv[1])
+event.listen(ledger._entries.engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
+ledger.open_session(opening("killed"), further=True)
+"""
+
+BUSY = """
+import sys
+from concord.artifacts.ledger.ledger import Ledger
+from tests.artifacts.ledger.openings import batch, commit, outcome
+ledger = Ledger(sys.argv[1])
+while True:
+    state = ledger.session("one")
+    index = state.batches - (state.pending is not None)
+    ledger.begin_batch("one", batch(index, first=10 * index, rows=10))
+    commit(ledger, "one", outcome(index, asked=10))
+    print(index, flush=True)
+"""
+
+
+def python(script: str, url: str) -> "subprocess.Popen[bytes]":
+    root = Path(__file__).parents[3]
+    return subprocess.Popen([sys.executable, "-c", script, url], cwd=root, stdout=subprocess.PIPE)
+
+
+def test_a_process_killed_before_it_commits_leaves_no_trace_and_no_lock(url: str) -> None:
+    Ledger(url).open_session(opening())
+    with python(KILLED, url) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    ledger = Ledger(url)
+    ledger.verify()
+    assert [session.id for session in ledger.sessions("census")] == ["one"]
+    assert ledger.open_session(opening("after"), further=True).status == "open"
+
+
+def test_a_process_killed_at_any_moment_leaves_whole_entries(url: str) -> None:
+    Ledger(url).open_session(opening(cutoff=None, per_refusal=None))
+    for wait in (0.0, 0.013):
+        before = Ledger(url).session("one").batches
+        with python(BUSY, url) as busy:
+            assert busy.stdout is not None
+            busy.stdout.readline()
+            time.sleep(wait)
+            os.kill(busy.pid, signal.SIGKILL)
+        ledger = Ledger(url)
+        ledger.verify()
+        state, batches = ledger.session("one"), ledger.batches("one")
+        assert state.batches == len(batches) > before
+        assert [item.first for item in batches] == [10 * index for index in range(len(batches))]
+        assert all(item.outcome is not None for item in batches[:-1])
+        assert (batches[-1].outcome is None) == (state.pending is not None)

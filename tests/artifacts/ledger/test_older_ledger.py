@@ -1,0 +1,69 @@
+"""A ledger put back without its home, and without a witness: what the vault and the released files hold tells it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.plan import Plan
+from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
+from concord.tasks.door.release import Stores
+from tests.support.at_door import MECHANISMS, Case, make_case
+from tests.support.published import opening, world
+from tests.tasks.verify.test_verify_certificate import STABLE
+
+
+@pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return make_case(tmp_path / "home", request.param)
+
+
+def test_an_older_ledger_draws_for_no_rows_that_were_released(case: Case) -> None:
+    """Where ledger.db alone is put back, a session's next draws have served rows that it does not know of."""
+    file = case.door.vault.root.parent / "ledger.db"
+    older = file.read_bytes()
+    case.run()
+    file.write_bytes(older)
+    case.batches.reverse()
+    case.votes.reverse()
+    behind = replace(case, door=Stores.of(file.parent))
+    with pytest.raises(NotVerified, match=r"batch-00000.arrow was released, .* older copy of the ledger"):
+        behind.run()
+    assert behind.door.ledger.batches("d-1") == ()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Stores, Plan]:
+    """A home with a session, and the plan that it was opened for."""
+    small = world(tmp_path / "home")
+    door, terms = Stores.of(small.home), small.plan.privacy.lifetime
+    door.ledger.name_domain(
+        "people", unit="one row", neighbours="add or remove one unit", epsilon=terms.epsilon, delta=terms.delta
+    )
+    door.ledger.open_session(opening(STABLE))
+    own = PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
+    write_checkpoint(
+        door.vault, "people-1", Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
+    )
+    return door, small.plan
+
+
+def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[Stores, Plan], tmp_path: Path) -> None:
+    door, plan = kept
+    assert planned_domain(door, plan).name == "people"
+    (tmp_path / "home/ledger.db").unlink()
+    with pytest.raises(NotVerified, match="the vault holds session people-1, which the ledger does not"):
+        planned_domain(Stores.of(tmp_path / "home"), plan)
+
+
+def test_one_that_was_restored_goes_on(
+    kept: tuple[Stores, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
+    Stores.of(tmp_path / "home").ledger.hold("people", ["a file"])
+    (tmp_path / "home/ledger.db").unlink()
+    door = Stores.of(tmp_path / "home")
+    door.ledger.restore("the disk died")
+    assert planned_domain(door, kept[1]).name == "people"

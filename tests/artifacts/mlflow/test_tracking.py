@@ -1,0 +1,281 @@
+"""What MLflow holds of a session: the certificate's numbers, digests of files, and a model that loads elsewhere."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from shutil import copy
+
+import polars as pl
+import pytest
+from mlflow.tracking import MlflowClient
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.released import sha256
+from concord.artifacts.mlflow.describe import SERIES, figures, published_stages, whole
+from concord.artifacts.mlflow.read import MODEL_FILE, Recorded, Records
+from concord.artifacts.mlflow.write import Tracked
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.track import column_types
+from tests.support.published import SESSION, World, world
+from tests.support.tracked import tracked
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SAID = datetime(2026, 1, 2, 4, tzinfo=UTC).timestamp() * 1000
+"""When MLflow is told that was."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A world whose session is in MLflow."""
+
+    world: World
+    where: Tracked
+    recorded: Recorded
+    certificate: Certificate
+    client: MlflowClient
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Iterator[Published]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        home = tmp_path_factory.mktemp("home")
+        copy(mlflow_database, home / "mlflow.db")
+        small = world(home)
+        labels = small.truth.copy()
+        labels[::15] = -1
+        where = tracked(small, STABLE, labels[:286], DOOR)
+        recorded = Records.of(home).recorded(where.run_id)
+        assert recorded is not None
+        certificate = Certificate.model_validate_json(recorded.certificate)
+        yield Published(small, where, recorded, certificate, MlflowClient(f"sqlite:///{home}/mlflow.db"))
+
+
+def test_its_numbers_and_settings_are_the_certificates(published: Published) -> None:
+    recorded, certificate = published.recorded, published.certificate
+    details = {name: value for name, value in recorded.metrics.items() if name not in SERIES}
+    assert details == figures(certificate)
+    assert (details["epsilon"], details["delta"], details["rows_asked"], details["rows_refused"]) == (
+        1.0,
+        1e-5,
+        286,
+        20,
+    )
+    assert recorded.params == whole(certificate).params
+    assert recorded.params["mechanism.cutoff"] == "20"
+
+
+def test_an_auditor_can_filter_by_the_guarantee(published: Published) -> None:
+    everywhere = [
+        experiment.experiment_id for experiment in published.client.search_experiments(filter_string="name = 'people'")
+    ]
+    wanted = "tags.domain = 'people' and tags.mechanism = 'stable' and tags.epsilon = '1.0' and tags.unit = 'one row'"
+    assert [run.info.run_id for run in published.client.search_runs(everywhere, wanted)] == [published.where.run_id]
+    assert not published.client.search_runs(everywhere, "tags.epsilon = '2.0'")
+
+
+def test_the_charge_is_a_series_over_rows_asked(published: Published) -> None:
+    history = published.client.get_metric_history(published.where.run_id, "epsilon_charged")
+    points = sorted((metric.step, metric.value) for metric in history)
+    assert points[0][0] == 1
+    assert points[-1][0] == 286
+    assert all(before[1] <= after[1] for before, after in pairwise(points))
+    assert points[-1][1] == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_charge_is_a_series_over_batches_and_the_domains_over_sessions(published: Published) -> None:
+    by_row, history = dict(published.recorded.history["epsilon_charged"]), published.recorded.history
+    by_batch = history["epsilon_charged_by_batch"]
+    assert [step for step, _ in by_batch] == [1, 2, 3]  # of 128, 128 and 30 rows
+    assert by_batch[-1][1] == by_row[286]
+    assert 0 < by_batch[0][1] < by_batch[1][1] < by_batch[2][1]
+    assert history["domain_epsilon_by_session"] == [
+        (0, 0),
+        (1, published.certificate.domain.spent.epsilon),
+    ]
+
+
+def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(published: Published) -> None:
+    details = {name: (result.params, result.metrics) for name, result in published.recorded.stages.items()}
+    assert details == {
+        name: (stage.params, stage.metrics) for name, stage in published_stages(published.certificate).items()
+    }
+    nested = published.client.search_runs(
+        [published.client.get_run(published.where.run_id).info.experiment_id],
+        f"tags.`mlflow.parentRunId` = '{published.where.run_id}'",
+    )
+    stage = {run.data.tags["stage"]: run for run in nested}
+    assert {run.info.status for run in nested} == {"FINISHED"}
+    assert min(run.info.start_time for run in nested) == stage["release"].info.end_time == SAID
+    study, parent = stage["study"], published.client.get_run(published.where.run_id)
+    assert study.inputs
+    assert study.outputs
+    assert parent.outputs
+    assert {item.dataset.name for item in study.inputs.dataset_inputs} == {"public rows", "released labels"}
+    assert [output.model_id for output in study.outputs.model_outputs] == [
+        output.model_id for output in parent.outputs.model_outputs
+    ]
+
+
+def test_the_experiment_tells_what_the_domain_may_spend(published: Published) -> None:
+    experiment = published.client.get_experiment_by_name("people")
+    assert experiment is not None
+    assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in experiment.tags["mlflow.note.content"]
+    assert published.client.get_registered_model("people-student").description.count("models:/people-student@champion")
+
+
+def test_moments_are_full_hours_so_that_a_public_schedule_and_the_door_do_not_tell_how_long_private_work_took(
+    published: Published,
+) -> None:
+    runs = published.client.search_runs(
+        [experiment.experiment_id for experiment in published.client.search_experiments()]
+    )
+    points = [
+        point.timestamp
+        for run in runs
+        for name in run.data.metrics
+        for point in published.client.get_metric_history(run.info.run_id, name)
+    ]
+    moments = [*points, *(run.info.start_time for run in runs), *(run.info.end_time for run in runs)]
+    assert {moment % 3_600_000 for moment in moments} == {0}
+    assert min(moments) >= DOOR.timestamp() * 1000
+
+
+def test_the_run_begins_at_the_door_and_is_finished(published: Published) -> None:
+    run = published.client.get_run(published.where.run_id)
+    assert run.info.start_time == SAID
+    assert run.info.status == "FINISHED"
+    history = published.client.get_metric_history(run.info.run_id, "epsilon")
+    assert min(metric.timestamp for metric in history) >= run.info.start_time
+
+
+def test_datasets_are_there_by_digest(published: Published) -> None:
+    logged = published.client.get_run(published.where.run_id).inputs
+    assert logged is not None
+    inputs = logged.dataset_inputs
+    assert {item.dataset.name for item in inputs} == {"public rows", "released labels"}
+    for item in inputs:
+        whole = next(tag.value for tag in item.tags if tag.key == "sha256")
+        assert len(whole) == 64
+        assert item.dataset.digest == whole[:36]
+
+
+def test_the_files_are_the_released_ones(published: Published) -> None:
+    assert set(published.recorded.files) == {
+        *(
+            "certificate.json",
+            "certificate.schema.json",
+            "report.html",
+            "spend.svg",
+            "labels.svg",
+            "what_if.svg",
+            "budget.svg",
+        )
+    }
+    for name, digest in published.recorded.files.items():
+        assert digest == sha256((published.world.released.root / SESSION / name).read_bytes())
+        assert published.recorded.tags[f"digest.{name}"] == digest
+
+
+def test_the_champion_is_the_certified_student(published: Published) -> None:
+    version = published.client.get_model_version_by_alias("people-student", "champion")
+    assert published.where.model_uri == f"models:/people-student/{version.version}"
+    assert version.run_id == published.where.run_id
+    assert version.tags["epsilon"] == "1.0"
+    assert "ε = 1, δ = 1e-05" in str(version.description)
+    assert f"concord verify {SESSION}" in str(version.description)
+    assert published.recorded.model_files[MODEL_FILE] == published.certificate.student.file.digest
+
+
+def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> None:
+    recorded = published.recorded
+    text = " ".join([*recorded.tags.values(), *recorded.params.values(), *recorded.model_tags.values()])
+    assert str(published.world.home) not in text
+    assert "hmac of" not in text
+    assert "mlflow.user" not in recorded.tags
+    assert "mlflow.source.name" not in recorded.tags
+
+
+def test_the_model_loads_in_another_process_with_its_own_code_and_takes_raw_rows(published: Published) -> None:
+    program = """
+import sys, mlflow.pyfunc, mlflow.sklearn, pandas as pd
+rows = pd.read_parquet(sys.argv[1])
+model = mlflow.pyfunc.load_model(sys.argv[2])
+first = model.predict(rows)
+second = mlflow.sklearn.load_model("models:/people-student@champion").predict(rows)
+import concord.tasks.student.model
+print(concord.tasks.student.model.__file__, (first == second).all(), len(model.input_example), *sorted(set(first)))
+"""
+    home = published.world.home
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(home / "public.parquet"), published.where.model_uri],
+        env={**environment, "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    module, *rest = done.stdout.split()
+    assert module.startswith(str(home / "mlartifacts"))
+    assert rest == ["True", "5", "no", "yes"]
+
+
+def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None:
+    columns = {
+        "whole": pl.Series([1, 2, None]),
+        "real": [0.5, None, 2.0],
+        "word": ["a", "b", None],
+        "flag": [True, False, None],
+        "day": pl.Series(["2020-01-01", None, "2021-01-01"]).str.to_date(),
+        "image": pl.Series([[1, 2], None, [3, 4]], dtype=pl.Array(pl.UInt8, 2)),
+        "void": pl.Series([None, None, None], dtype=pl.Null),
+    }
+    pl.DataFrame(columns).write_parquet(tmp_path / "p.parquet")
+    pl.DataFrame(columns).drop("image", "void").write_csv(tmp_path / "p.csv")
+    assert column_types(str(tmp_path / "p.parquet"), encoding_of(tmp_path / "p.parquet")) == {
+        "whole": "any",
+        "real": "double",
+        "word": "string",
+        "flag": "boolean",
+        "day": "datetime",
+        "image": "any",
+        "void": "any",
+    }
+    text = column_types(str(tmp_path / "p.csv"), encoding_of(tmp_path / "p.csv"))
+    assert text == {"whole": "any", "real": "any", "word": "string", "flag": "any", "day": "any"}
+
+
+def encoding_of(public: Path) -> Encoding:
+    plan = {
+        "data": {"private": "none", "public": str(public), "label": "y", "classes": ["a", "b"]},
+        "privacy": {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}},
+        "teachers": {"count": 2},
+        "labeling": {"cutoff": 1},
+    }
+    return learn_encoding(parse_plan(plan))
+
+
+def test_a_store_that_fails_is_the_environments_fault_and_leaves_a_failed_run(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", full)
+    before = Records.of(published.world.home).runs(SESSION)
+    with pytest.raises(EnvironmentFailed, match="No space left"):
+        tracked(world(published.world.home), STABLE, None, DOOR + timedelta(hours=1))
+    assert Records.of(published.world.home).runs(SESSION) == before
+    everywhere = [experiment.experiment_id for experiment in published.client.search_experiments()]
+    assert len(published.client.search_runs(everywhere, "attributes.status = 'FAILED'")) == 1

@@ -1,0 +1,184 @@
+"""MLflow's store in a home is made whole by one process, and one that cannot be read is put aside and made anew."""
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy.engine import Engine
+
+from concord.artifacts import errors
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.mlflow import store as mlflow_store
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.mlflow.store import STORE_LOCK, ready_store
+from concord.artifacts.mlflow.write import Tracking
+from concord.flows.environment import prepare
+from tests.support.processes import FRESH, own_environment
+
+MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def no_store_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture
+def database(mlflow_database: Path, tmp_path: Path) -> Path:
+    """The store of a home, whole, with a run in it."""
+    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as store, store:
+        store.execute("INSERT INTO runs (run_uuid, experiment_id, status) VALUES ('r', 0, 'FINISHED')")
+    return tmp_path / "mlflow.db"
+
+
+def answers(home: Path) -> bool:
+    return Records.of(home).runs("none") == []
+
+
+def test_only_one_of_several_first_users_makes_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three first runs at once raced MLflow's migration, and no run could be recorded ever after."""
+    made: list[str] = []
+    two = threading.Barrier(2)
+
+    def slowly(uri: str) -> None:
+        made.append(uri)
+        try:
+            two.wait(0.5)  # whoever is let in meanwhile is let in to a store that is half made
+        except threading.BrokenBarrierError:
+            Path(uri.removeprefix("sqlite:///")).write_text("whole")
+
+    monkeypatch.setattr(mlflow_store, "client_of", slowly)
+    monkeypatch.setattr(mlflow_store, "_readable", lambda _: True)
+    with ThreadPoolExecutor(3) as users:
+        assert list(users.map(ready_store, [tmp_path] * 3)) == [None] * 3
+    assert sum("/." in uri for uri in made) == 1
+
+
+def _first_user(home: Path) -> None:
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    ready_store(home)
+    Tracking.of(home).sessions()
+
+
+@pytest.mark.slow
+def test_three_processes_make_one_store(tmp_path: Path) -> None:
+    users = [FRESH.Process(target=_first_user, args=(tmp_path,)) for _ in range(3)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert [user.exitcode for user in users] == [0, 0, 0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", STORE_LOCK]
+    assert answers(tmp_path)
+
+
+def test_a_store_whose_first_user_dies_in_the_middle_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore._initialize_store_state", _die)
+        with pytest.raises(KeyboardInterrupt):
+            ready_store(tmp_path)
+    assert not (tmp_path / "mlflow.db").exists()
+    (tmp_path / ".mlflow.db.0123456789abcdef").write_text("left by one that was killed")
+    ready_store(tmp_path)
+    assert answers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", STORE_LOCK]
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(b"no database at all, but longer than a header of SQLite: " * 40)
+
+
+def truncated(database: Path) -> None:
+    database.write_bytes(database.read_bytes()[: database.stat().st_size // 2])
+
+
+def half_migrated(database: Path) -> None:
+    database.unlink()
+    with closing(sqlite3.connect(database)) as store:
+        store.execute("CREATE TABLE latest_metrics (key TEXT)")  # one migration of many makes it
+
+
+@pytest.mark.parametrize("broken", [garbage, truncated, half_migrated])
+def test_a_store_that_cannot_be_read_is_put_aside_and_made_anew(broken: Callable[[Path], None], database: Path) -> None:
+    broken(database)
+    was = database.read_bytes()
+    database.with_name("mlflow.db-journal").write_bytes(b"of the broken one")
+    aside = ready_store(database.parent)
+    assert aside == database.with_name("mlflow.db.unreadable-1")
+    assert broken is half_migrated or aside.read_bytes() == was
+    assert answers(database.parent)
+    assert ready_store(database.parent) is None
+
+
+def test_a_store_that_was_deleted_is_made_anew_in_the_same_process(database: Path) -> None:
+    assert answers(database.parent)
+    database.unlink()
+    assert answers(database.parent)
+    assert database.is_file()
+
+
+def test_a_store_that_another_process_holds_is_not_put_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_store, "STORE_PATIENCE", 0.1)
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(EnvironmentFailed, match="locked"):
+            ready_store(database.parent)
+    assert ready_store(database.parent) is None
+
+
+def test_a_store_named_elsewhere_is_left_as_it_is(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garbage(database)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
+    (tmp_path / "home").mkdir()
+    with pytest.raises(EnvironmentFailed, match="not a database"):
+        ready_store(tmp_path / "home")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "mlflow.db"]
+
+
+def test_a_server_that_hangs_is_given_up_within_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 400 seconds: whether it answers is asked once, then what fails is tried again, and so is to say so."""
+    monkeypatch.setattr(os, "environ", own_environment())
+    prepare(tmp_path / "home")
+    once, retries = (int(os.environ[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
+    assert errors.PATIENCE + 2 * once * (1 + retries) < 60
+    assert 2 * mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
+
+
+def test_a_full_disk_is_told_in_one_sentence_without_a_traceback(
+    database: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """MLflow logs what its database fails with, traceback and all."""
+    tracking = Tracking.of(database.parent)
+
+    def full(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite then takes the size that the file has
+
+    def fill() -> None:
+        for number in range(100):
+            tracking.keep_estimate("people", f"s-{number}", {"name": "x" * 4000, "epsilon": 1.0}, MOMENT)
+
+    sqlalchemy.event.listen(Engine, "connect", full)
+    try:
+        with pytest.raises(EnvironmentFailed, match="disk is full"):
+            fill()
+    finally:
+        sqlalchemy.event.remove(Engine, "connect", full)
+    out, err = capfd.readouterr()
+    assert "Traceback" not in out + err

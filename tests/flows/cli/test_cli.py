@@ -1,0 +1,247 @@
+"""The command line: every mistake ends in its exit status and one sentence, and has spent nothing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge
+from concord.flows.outcome import spent_in_words
+from tests.support.people import people, write_plan, write_tables
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_tables(tmp_path / "data")
+
+
+def plan_of(folder: Path, **changes: Any) -> str:
+    """The plan of the fixture `session`, as a file: a run of it answers from what was copied."""
+    return str(write_plan(folder, **{"privacy__epsilon": 8.0, "labeling__cutoff": 60, **changes}))
+
+
+def charged(home: Path) -> Charge:
+    return Ledger.of(home).total("people") if (home / "ledger.db").exists() else Charge()
+
+
+WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown key, with the near one": ({"data__clases": ["a", "b"]}, "did you mean 'classes'"),
+    "unknown section": ({"studnt__refused": "drop"}, "did you mean 'student'"),
+    "epsilon of zero": ({"privacy__epsilon": 0}, "privacy.epsilon"),
+    "delta of one": ({"privacy__delta": 1}, "privacy.delta"),
+    "one class": ({"data__classes": ["no"]}, "data.classes"),
+    "no teachers": ({"teachers__count": 0}, "teachers.count"),
+    "cutoff without a meaning": ({"labeling__mechanism": "noisy_votes"}, "cutoff has no meaning"),
+    "cutoff missing": ({"labeling__cutoff": None}, "cutoff must be given"),
+    "estimator that is none": ({"teachers__estimator": "sklearn.nowhere.Learner"}, "cannot be imported"),
+    "estimator that cannot predict": (
+        {"student__estimator": "sklearn.preprocessing.StandardScaler"},
+        "fit and predict",
+    ),
+    "unknown parameter": ({"teachers__params": {"depth": 3}}, "'depth'"),
+    "parameter no fit takes": ({"teachers__params": {"C": -1.0}}, "teachers"),
+    "student that cannot weigh rows": (
+        {"student__estimator": "sklearn.neighbors.KNeighborsClassifier", "student__refused": "soft"},
+        "sample_weight",
+    ),
+    "more than the lifetime": ({"privacy__epsilon": 10.0}, "lifetime"),
+    "private table missing": ({"data__private": "nowhere.csv"}, "data.private"),
+    "public table missing": ({"data__public": "nowhere.parquet"}, "data.public"),
+    "test table missing": ({"data__test": "nowhere.parquet"}, "data.test"),
+    "feature the public table lacks": ({"data__features": ["size", "height"]}, "'height'"),
+    "private table named public": ({"data__public": "private.csv"}, "data.public must not hold"),
+    "private table named test": ({"data__test": "private.csv", "data__features": ["shade"]}, "data.test must not hold"),
+    "label the private table lacks": ({"data__label": "verdict"}, "'verdict'"),
+    "unit the private table lacks": ({"data__unit": "household"}, "'household'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_PLANS)
+def test_a_wrong_plan_ends_in_two_and_one_sentence(
+    concord: Callable[..., Any], folder: Path, home: Path, wrong: str
+) -> None:
+    changes, result = WRONG_PLANS[wrong]
+    status, out, error = concord("run", str(write_plan(folder, **changes)))
+    assert (status, out) == (2, "")
+    assert result in error
+    assert error.startswith("concord: ")
+    assert charged(home) == Charge()
+
+
+def not_a_table(folder: Path) -> None:
+    (folder / "public.parquet").write_bytes(b"PAR1 is not enough")
+
+
+def no_rows(folder: Path) -> None:
+    people(9, 2).clear().drop("outcome", "person").write_parquet(folder / "public.parquet")
+
+
+def truncated(folder: Path) -> None:
+    whole = (folder / "public.parquet").read_bytes()
+    (folder / "public.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def private_of_another_format(folder: Path) -> None:
+    (folder / "private.csv").rename(folder / "private.parquet")
+    (folder / "private.csv").mkdir()
+    (folder / "private.csv" / "one.parquet").write_bytes(b"no table")
+
+
+@pytest.mark.parametrize("spoil", [not_a_table, no_rows, truncated, private_of_another_format])
+def test_a_wrong_table_ends_in_two(
+    concord: Callable[..., Any], folder: Path, home: Path, spoil: Callable[[Path], None]
+) -> None:
+    plan = write_plan(folder)
+    spoil(folder)
+    status, out, error = concord("run", str(plan))
+    assert (status, out) == (2, "")
+    assert "data.p" in error
+    assert charged(home) == Charge()
+
+
+def another_type(folder: Path) -> None:
+    table = pl.read_parquet(folder / "test.parquet")
+    table.with_columns(size=pl.col("size").cast(pl.String)).write_parquet(folder / "test.parquet")
+
+
+def unknown_class(folder: Path) -> None:
+    table = pl.read_parquet(folder / "test.parquet")
+    table.with_columns(outcome=pl.lit("perhaps")).write_parquet(folder / "test.parquet")
+
+
+@pytest.mark.parametrize("spoil", [another_type, unknown_class])
+def test_a_wrong_test_table_is_told_before_anything_is_spent(
+    concord: Callable[..., Any], folder: Path, home: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(folder)
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 2
+    assert "data.test" in error
+    assert charged(home) == Charge()
+
+
+def test_json_holds_what_the_contract_names(concord: Callable[..., Any], folder: Path) -> None:
+    status, out, _ = concord("run", str(write_plan(folder)), "--json")
+    printed = json.loads(out)
+    assert status == 0
+    assert out.count("\n") == 1
+    assert {"epsilon", "delta", "unit", "neighbours"} <= set(printed["guarantee"])
+    assert {"name"} <= set(printed["mechanism"])
+    assert {"accuracy", "model_uri"} <= set(printed["student"])
+    assert set(printed["spent_now"]) == {"epsilon", "delta"}
+    assert [set(stage) for stage in printed["stages"]] == [{"name", "cached", "seconds"}] * 7
+    names = "run_id session certificate teachers asked answered refused"
+    assert set(names.split()) <= set(printed)
+
+
+def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any], folder: Path) -> None:
+    session = json.loads(concord("run", str(write_plan(folder)), "--json")[1])
+    (domain,) = json.loads(concord("budget", "--json")[1])["domains"]
+    assert domain["cap"] == {"epsilon": 9.0, "delta": 4e-5}
+    assert domain["spent"]["epsilon"] == pytest.approx(session["spent_now"]["epsilon"])
+    assert domain["spent"]["epsilon"] + domain["remaining"]["epsilon"] == pytest.approx(9.0)
+    (listed,) = domain["sessions"]
+    assert (listed["id"], listed["refused"]) == (session["session"], session["refused"])
+    assert domain["spent"]["epsilon"] > session["guarantee"]["epsilon"]
+    assert 0 < domain["conversion"] == session["conversion"] < domain["spent"]["epsilon"]
+    assert f"of it ε = {domain['conversion']:.3g} once" in concord("budget")[1]
+
+
+def test_a_first_session_says_why_it_is_charged_more_than_it_claims() -> None:
+    whole = "ε = 1.93 of the domain's budget"
+    assert spent_in_words({"epsilon": 1.93}, 1.69) == f"{whole}: 1.69 for its one-off conversion, 0.24 for this run"
+    assert spent_in_words({"epsilon": 1.93}, 0.0) == whole
+
+
+@pytest.mark.usefixtures("session")
+def test_a_further_session_not_asked_for_ends_in_three(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    charge = charged(home)
+    status, _, error = concord("run", plan_of(folder, privacy__epsilon=1.0, teachers__count=151))
+    assert status == 3
+    assert "--new-session" in error
+    assert charged(home) == charge
+
+
+@pytest.mark.usefixtures("session")
+def test_what_does_not_verify_ends_in_four(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    labels = min((home / "released").rglob("batch-*.arrow"))
+    labels.write_bytes(labels.read_bytes()[:-1] + b"?")
+    assert concord("run", plan_of(folder))[0] == 4
+    status, out, _ = concord("verify", "--json")
+    checks = json.loads(out)
+    assert status == 4
+    assert not checks["ok"]
+    assert any(not check["ok"] and labels.name in check["name"] + check["detail"] for check in checks["checks"])
+
+
+@pytest.mark.usefixtures("session")
+def test_an_honest_home_verifies(concord: Callable[..., Any]) -> None:
+    status, out, _ = concord("verify", "--json")
+    assert status == 0, out
+    assert all(check["ok"] for check in json.loads(out)["checks"])
+
+
+def test_a_home_that_cannot_be_written_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    (home / "mlflow.db").unlink()
+    home.rmdir()
+    home.write_text("a file where the folder should be")
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 1
+    assert "home" in error
+
+
+def test_a_vault_others_can_read_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
+    (home / "vault").mkdir(mode=0o755)
+    (home / "vault").chmod(0o755)
+    status, _, error = concord("run", str(write_plan(folder)))
+    assert status == 1
+    assert "0700" in error
+
+
+@pytest.mark.usefixtures("session")
+def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], home: Path) -> None:
+    status, _, error = concord("domain", "people", "--epsilon", "0.1", "--delta", "1e-9", "--reason", "less")
+    assert status == 3
+    assert "people" in error
+    assert concord("domain", "people", "--epsilon", "20", "--delta", "4e-5", "--reason", "a new study")[0] == 0
+    domain = Ledger.of(home).domain("people")
+    assert domain is not None
+    assert domain.filter.epsilon == 20
+
+
+@pytest.mark.usefixtures("session")
+def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any], folder: Path) -> None:
+    plan = plan_of(folder)
+    run = json.loads(concord("run", plan, "--json")[1])
+    people(90, 5).drop("outcome", "person").write_parquet(folder / "more.parquet")
+    more = (run["session"], "--public", str(folder / "more.parquet"))
+    status, out, _ = concord("extend", *more, "--json")
+    assert status == 0
+    assert set(json.loads(out)) == set(run)
+    assert json.loads(out)["asked"] == run["asked"] + 90
+    assert "nothing new" in concord("extend", *more)[1]
+    assert concord("extend", "nobody", *more[1:])[0] == 2
+    assert concord("forget", run["session"])[0] == 2
+    ended = json.loads(concord("close", run["session"], "--json")[1])
+    assert (ended["status"], ended["asked"]) == ("closed", run["asked"] + 90)
+    assert concord("extend", run["session"], "--public", str(folder / "test.parquet"))[0] == 3
+    assert json.loads(concord("forget", run["session"], "--json")[1]) == {
+        "session": run["session"],
+        "forgotten_now": True,
+    }
+    assert concord("run", plan)[0] == 3
+    assert concord("verify")[0] == 0
+
+
+def test_help_is_there_before_heavy_packages_are() -> None:
+    """Importing the command line imports none of them; a person waits for --help otherwise."""
+    heavy = "[name for name in ('prefect', 'mlflow', 'sklearn') if name in sys.modules]"
+    probe = f"import sys, concord.flows.cli; print({heavy})"
+    printed = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout
+    assert printed.strip() == "[]"

@@ -1,0 +1,172 @@
+"""The command line as it is met: help that ends with examples, quiet when asked, no colours where nobody sees them."""
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.main import get_command
+
+from concord.flows import stage as flows_stage
+from concord.flows.cli import app
+from concord.flows.cli.app import EXAMPLES
+from tests.support.console import concord as without_home
+from tests.support.people import write_plan, write_tables
+
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
+ESCAPE = "\x1b["
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_ends_with_examples_that_parse(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    status, printed, _ = without_home(name, "--help")
+    assert status == 0
+    for example in EXAMPLES[name]:
+        assert example in printed
+        program, command, *arguments = shlex.split(example.partition(" > ")[0])
+        assert (program, command) == ("concord", name)
+        COMMANDS[name].make_context(name, arguments)
+
+
+def test_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in COMMANDS:
+        assert max(map(len, without_home(name, "--help")[1].splitlines())) <= 80
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("run", "nowhere.toml"), ("run",)])
+def test_no_colours_where_there_is_no_terminal(arguments: tuple[str, ...]) -> None:
+    assert not any(ESCAPE in str(result) for result in without_home(*arguments))
+
+
+def test_no_colours_where_the_user_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = "[green]ok[/green]"
+    for unwanted, coloured in ((None, True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", unwanted) if unwanted else monkeypatch.delenv("NO_COLOR", raising=False)
+        console = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+        console.print(table)
+        assert ("32m" in console.file.getvalue()) == coloured  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert without_home("--version")[:2] == (0, f"concord {version('concord')}\n")
+
+
+@pytest.mark.parametrize("name", ["budget", "verify", "ui", "close x", "forget x", "extend x --public y"])
+def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> None:
+    home = tmp_path / "misspelt"
+    status, printed, error = without_home(*name.split(), "--home", str(home))
+    assert (status, printed) == (1, "")
+    assert f"no home folder of concord at {home}" in error
+    assert not home.exists()
+
+
+def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from concord.flows.cli.show import show_budget
+
+    monkeypatch.setenv("COLUMNS", "80")
+    counts = {"asked": 345678, "answered": 345673, "refused": 5}
+    session = {"id": "demo-hospital-0450b3dd", "mechanism": "stable", "claim": {"epsilon": 1.0}, "status": "open"}
+    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
+    show_budget({"domains": [{"name": "demo-hospital", **budget, "sessions": [session | counts]}]})
+    assert {"demo-hospital-0450b3dd", "345,678", "345,673"} <= set(capsys.readouterr().out.split())
+
+
+def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concord.artifacts.plan.load_plan", interrupt)
+    status, printed, error = without_home("run", "plan.toml")
+    assert (status, printed) == (130, "")
+    assert error.startswith("concord: interrupted; nothing that was spent is lost")
+
+
+def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
+    command = [sys.executable, "-c", "from concord.flows.cli import main; main()", "--version"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "concord: the machine refused: [Errno 28] No space left on device\n")
+
+
+def test_quietly_only_the_certificate_s_path_is_printed(concord: Callable[..., Any], tmp_path: Path) -> None:
+    plan = str(write_plan(write_tables(tmp_path)))
+    status, printed, error = concord("run", plan, "--quiet")
+    assert (status, printed.count("\n")) == (0, 1)
+    assert Path(printed.strip()).name == "certificate.json"
+    assert "✓" not in error
+    status, printed, error = concord("run", str(tmp_path / "nowhere.toml"), "-q")
+    assert (status, printed) == (2, "")
+    assert "concord init" in error
+    assert "session" in concord("run", plan)[1]  # and aloud again
+
+
+@dataclass
+class Terminal:
+    """A terminal of 80 columns, what stages say there, and a clock that goes on when it is told to."""
+
+    file: io.StringIO
+    now: float = 0.0
+
+    def after(self, seconds: float, stage: flows_stage.Progress) -> None:
+        """One part of the stage ends that much later, and the next frame is drawn."""
+        self.now += seconds
+        stage.advance(cached=False)
+        stage._bars.refresh()
+
+    @property
+    def said(self) -> str:
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.file.getvalue())
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    found = Terminal(io.StringIO())
+    console = Console(file=found.file, force_terminal=True, width=80, highlight=False, get_time=lambda: found.now)
+    monkeypatch.setattr(flows_stage, "console", console)
+    monkeypatch.setattr(flows_stage, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(flows_stage.Progress, "_publish", lambda *_: None)  # Prefect's page of it needs a server
+    return found
+
+
+def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None:
+    with flows_stage.Progress("poll", 4) as stage:
+        for _ in range(4):
+            terminal.after(15, stage)
+    assert re.search(r"2/4 0\.0667/s 0:00:30 0:00:30", terminal.said)
+    assert terminal.said.splitlines()[-1] == "    poll ✓ 4 parts, 60.0 s, 0.0667/s"
+
+
+def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
+    with flows_stage.Progress("split", 1) as stage:
+        terminal.after(75, stage)
+    assert "part" not in terminal.said
+    assert "0:01:15" in terminal.said  # while it ran
+    assert terminal.said.splitlines()[-1] == "   split ✓ 75.0 s"
+
+
+def test_a_cached_stage_says_so(terminal: Terminal) -> None:
+    with flows_stage.Progress("teach", 2) as stage:
+        stage.advance(cached=True)
+        stage.advance(cached=True)
+    assert "from cache" in terminal.said
+
+
+def test_quiet_ends_with_what_was_quiet() -> None:
+    with flows_stage.hushed():
+        assert flows_stage.console.quiet
+        with flows_stage.hushed(False):
+            assert flows_stage.console.quiet
+    assert not flows_stage.console.quiet

@@ -1,0 +1,184 @@
+"""The command `init`: a plan out of public figures and columns, which runs as it stands; nothing private is read."""
+
+import io
+import json
+import tomllib
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.plan import load_plan
+from concord.tasks.advice.draft import usual_delta
+from tests.support.console import concord as without_home
+
+FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
+STATED = ("--domain", "harbour", "--rows", "9,000")
+
+
+def ships(rows: int, seed: int) -> pl.DataFrame:
+    """Made-up arrivals: text, dates, truth values and nulls; three classes that the columns nearly tell apart."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, rows)
+    length = rng.normal(40 + 60 * kind, 18)
+    wrong = rng.random(rows) < 0.03
+    verdict = np.where(wrong, rng.integers(0, 3, rows), kind)
+    return pl.DataFrame(
+        {
+            "ship": [f"S{number}" for number in rng.integers(0, rows, rows)],
+            "flag": [FLAGS[integer] for integer in rng.integers(0, len(FLAGS), rows)],
+            "arrived": [date(2024, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 365, rows)],
+            "length (m)": pl.Series(length.round(1)).set(pl.Series(rng.random(rows) < 0.05), None),
+            "pilot": kind > rng.integers(0, 2, rows),
+            "cargo": np.array(["fish", "steel", "cars"])[np.where(rng.random(rows) < 0.7, kind, 0)],
+            "verdict": np.array(["wave through", "look at", "search"])[verdict],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tables of ships, in the folder the command is given in."""
+    ships(9000, 1).write_parquet(tmp_path / "private.parquet")
+    ships(9000, 1).write_csv(tmp_path / "private.csv", datetime_format="%Y-%m-%d")
+    public = ships(400, 2).drop("verdict", "ship")
+    public.write_parquet(tmp_path / "public.parquet")
+    public.write_csv(tmp_path / "public.csv")
+    ships(300, 3).write_parquet(tmp_path / "test.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tables(kind: str) -> tuple[str, ...]:
+    return ("--private", f"private.{kind}", "--public", f"public.{kind}", "--label", "verdict")
+
+
+def described(*arguments: str) -> str:
+    """The plan that `init` writes."""
+    assert without_home("init", *arguments, "--out", "described.toml")[0] == 0
+    text = Path("described.toml").read_text(encoding="utf-8")
+    Path("described.toml").unlink()
+    return text
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
+    concord: Callable[..., Any], folder: Path, kind: str
+) -> None:
+    begun = concord("init", *tables(kind), *STATED, "--test", "test.parquet", "--unit", "ship", "--epsilon", "3")
+    assert begun[0] == 0, begun
+    assert load_plan(folder / "plan.toml").data.classes == ("look at", "search", "wave through")
+    assert json.loads(concord("plan", "plan.toml", "--json")[1])["recommended"] is not None
+    status, printed, error = concord("run", "plan.toml", "--json")
+    assert status == 0, error
+    assert json.loads(printed)["student"]["accuracy"] > 0.8
+    assert json.loads(concord("verify", "--json")[1])["ok"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: str) -> None:
+    given = (*tables(kind), *STATED, "--test", "test.parquet")
+    before = described(*given)
+    others = pl.DataFrame({"verdict": [7, None], "remark": ["not", "like the others"]})
+    others.write_csv(folder / "private.csv") if kind == "csv" else others.write_parquet(folder / "private.parquet")
+    assert described(*given) == before
+
+
+def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> None:
+    public = ships(50, 2).with_columns(odd=pl.lit(b"no feature"))
+    public.write_parquet(folder / "public.parquet")
+    text = described(*tables("parquet"), *STATED, "--test", "test.parquet", "--unit", "ship")
+    assert tomllib.loads(text)["data"]["features"] == ["flag", "arrived", "length (m)", "pilot", "cargo"]
+    for name, kind in (("flag", "categorical"), ("arrived", "date"), ("length (m)", "numeric"), ("pilot", "boolean")):
+        assert f'"{name}", # {kind}' in text
+
+
+class Terminal(io.StringIO):
+    """Answers as somebody types them."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_it_asks_for_what_was_not_given(folder: Path) -> None:
+    answers = Terminal(
+        "private.csv\npublic.csv\n\nverdict\nsearch, look at,wave through\nship\nharbour\n9 000\n2\n\n\n\n"
+    )
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    plan = load_plan(folder / "plan.toml")
+    assert plan.data.classes == ("search", "look at", "wave through")
+    assert (plan.data.unit, plan.data.test, plan.privacy.domain) == ("ship", None, "harbour")
+    assert (plan.privacy.epsilon, plan.privacy.delta) == (2.0, usual_delta(9000))
+    assert plan.privacy.lifetime.epsilon == 8.0
+
+
+def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
+    answers = Terminal(
+        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\n"
+        "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n"
+    )
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    plan = load_plan(folder / "plan.toml")
+    assert (plan.data.private, plan.data.public, plan.data.label) == ("private.csv", "public.csv", "verdict")
+    assert (plan.data.classes, plan.data.unit, plan.privacy.domain) == (("search", "look at"), None, "harbour")
+    assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
+
+
+@pytest.mark.usefixtures("folder")
+def test_classes_with_commas_are_given_one_by_one() -> None:
+    both = ("--classes", "a, b", "--classes", "c")
+    assert tomllib.loads(described(*tables("csv"), *STATED, *both))["data"]["classes"] == ["a, b", "c"]
+    item = ("--classes", "a, b")
+    assert tomllib.loads(described(*tables("csv"), *STATED, *item))["data"]["classes"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])
+def test_the_usual_delta_is_well_below_one_in_rows(rows: int) -> None:
+    assert 0 < usual_delta(rows) <= 0.1 / rows
+
+
+def test_a_plan_is_never_overwritten(folder: Path) -> None:
+    (folder / "plan.toml").write_text("mine")
+    status, _, error = without_home("init", *tables("csv"), *STATED, "--test", "test.parquet")
+    assert (status, (folder / "plan.toml").read_text()) == (2, "mine")
+    assert "plan.toml is there already" in error
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "nothing given, and nobody to ask": ((), "--private, --public, --label, --classes, --domain, --rows"),
+    "one missing": ((*tables("csv"), "--classes", "a,b", "--rows", "9000"), "must be given --domain,"),
+    "no such table": ((*tables("csv")[:3], "nowhere.csv", *tables("csv")[4:], "--classes", "a,b", *STATED), "--public"),
+    "label the private table lacks": ((*tables("csv")[:5], "size", "--classes", "a,b", *STATED), "'size' that --label"),
+    "unit the private table lacks": ((*tables("csv"), "--classes", "a,b", *STATED, "--unit", "crew"), "'crew'"),
+    "private table named public": (
+        ("--private", "private.csv", "--public", "private.csv", "--label", "verdict", "--classes", "a,b", *STATED),
+        "--public must not hold a file of --private",
+    ),
+    "one class": ((*tables("csv"), "--classes", "a", *STATED), "--classes must name two or more"),
+    "rows that are none": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
+    "a name that is none": (
+        (*tables("csv"), "--classes", "a,b", "--rows", "9000", "--domain", "a b"),
+        "--domain must be",
+    ),
+    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, "--epsilon", "0"), "--epsilon must be"),
+    "a session above the lifetime": (
+        (*tables("csv"), "--classes", "a,b", *STATED, "--lifetime-epsilon", "0.5"),
+        "--lifetime-epsilon must be a number of at least 1,",
+    ),
+    "too few rows": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "300"), "no mechanism"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wrong: str) -> None:
+    arguments, words = WRONG[wrong]
+    status, printed, error = without_home("init", *arguments)
+    assert (status, printed) == (2, "")
+    assert words in error
+    assert not (folder / "plan.toml").exists()

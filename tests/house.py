@@ -1,0 +1,285 @@
+"""The house in figures: rooms, arrows between them, names, and the way from `concord run` to a mechanism.
+
+    .venv/bin/python -m tests.house [--run] [--root CHECKOUT]
+
+A *room* is a source file with code in it; a folder's `__init__.py` that holds a docstring alone is its door plate.
+`--run` walks the way of one small run as well, which takes a minute. Any layout of the three folders is understood,
+that of version 0.1.0 included, so that before and after are measured by the same script.
+"""
+
+import argparse
+import ast
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+TOPS = ("flows", "tasks", "artifacts")
+WINDOW = 6
+"""Lines in a row that make a repetition."""
+MECHANISM = "confident"
+"""The mechanism whose name is looked for, to count the files that a new one touches."""
+
+
+class House:
+    """The source files below one root, as their text says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        paths = sorted(path for top in TOPS for path in (root / top).rglob("*.py"))
+        self.texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths}
+        self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
+        self.rooms = [path for path, tree in self.trees.items() if any(not _is_text(node) for node in tree.body)]
+
+    @cached_property
+    def lines(self) -> dict[str, int]:
+        """Lines of each room."""
+        return {path: len(self.texts[path].splitlines()) for path in self.rooms}
+
+    @cached_property
+    def arrows(self) -> dict[str, set[str]]:
+        """The rooms that each room imports, within functions too."""
+        rooms = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in self.rooms}
+        found: dict[str, set[str]] = {path: set() for path in self.rooms}
+        for path in self.rooms:
+            for name in imported(self.trees[path]):
+                whole = name.removeprefix("concord.")
+                target = rooms.get(whole) or rooms.get(whole.rpartition(".")[0])
+                if target not in (None, path):
+                    found[path].add(str(target))
+        return found
+
+    @cached_property
+    def circles(self) -> list[tuple[str, str]]:
+        """Arrows that close a circle of rooms."""
+        state: dict[str, bool] = {}
+        closing = []
+
+        def visit(room: str) -> None:
+            state[room] = False
+            for other in sorted(self.arrows[room]):
+                if other not in state:
+                    visit(other)
+                elif not state[other]:
+                    closing.append((room, other))
+            state[room] = True
+
+        for room in self.rooms:
+            if room not in state:
+                visit(room)
+        return closing
+
+    @cached_property
+    def chain(self) -> list[str]:
+        """The longest chain of imports; empty if there are circles."""
+        longest: dict[str, list[str]] = {}
+
+        def below(room: str) -> list[str]:
+            if room not in longest:
+                longest[room] = [room, *max((below(other) for other in sorted(self.arrows[room])), key=len, default=[])]
+            return longest[room]
+
+        return [] if self.circles else max((below(room) for room in self.rooms), key=len)
+
+    def definitions(self, path: str) -> Iterator[str]:
+        """The names that a room defines at its top."""
+        for node in self.trees[path].body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                yield node.name
+            elif isinstance(node, ast.Assign):
+                yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                yield node.target.id
+
+    @cached_property
+    def twice(self) -> dict[str, list[str]]:
+        """Public names that two rooms or more define, with those rooms."""
+        homes: dict[str, list[str]] = defaultdict(list)
+        for path in self.rooms:
+            for name in sorted(set(self.definitions(path))):
+                if not name.startswith("_"):
+                    homes[name].append(path)
+        return {name: paths for name, paths in sorted(homes.items()) if len(paths) > 1}
+
+    @cached_property
+    def private(self) -> Counter[tuple[str, str]]:
+        """How often each private definition of a room is named in it, but for its own line."""
+        named: Counter[tuple[str, str]] = Counter()
+        for path in self.rooms:
+            words = Counter(re.findall(r"\w+", self.texts[path]))
+            for name in set(self.definitions(path)):
+                if name.startswith("_"):
+                    named[path, name] = words[name] - 1
+        return named
+
+    @cached_property
+    def bodies(self) -> list[int]:
+        """Lines of every function without its docstring."""
+        functions = [n for tree in self.trees.values() for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        starts = [n.body[1 if _is_text(n.body[0]) and len(n.body) > 1 else 0].lineno for n in functions]
+        return [(n.end_lineno or 0) - start + 1 for n, start in zip(functions, starts, strict=True)]
+
+    @cached_property
+    def repeated(self) -> int:
+        """Runs of WINDOW lines of code that stand in two places or more."""
+        places: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for path in self.rooms:
+            stripped = (line.strip() for line in self.texts[path].splitlines())
+            code = [line for line in stripped if len(line) > 3 and not line.startswith(("#", "from ", "import "))]
+            for at in range(len(code) - WINDOW + 1):
+                places[tuple(code[at : at + WINDOW])].append(path)
+        return sum(len(paths) > 1 for paths in places.values())
+
+    @cached_property
+    def touched(self) -> list[str]:
+        """The rooms that know MECHANISM by its name or class: what a further mechanism touches."""
+        known = re.compile(rf"\b{MECHANISM}\b|\b{MECHANISM.capitalize()}\b")
+        return [path for path in self.rooms if any(known.search(part) for part in _code_of(self.trees[path]))]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Every module and every name of one that a file imports, by its full dotted name."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _code_of(tree: ast.AST) -> Iterator[str]:
+    """Names and texts of a file that are not prose."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+PLAN = """
+[data]
+private = "private.csv"
+public = "public.csv"
+label = "y"
+classes = ["no", "yes"]
+[privacy]
+domain = "small"
+epsilon = 2.0
+delta = 1e-5
+lifetime = { epsilon = 4.0, delta = 4e-5 }
+[teachers]
+count = 20
+estimator = "sklearn.linear_model.LogisticRegression"
+[labeling]
+mechanism = "stable"
+cutoff = 5
+[student]
+estimator = "sklearn.linear_model.LogisticRegression"
+"""
+PROBE = """
+import importlib, json, os, sys, traceback
+def of(name):
+    try:
+        return importlib.import_module("concord." + name)
+    except ModuleNotFoundError:
+        return importlib.import_module(name)
+root, told = sys.argv[1], sys.argv[2]
+def ours(file):
+    return os.path.realpath(file or "").startswith(root + os.sep)
+def noting(self, *arguments, **named):
+    frames = [f.filename for f in traceback.extract_stack()[:-1] if ours(f.filename)]
+    loaded = {os.path.realpath(m.__file__) for m in list(sys.modules.values()) if ours(getattr(m, "__file__", None))}
+    loaded = [file for file in loaded if os.path.getsize(file) and not file.startswith(os.path.join(root, "tests"))]
+    json.dump({"frames": len(frames), "files": len(loaded), "on_the_way": len(set(frames))}, open(told, "w"))
+    return answer(self, *arguments, **named)
+main = of("flows.cli").main
+stable = of("tasks.mechanisms.stable").StableVoting
+for name in [name for name in sys.modules if name.split(".")[-1] != "cli" and ".mechanisms" in name]:
+    del sys.modules[name]  # the run loads what it needs by itself
+stable = of("tasks.mechanisms.stable").StableVoting
+answer, stable.answer = stable.answer, noting
+sys.argv = ["concord", "run", "plan.toml", "--home", "home", "--quiet"]
+main()
+"""
+
+
+def way(root: Path) -> dict[str, int]:
+    """Frames of ours on the stack, and files of ours loaded, when one small run has come to its mechanism."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "plan.toml").write_text(PLAN)
+        rows = [f"{at % 7},{at % 11},{'yes' if at % 7 > 3 else 'no'}" for at in range(400)]
+        (folder / "private.csv").write_text("\n".join(("a,b,y", *rows)))
+        (folder / "public.csv").write_text("\n".join(("a,b", *(row.rpartition(",")[0] for row in rows[:40]))))
+        hidden = root / ".package"
+        environment = os.environ | {"PYTHONPATH": str(hidden if hidden.is_dir() else root)}
+        command = [sys.executable, "-W", "ignore", "-c", PROBE, str(root.resolve()), str(folder / "way.json")]
+        subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=600)
+        told: dict[str, int] = json.loads((folder / "way.json").read_text())
+    return told
+
+
+def figures(house: House) -> dict[str, object]:
+    """All figures that the text alone gives, by what they are called in print."""
+    sizes = sorted(house.lines.values())
+    once = sum(count == 1 for count in house.private.values())
+    return {
+        "files with code": len(house.rooms),
+        "lines": sum(sizes),
+        "median file": int(statistics.median(sizes)),
+        "largest file": "{1} ({0})".format(*max(house.lines.items(), key=lambda room: room[1])),
+        "files of 100 to 300 lines": sum(100 <= size <= 300 for size in sizes),
+        "imports a file": round(statistics.mean(len(others) for others in house.arrows.values()), 1),
+        "longest import chain": len(house.chain),
+        "circles": len(house.circles),
+        "body of a function, median": int(statistics.median(house.bodies)),
+        "body of a function, largest": max(house.bodies),
+        "public names defined twice": len(house.twice),
+        "private definitions": len(house.private),
+        "private definitions named once": once,
+        f"runs of {WINDOW} lines that stand twice": house.repeated,
+        "files that know a mechanism by name": len(house.touched),
+    }
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--run", action="store_true", help="walk from `concord run` to a mechanism as well")
+    parser.add_argument("--names", action="store_true", help="list names, files and the chain as well")
+    asked = parser.parse_args()
+    house = House(asked.root)
+    shown = figures(house)
+    if asked.run:
+        walked = way(asked.root)
+        shown["frames from `concord run` to the mechanism"] = walked["frames"]
+        shown["files those frames are in"] = walked["on_the_way"]
+        shown["files loaded by then"] = walked["files"]
+    for name, value in shown.items():
+        print(f"{name:<44} {value}")
+    if asked.names:
+        print("\nchain:", " → ".join(house.chain))
+        print("twice:", *(f"\n  {name}: {', '.join(paths)}" for name, paths in house.twice.items()))
+        print("a mechanism is known to:", ", ".join(house.touched))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The demonstration: synthetic, the same every time, and as messy as real records."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from concord.artifacts.plan import load_plan
+from concord.tasks.advice.draft import UNFORESEEN, write_demo
+from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
+
+PLANS = Path(__file__).parents[3] / "deployments" / "plans"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_demo(tmp_path_factory.mktemp("demo")).parent
+
+
+def test_it_is_the_same_every_time(folder: Path, tmp_path: Path) -> None:
+    write_demo(tmp_path)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*.*"))
+    assert [file.name for file in files] == ["private.parquet", "public.parquet", "test.parquet", "demo.toml"]
+    assert all((folder / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
+
+
+def test_units_hold_several_rows_and_public_rows_name_nobody(folder: Path) -> None:
+    private = pl.read_parquet(folder / "data/demo/private.parquet")
+    assert 55_000 < private.height < 65_000
+    assert 2 < private.height / private["patient"].n_unique() < 3
+    assert set(private.columns) - set(pl.read_parquet_schema(folder / "data/demo/public.parquet")) == {
+        "patient",
+        "readmitted",
+    }
+    assert sum(column.null_count() > 0 for column in private) >= 4
+
+
+def test_it_can_be_learned_but_not_wholly(folder: Path) -> None:
+    plan = load_plan(folder / "demo.toml")
+    encoding = learn_encoding(plan)
+    assert {column.kind for column in encoding.columns} == {"numeric", "boolean", "date", "categorical"}
+    X, y = [], []
+    for field in ("private", "test"):
+        rows, labels = labelled_rows(str(folder / f"data/demo/{field}.parquet"), encoding)
+        X.append(encode(rows[:5000], encoding))
+        y.append(labels[:5000])
+    right = np.mean(LogisticRegression(max_iter=1000).fit(X[0], y[0]).predict(X[1]) == y[1])
+    assert 0.87 < right < 1 - UNFORESEEN + 0.01
+
+
+@pytest.mark.parametrize("name", ["demo", "adult", "kdd99", "mnist"])
+def test_the_plans_are_plans(name: str) -> None:
+    plan = load_plan(PLANS / f"{name}.toml")
+    assert plan.privacy.epsilon <= 1
+    assert all(path.startswith("data/") for path in (plan.data.private, plan.data.public or "", plan.data.test or ""))

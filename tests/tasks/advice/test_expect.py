@@ -1,0 +1,128 @@
+"""What planning expects of a plan: the budget its session runs at, what another ε changes, and a chosen student."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.privacy import Filter
+from concord.artifacts.sections import RelabelPlan
+from concord.tasks.advice.compare import plan_mechanism
+from concord.tasks.advice.expect import RATIOS, Premises, at_other_epsilons, expect_choice, premises_of
+from concord.tasks.advice.sample_sizes import cover_rows, selection_rows
+from concord.tasks.data.encode import learn_encoding, stage_public
+from concord.tasks.door.admit import calibrated
+from concord.tasks.door.choose import UniversalChoice
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.relabelled import Relabelled
+from tests.support.people import tables_of_plan, write_tables
+
+STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
+PREMISES = Premises(epsilon=1.0, delta=1e-5, teachers=600, queries=2000, classes=2, agreement=0.97)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return tables_of_plan(write_tables(tmp_path_factory.mktemp("data")))
+
+
+def premises(plan: Plan) -> Premises:
+    return Premises(**premises_of(plan))
+
+
+def ran(plan: Plan, folder: Path) -> Any:
+    """The mechanism of the session that a plan would open."""
+    encoding, vault = learn_encoding(plan), Vault(folder)
+    lifetime = plan.privacy.lifetime
+    batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
+    return calibrated(plan, encoding, batches, Filter.freeze(lifetime.epsilon, lifetime.delta).order, vault)
+
+
+@pytest.mark.parametrize("relabel", [{}, {"share": 0.4}, {"form": "published"}, {"epsilon": 0.5, "form": "none"}])
+def test_a_relabelled_plan_is_planned_with_what_its_mechanism_has(
+    tables: dict[str, Any], tmp_path: Path, relabel: dict[str, Any]
+) -> None:
+    plan = parse_plan({**tables, "relabel": relabel})
+    mechanism, expected = ran(plan, tmp_path), premises(plan)
+    assert isinstance(mechanism, Relabelled)
+    assert expected.subset is not None
+    assert expected.subset["share"] == mechanism.relabelling.share
+    inner: Any = mechanism.inner
+    assert (expected.stream.epsilon, expected.stream.delta) == (inner.epsilon, inner.delta)
+    assert expected.stream.epsilon != plan.privacy.epsilon
+
+
+def test_labels_bought_beside_a_chosen_student_have_the_rest_of_the_budget(
+    tables: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = parse_plan({**tables, "student": {**STUDENT, "epsilon": 1.5}})
+    assert premises(plan).stream.epsilon == ran(plan, tmp_path).epsilon == plan.privacy.epsilon - 1.5
+    for relabel in (None, RelabelPlan()):
+        nothing, *_, most = at_other_epsilons(
+            replace(premises(plan), relabel=relabel), "noisy_votes"
+        )  # the first at ε = 1
+        assert (nothing.share, nothing.option.feasible, most.option.feasible) == (None, False, True)
+        assert "epsilon must be above student.epsilon = 1.5" in nothing.option.reason
+
+
+def test_what_if_is_the_plan_at_another_epsilon() -> None:
+    planned = replace(PREMISES, mechanism="stable", cutoff=20)
+    found = at_other_epsilons(planned, "stable")
+    assert [item.epsilon for item in found] == list(RATIOS)
+    assert found[2].option == plan_mechanism("stable", planned.stream, 20)
+    assert found[3].option == plan_mechanism("stable", replace(planned, epsilon=2.0).stream, 20)
+    assert all(less.option.expected_answered <= more.option.expected_answered for less, more in pairwise(found))
+    assert found[0].option.expected_answered < found[-1].option.expected_answered
+    assert {item.option.cutoff for item in found} == {20}
+
+
+def test_what_if_says_where_relabelling_leaves_nothing(tables: dict[str, Any]) -> None:
+    plan = parse_plan({**tables, "relabel": {"share": 0.9, "epsilon": 3.0}})
+    least, *_, most = at_other_epsilons(premises(plan), "stable")
+    assert not least.option.feasible
+    assert "spent by the choice of labels alone" in least.option.reason
+    assert most.option.expected_answered > 0
+    shares = [
+        item.share or 0.0 for item in at_other_epsilons(premises(parse_plan({**tables, "relabel": {}})), "stable")
+    ]
+    assert 0 < shares[0] < shares[1] <= shares[-1] == 1
+
+
+def test_a_chosen_student_has_the_candidates_that_are_weighed(tables: dict[str, Any], tmp_path: Path) -> None:
+    plan = parse_plan({**_without_votes(tables), "student": STUDENT})
+    encoding, vault = learn_encoding(plan), Vault(tmp_path)
+    batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
+    found, choice = expect_choice(plan, plan.privacy.epsilon), UniversalChoice.of(plan, encoding, batches, vault)
+    assert (found.candidates, found.hypotheses) == (choice.about["candidates"], choice.about["hypotheses"])
+    assert found.epsilon == choice.mechanism.epsilon
+    assert found.public_rows == sum(batch.rows for batch in batches)
+
+
+def test_its_error_is_the_theorem_s(tables: dict[str, Any]) -> None:
+    """Half of the odds for the cover, half for the choice, whose errors add; and neither takes a row too many."""
+    found = expect_choice(parse_plan({**_without_votes(tables), "student": STUDENT}), 2.0)
+    odds = found.beta / 2
+    assert cover_rows(dimension=found.dimension, alpha=found.cover_error, beta=odds) <= found.public_rows
+    assert cover_rows(dimension=found.dimension, alpha=0.95 * found.cover_error, beta=odds) > found.public_rows
+    for excess, by_epsilon in found.private_units.items():
+        assert list(by_epsilon) == [2 * ratio for ratio in RATIOS]
+        rate = Universal(epsilon=2.0, secret="rows").choice.rate
+        given: dict[str, Any] = {"candidates": found.candidates, "beta": odds, "rate": rate}
+        assert selection_rows(alpha=excess, **given) == by_epsilon[2.0] < by_epsilon[1.0]
+
+
+def test_a_student_whose_public_rows_are_private_ones_is_not_planned(tables: dict[str, Any]) -> None:
+    given = _without_votes(tables) | {"student": STUDENT}
+    data = {**{name: value for name, value in given["data"].items() if name != "public"}, "public_share": 0.3}
+    plan = parse_plan({**given, "data": data, "privacy": {**given["privacy"], "secret": "labels"}})
+    with pytest.raises(WrongInput, match=r"data\.public must be given"):
+        expect_choice(plan, 1.0)
+
+
+def _without_votes(tables: dict[str, Any]) -> dict[str, Any]:
+    return {name: section for name, section in tables.items() if name not in ("teachers", "labeling")}

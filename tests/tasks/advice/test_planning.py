@@ -1,0 +1,228 @@
+"""Planning: laws, the tables of the design, and the choice between mechanisms."""
+
+import json
+from dataclasses import asdict
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.sections import MECHANISMS
+from concord.tasks.advice.compare import (
+    FAILURE_ODDS,
+    Option,
+    Stream,
+    choose_mechanism,
+    margin_needed,
+    plan_mechanisms,
+    recommend,
+    teachers_needed,
+)
+from concord.tasks.mechanisms.mechanism import calibrate, expectation
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.odds import Odds, profile
+from concord.tasks.mechanisms.published import noise_scale, teachers_required
+from concord.tasks.mechanisms.sparse_vector import SparseVector
+from concord.tasks.mechanisms.stable import StableVoting
+
+
+@cache
+def planned(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    teachers: int = 600,
+    queries: int = 2000,
+    classes: int = 2,
+    agreement: float = 0.92,
+    cutoff: int | None = None,
+) -> dict[str, Option]:
+    figures: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
+    stream = Stream.expected(**figures, teachers=teachers, queries=queries, classes=classes)
+    return {option.name: option for option in plan_mechanisms(stream, cutoff)}
+
+
+def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
+    figures: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
+    return Stream.expected(**figures, teachers=teachers, queries=1000, classes=classes)
+
+
+# Laws -----------------------------------------------------------------------------------------------------------------
+
+
+def taught(name: str, option: Option) -> float:
+    return option.expected_answered if name in ("stable", "sparse_vector", "published") else option.worth
+
+
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_larger_budget_more_teachers_and_more_agreement_never_teach_less(name: str, classes: int) -> None:
+    by_epsilon = [planned(epsilon=value, classes=classes)[name] for value in (0.5, 1.0, 2.0)]
+    by_teachers = [planned(teachers=value, classes=classes)[name] for value in (300, 600, 1200)]
+    by_agreement = [planned(agreement=value, classes=classes)[name] for value in (0.8, 0.9, 0.98)]
+    for options in (by_epsilon, by_teachers, by_agreement):
+        assert all(taught(name, less) <= taught(name, more) for less, more in pairwise(options))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_margins_and_ensembles_shrink_as_epsilon_grows(name: str) -> None:
+    options = [planned(epsilon=value, cutoff=20)[name] for value in (0.5, 1.0, 2.0)]
+    for less, more in pairwise(options):
+        assert less.margin_needed is not None
+        assert more.margin_needed is not None
+        assert more.margin_needed < less.margin_needed
+        assert less.teachers_needed is not None
+        assert more.teachers_needed is not None
+        assert more.teachers_needed < less.teachers_needed
+
+
+def test_the_cutoff_is_the_one_of_its_neighbours_that_answers_most() -> None:
+    best = planned()["stable"]
+    assert best.cutoff is not None
+    for cutoff in (best.cutoff // 2, best.cutoff * 2):
+        assert planned(cutoff=cutoff)["stable"].expected_answered <= best.expected_answered
+
+
+# The design's tables --------------------------------------------------------------------------------------------------
+
+TABLE = {(0.5, 10): 303, (0.5, 100): 672, (1, 50): 271, (1, 300): 561, (2, 100): 188, (4, 10): 49, (4, 1000): 272}
+
+
+@pytest.mark.parametrize(("setting", "distance"), list(TABLE.items()))
+def test_stable_needs_twice_the_distance_of_its_table(setting: tuple[float, int], distance: int) -> None:
+    mechanism = StableVoting.calibrate(epsilon=setting[0], delta=1e-6, cutoff=setting[1])
+    found = margin_needed(mechanism, stream())
+    assert found is not None
+    assert 0.95 * (2 * distance + 1) < found < 1.02 * (2 * distance + 1) + 2  # orders lie closer than the table's
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cutoff", "margin"), [(1, 1, 113), (1, 5, 610), (1, 20, 2085), (2, 1, 58), (4, 5, 154)]
+)
+def test_sparse_vector_needs_at_most_the_margin_of_its_table(epsilon: float, cutoff: int, margin: int) -> None:
+    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff)
+    found = margin_needed(mechanism, stream())
+    assert found is not None
+    assert 0.9 * margin < found < 1.03 * margin
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "queries", "margin"), [(0.5, 100, 328), (1, 100, 174), (1, 1000, 550), (2, 5000, 657), (4, 1000, 159)]
+)
+def test_noisy_votes_need_the_margin_of_the_table(epsilon: float, queries: int, margin: int) -> None:
+    mechanism = NoisyVotes.calibrate(epsilon=epsilon, delta=1e-5, queries=queries, classes=2)
+    assert margin_needed(mechanism, stream()) == pytest.approx(margin, rel=0.03)
+
+
+@pytest.mark.parametrize(("cutoff", "teachers"), [(1, 18_800), (5, 45_500), (20, 97_000), (100, 232_000)])
+def test_published_asks_for_the_printed_teachers(cutoff: int, teachers: int) -> None:
+    asked = teachers_required(epsilon=1.0, delta=1e-5, cutoff=cutoff, queries=1000, beta=0.05)
+    assert asked == pytest.approx(teachers, rel=0.005)
+    assert f"{asked:,} teachers" in planned(queries=1000, cutoff=cutoff)["published"].needs
+
+
+def test_the_printed_teachers_are_more_than_enough_for_what_runs() -> None:
+    needed = planned(queries=1000, cutoff=20)["published"].margin_needed
+    assert needed is not None
+    assert needed > noise_scale(1.0, 1e-5, 20)
+    assert needed < 97_000 / 3
+
+
+# Margins and ensembles ------------------------------------------------------------------------------------------------
+
+
+def test_margin_needed_is_the_least_that_is_enough() -> None:
+    for name in MECHANISMS:
+        at = stream(classes=3)
+        mechanism = at.calibrated(name, 10 if name in ("stable", "sparse_vector", "published") else None)
+        needed = margin_needed(mechanism, at)
+        assert needed is not None
+        level = np.array([2, -1, -1]) / 3
+        rows = 200 + np.array([needed - 1, needed])[:, None] * level
+        found = mechanism.odds(rows)
+        fails = 1 - (1 - found.refused) * (1 - found.changed)
+        assert fails[1] <= FAILURE_ODDS < fails[0]
+
+
+def test_teachers_needed_serve_a_row_of_average_agreement() -> None:
+    at = stream(agreement=0.9)
+    mechanism = at.calibrated("stable", 20)
+    needed, margin = teachers_needed(mechanism, at), margin_needed(mechanism, at)
+    assert needed is not None
+    assert margin is not None
+    assert needed == pytest.approx(margin / 0.8, rel=0.01)
+
+
+def test_confident_votes_have_no_number_of_teachers_where_agreement_is_below_their_threshold() -> None:
+    assert planned(agreement=0.7)["confident"].teachers_needed is None
+    assert planned(agreement=0.9)["confident"].teachers_needed is not None
+
+
+# Choosing -------------------------------------------------------------------------------------------------------------
+
+
+def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
+    options = list(planned().values())
+    assert sorted(option.name for option in options) == sorted(MECHANISMS)
+    assert [option.feasible for option in options] == sorted((option.feasible for option in options), reverse=True)
+    most = max(option.worth for option in options)
+    near = [option.name for option in options if option.worth >= 0.9 * most]
+    assert near == [name for name in MECHANISMS if name in near] == [option.name for option in options[: len(near)]]
+    rest = [option.worth for option in options[len(near) :] if option.feasible]
+    assert rest == sorted(rest, reverse=True)
+    assert json.loads(json.dumps([asdict(option) for option in options]))[0]["name"] == options[0].name
+
+
+def test_the_mechanism_depends_on_rows_and_agreement_as_the_design_says() -> None:
+    """STABLE_VOTING, "Where it pays": agreement makes `stable` best, many contested rows a noisy release."""
+    near_agreement = choose_mechanism(
+        Stream.expected(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
+    )
+    assert near_agreement[0] == "stable"
+    assert near_agreement[1] is not None
+    contested = choose_mechanism(
+        Stream.expected(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
+    )
+    assert contested == ("noisy_votes", None)
+
+
+def test_the_recommended_option_names_its_rival() -> None:
+    options = list(planned().values())
+    best = recommend(options)
+    assert best.name == options[0].name
+    assert f"{options[1].name} would teach" in best.reason
+
+
+def test_a_cutoff_that_is_fixed_is_kept() -> None:
+    assert {option.cutoff for option in planned(cutoff=7).values()} == {7, None}
+
+
+def test_too_few_teachers_are_told_how_many_would_do() -> None:
+    with pytest.raises(WrongInput, match=r"within the budget; from about [\d,]+ teachers on, one can"):
+        choose_mechanism(Stream.expected(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2))
+
+
+def test_a_budget_that_cannot_be_calibrated_is_an_option_that_is_not_feasible() -> None:
+    options = planned(epsilon=16.0, delta=1e-5, queries=1000, cutoff=100)
+    assert not options["published"].feasible
+    assert "cannot be proved" in options["published"].reason
+
+
+def test_figures_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(WrongInput, match="teachers >= 1"):
+        planned(teachers=0)
+    with pytest.raises(WrongInput, match="epsilon must be positive"):
+        planned(epsilon=-1.0)
+
+
+def test_an_option_is_what_the_door_would_run() -> None:
+    option = planned()["stable"]
+    made = calibrate(
+        "stable", epsilon=1.0, delta=1e-5, cutoff=option.cutoff, queries=2000, classes=2, teachers=600, order=1.5
+    )
+    expected = expectation(made, profile(0.92, 2) * 600, 2000)
+    assert expected.answered == option.expected_answered
+    assert isinstance(made.odds(np.array([[600.0, 0.0]])), Odds)

@@ -1,0 +1,95 @@
+"""The class of hypotheses a plan names: its columns, its public cut points, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sections import HypothesesPlan
+from concord.tasks.asking.relabel import candidates, columns_of, cut_points, hypothesis_space, public_matrix
+from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
+from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from tests.support.people import changed, tables_of_plan, write_tables
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> tuple[Encoding, tuple[PublicBatch, ...], Vault]:
+    plan = changed(tables_of_plan(write_tables(tmp_path / "data")))
+    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
+    return encoding, stage_public(plan.path("public"), encoding, vault, "public", 128), vault
+
+
+World = tuple[Encoding, tuple[PublicBatch, ...], Vault]
+
+
+def space(world: World, name: str, *features: str, grid: int = 16) -> HypothesisClass:
+    plan = HypothesesPlan(hypotheses=name, features=features or None, grid=grid)
+    encoding, batches, vault = world
+    return hypothesis_space(plan, encoding, public_matrix(batches, encoding, vault), "student")
+
+
+def test_stumps_look_at_every_column_and_need_no_cut_points(world: World) -> None:
+    stumps = space(world, "stumps")
+    assert stumps.columns == tuple(range(world[0].width))
+    assert stumps.grid is None
+
+
+def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(world: World) -> None:
+    """Without cut points the number of stumps is that of the rows: it would tell, by time or by a refusal."""
+    tables = tables_of_plan(Path("data"))
+    for name, features in (("thresholds", ["size"]), ("stumps", None), ("conjunctions", ["shade=dark"])):
+        asked = parse_plan({**tables, "relabel": {"hypotheses": name, "features": features}})
+        relabels = candidates(asked, *world)
+        assert relabels is not None
+        assert relabels.bound is not None
+
+
+def test_columns_are_found_by_their_encoded_names(world: World) -> None:
+    named = space(world, "conjunctions", "shade=light", "shade=dark")
+    assert [world[0].outputs[at] for at in named.columns] == ["shade=light", "shade=dark"]
+
+
+def test_cut_points_are_public_quantiles(world: World) -> None:
+    squares = space(world, "rectangles", "size", "visits", grid=8)
+    X = public_matrix(world[1], *world[::2])[:, squares.columns]
+    assert squares.grid is not None
+    for column, points in zip(X.T, squares.grid, strict=True):
+        assert len(points) <= 8
+        assert points[0] == column.min()
+        assert set(points) <= set(column.astype(float))
+    share = np.mean(X[:, 0] < squares.grid[0][4])
+    assert share == pytest.approx(0.5, abs=0.02)
+
+
+def test_few_numbers_are_all_cut_points_however_rare() -> None:
+    rare = np.array([[0.0], [0.0], [0.0], [0.0], [1.0]], dtype=np.float32)
+    assert cut_points(rare, 2) == [[0.0, 1.0]]
+
+
+def test_equal_quantiles_count_once() -> None:
+    assert cut_points(np.array([[1.0], [1.0], [1.0], [2.0], [3.0]], dtype=np.float32), 2) == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "grid", "said"),
+    [
+        ("stumps", ("sizes",), 16, r"student\.features must name .* 'size'.* got 'sizes'"),
+        ("logistic", (), 16, "hypotheses must be one of .* got 'logistic'"),
+        ("halfspaces", ("size",), 16, "2 features, got 1"),
+        ("halfspaces", ("size", "visits"), 10_000, "coarser grid"),
+    ],
+)
+def test_what_cannot_be_listed_is_refused(
+    world: World, name: str, features: tuple[str, ...], grid: int, said: str
+) -> None:
+    with pytest.raises(WrongInput, match=said):
+        space(world, name, *features, grid=grid)
+
+
+def test_a_column_that_is_not_there_is_named(world: World) -> None:
+    with pytest.raises(WrongInput, match="got 'shade'"):
+        columns_of(["shade"], world[0], "relabel")

@@ -1,0 +1,286 @@
+"""Encode: rules for a cell that look at that cell alone, statistics that are public, and matrices by hand."""
+
+import datetime
+import pickle
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.cells import LABEL, canonical_id, cast_rows
+from concord.tasks.data.encode import (
+    VOCABULARY,
+    Encode,
+    encode,
+    labelled_rows,
+    learn_encoding,
+    read_frame,
+    stage_public,
+    systematic_sample,
+)
+
+DAY = datetime.date(2020, 1, 2)
+ENCODING = Encoding(
+    columns=(
+        Scaled(kind="numeric", name="age", mean=40, scale=10, fill=38, low=20, high=60, missing=True),
+        OneHot(name="city", vocabulary=("Rome", "7"), missing=True),
+        Scaled(kind="boolean", name="active", mean=0.5, scale=0.5, fill=1, low=0, high=1, missing=False),
+        Scaled(kind="date", name="since", mean=18263, scale=2, fill=18263, low=18261, high=18265, missing=False),
+        Empty(name="nothing"),
+        Passed(name="image", element="uint8", size=2),
+        Passed(name="wave", element="float32", size=2),
+    ),
+    label="y",
+    classes=("no", "yes", "3"),
+)
+
+
+def plan(folder: Path, **data: object) -> Plan:
+    named = {"private": "none.csv", "public": "public.parquet", "label": "y", "classes": ["no", "yes"]}
+    privacy = {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}}
+    tables = {"teachers": {"count": 5}, "labeling": {"cutoff": 5}, "folder": str(folder)}
+    return parse_plan({"data": named | data, "privacy": privacy} | tables)
+
+
+def cast(column: str, cells: pl.Series) -> list[object]:
+    return cast_rows(cells.alias(column).to_frame(), ENCODING)[column].to_list()
+
+
+def test_numbers_of_every_type() -> None:
+    assert cast("age", pl.Series([1, None])) == [1.0, None]
+    assert cast("age", pl.Series([1.5, float("nan"), float("inf"), -float("inf"), 1e200])) == [1.5, *[None] * 4]
+    assert cast("age", pl.Series([" 3.5 ", "1e2", "+4", "old", "", "inf", "1_0"])) == [3.5, 100.0, 4.0, *[None] * 4]
+    assert cast("age", pl.Series(["7", "x"], dtype=pl.Categorical)) == [7.0, None]
+    assert cast("age", pl.Series([True, False])) == [1.0, 0.0]
+    assert cast("age", pl.Series([2**64 - 1], dtype=pl.UInt64)) == [2.0**64]
+    for foreign in (pl.Series([DAY]), pl.Series([b"7"]), pl.Series([[7]]), pl.Series([{"a": 7}]), pl.Series([None])):
+        assert cast("age", foreign) == [None]
+
+
+def test_words_of_every_type() -> None:
+    assert cast("city", pl.Series(["Rome", " Rome ", "Oslo", None])) == ["Rome", "Rome", None, None]
+    assert cast("city", pl.Series([7, 8])) == ["7", None]
+    assert cast("city", pl.Series([7.0, 7.5, float("nan"), float("inf"), 1e300])) == ["7", *[None] * 4]
+    for foreign in (pl.Series([b"\xff"]), pl.Series([["Rome"]]), pl.Series([{"a": "Rome"}]), pl.Series([None])):
+        assert cast("city", foreign) == [None]
+
+
+def test_truth_values_of_every_type() -> None:
+    words = pl.Series(["true", "False", "1", "0", "yes", None])
+    assert cast("active", words) == [True, False, True, False, None, None]
+    assert cast("active", pl.Series([1, 0, 2])) == [True, False, None]
+    assert cast("active", pl.Series([1.0, float("nan")])) == [True, None]
+    assert cast("active", pl.Series([DAY])) == [None]
+
+
+def test_dates_of_every_type() -> None:
+    noon = datetime.datetime(2020, 1, 2, 12)
+    first = datetime.datetime(2020, 1, 2)
+    words = pl.Series(["2020-01-02", "2020-01-02 12:00:00", "2020-01-02T12:00:00.0", "2.1.2020", "0000-00-00", None])
+    assert cast("since", words) == [first, noon, noon, None, None, None]
+    assert cast("since", words[::-1]) == [None, None, None, noon, noon, first]
+    assert cast("since", pl.Series([DAY, None])) == [first, None]
+    for unit in ("ms", "us", "ns"):
+        assert cast("since", pl.Series([noon]).cast(pl.Datetime(unit))) == [noon]
+    rome = pl.Series([noon]).dt.replace_time_zone("Europe/Rome")
+    assert cast("since", rome) == [datetime.datetime(2020, 1, 2, 11)]
+    assert cast("since", pl.Series([18263])) == [None]
+
+
+def test_lists_of_every_type() -> None:
+    lists = pl.Series([[1, 2], [3], None, [4, None], [300, -1]])
+    assert cast("image", lists) == [[1, 2], None, None, [4, 0], [0, 0]]
+    assert cast("image", pl.Series([[1, 2]], dtype=pl.Array(pl.Float32, 2))) == [[1, 2]]
+    assert cast("wave", pl.Series([[0.5, float("nan")], [float("inf"), 1e300]])) == [[0.5, 0.0], [0.0, 0.0]]
+    for foreign in (pl.Series([["1", "2"]]), pl.Series([1]), pl.Series([[[1, 2]]]), pl.Series([None])):
+        assert cast("image", foreign) == [None]
+
+
+def test_labels_of_every_type_and_the_first_class_for_all_others() -> None:
+    def labels(cells: pl.Series, classes: tuple[str, ...] = ENCODING.classes) -> list[object]:
+        encoding = ENCODING.model_copy(update={"classes": classes})
+        return cast_rows(cells.alias("y").to_frame(), encoding)[LABEL].to_list()
+
+    assert labels(pl.Series(["yes", " yes", "3", "03", "YES", "", None, "no"])) == [1, 1, 2, 2, 0, 0, 0, 0]
+    assert labels(pl.Series([3, 4])) == [2, 0]
+    assert labels(pl.Series([3.0, 3.5, float("nan")])) == [2, 0, 0]
+    assert labels(pl.Series([True, False]), ("False", "True")) == [1, 0]
+    assert labels(pl.Series([b"yes", b"\xff"])) == [1, 0]
+    for foreign in (pl.Series([["yes"]]), pl.Series([DAY]), pl.Series([None])):
+        assert labels(foreign) == [0]
+
+
+def test_an_identifier_is_one_however_it_is_stored() -> None:
+    def identified(cells: pl.Series) -> list[object]:
+        return cells.alias("c").to_frame().select(canonical_id("c", cells.dtype)).to_series().to_list()
+
+    ways = (pl.Series([7, -8]), pl.Series([7.0, -8.0]), pl.Series(["007", " -8 "]), pl.Series(["7.0", "-8."]))
+    assert all(identified(cells) == ["7", "-8"] for cells in ways)
+    assert identified(pl.Series([2**53, 2**53 + 1])) == [str(2**53), str(2**53 + 1)]
+    assert identified(pl.Series(["a7", "7a", "0", "-", "1.5", ""])) == ["a7", "7a", "0", "-", "1.5", ""]
+    assert identified(pl.Series([b"\xff\x00"])) == ["\\xff"]
+
+
+CELLS = st.one_of(
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=8), st.booleans(), st.binary(max_size=8)
+)
+
+
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=8), st.data())
+def test_no_row_touches_another(rows: list[list[object]], data: st.DataObject) -> None:
+    """Any rows as text: each alone is cast and encoded as it is among the others, and casting twice changes nothing."""
+    frame = pl.DataFrame(
+        [[None if cell is None else str(cell) for cell in row] for row in rows],
+        schema=["age", "y", "city"],
+        orient="row",
+    ).cast(pl.String)
+    whole = cast_rows(frame, ENCODING)
+    at = data.draw(st.integers(0, len(rows) - 1))
+    alone = cast_rows(frame[at : at + 1], ENCODING)
+    assert alone.equals(whole[at : at + 1])
+    assert np.array_equal(encode(alone, ENCODING), encode(whole, ENCODING)[at : at + 1])
+    assert cast_rows(whole, ENCODING).equals(whole.drop(LABEL))
+    assert np.isfinite(encode(whole, ENCODING)).all()
+
+
+def test_a_matrix_by_hand() -> None:
+    rows = {
+        "age": [50, None, 1000],
+        "city": ["7", "Oslo", "Rome"],
+        "active": [False, None, True],
+        "since": [datetime.datetime(2020, 1, 2, 12), None, datetime.datetime(1970, 1, 1)],
+        "image": [[255, 51], None, [0, 0]],
+        "wave": [[0.5, 2.0], [1.0, 1.0], None],
+    }
+    found = encode(cast_rows(pl.DataFrame(rows, strict=False), ENCODING), ENCODING)
+    assert found.dtype == np.float32
+    expected = [
+        # age        city     active since image     wave
+        [1.0, 0, 0, 1, 0, -1, 0.25, 1, 0.2, 0.5, 2],
+        [-0.2, 1, 0, 0, 1, 1, 0.0, 0, 0.0, 1.0, 1],
+        [2.0, 0, 1, 0, 0, 1, -1.0, 0, 0.0, 0.0, 0],
+    ]
+    assert np.allclose(found, expected)
+    assert found.shape[1] == ENCODING.width
+
+
+def test_columns_of_the_matrix_have_names() -> None:
+    own = ("age", "age missing", "city=Rome", "city=7", "city missing", "active", "since")
+    assert ENCODING.outputs == (*own, "image[0]", "image[1]", "wave[0]", "wave[1]")
+    assert len(ENCODING.outputs) == ENCODING.width
+
+
+def test_statistics_by_hand(tmp_path: Path) -> None:
+    columns = {
+        "n": [1, 2, 3, None, 6],
+        "constant": [5.0] * 5,
+        "word": ["b", "a", "b", "c", "c"],
+        "none": [float("nan")] * 5,
+        "y": ["ignored"] * 5,
+    }
+    pl.DataFrame(columns).write_parquet(tmp_path / "public.parquet")
+    encoding = learn_encoding(plan(tmp_path))
+    numeric = Scaled(kind="numeric", name="n", mean=3, scale=3.5**0.5, fill=3, low=1, high=6, missing=True)
+    constant = Scaled(kind="numeric", name="constant", mean=5, scale=1, fill=5, low=5, high=5, missing=False)
+    word = OneHot(name="word", vocabulary=("b", "c", "a"), missing=False)
+    assert encoding.columns == (numeric, constant, word, Empty(name="none"))
+
+
+def test_rare_words_are_missing_cells(tmp_path: Path) -> None:
+    words = [f"w{index:03d}" for index in range(VOCABULARY + 20) for _ in range(200 - index)]
+    pl.DataFrame({"w": words}).write_parquet(tmp_path / "public.parquet")
+    column = learn_encoding(plan(tmp_path)).columns[0]
+    assert column == OneHot(name="w", vocabulary=tuple(f"w{index:03d}" for index in range(VOCABULARY)), missing=True)
+
+
+def test_the_digest_is_of_the_content_and_survives_a_round_trip(tmp_path: Path) -> None:
+    again = Encoding.model_validate_json(ENCODING.model_dump_json())
+    assert again == ENCODING
+    assert again.digest == ENCODING.digest
+    assert ENCODING.model_copy(update={"label": "z"}).digest != ENCODING.digest
+    frame = pl.DataFrame({"n": np.linspace(0, 1, 1000) ** 3, "y": ["a"] * 1000})
+    digests = set()
+    for size in (1000, 7):
+        frame.write_parquet(tmp_path / "public.parquet", row_group_size=size)
+        digests.add(learn_encoding(plan(tmp_path)).digest)
+    assert len(digests) == 1
+
+
+def test_skewed_numbers_are_encoded_by_their_logarithm(tmp_path: Path) -> None:
+    even, skewed = list(range(-50, 50)), [0.0] * 90 + [-9.0] * 5 + [99_999.0] * 5
+    pl.DataFrame({"even": even, "skewed": skewed}).write_parquet(tmp_path / "public.parquet")
+    encoding = learn_encoding(plan(tmp_path))
+    flat, logged = encoding.columns
+    assert isinstance(flat, Scaled)
+    assert isinstance(logged, Scaled)
+    assert (flat.log, logged.log) == (False, True)
+    assert np.allclose((logged.low, logged.fill, logged.high), (-np.log(10), 0, np.log(100_000)))
+    matrix = encode(cast_rows(pl.DataFrame({"even": [0.0], "skewed": [-9.0]}), encoding), encoding)
+    assert np.isclose(matrix[0, 1], (logged.low - logged.mean) / logged.scale)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_a_sample_is_even_however_rows_come(size: int) -> None:
+    rows = pl.DataFrame({"n": range(100)})
+    frames = iter([rows[first : first + size] for first in range(0, 100, size)])
+    assert systematic_sample(frames, most=30)["n"].to_list() == list(range(0, 100, 4))
+
+
+def test_batches_are_even_and_hold_the_stream_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part, size in enumerate((5, 1, 11)):
+        pl.DataFrame({"n": range(part * 100, part * 100 + size)}).write_parquet(folder / f"{part}.parquet")
+    vault = Vault(tmp_path / "vault")
+    encoding = learn_encoding(plan(tmp_path, public="parts"))
+    batches = stage_public(str(folder), encoding, vault, "public", 4)
+    assert [(batch.first, batch.rows) for batch in batches] == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 1)]
+    staged = pl.concat(read_frame(batch.ref, vault) for batch in batches)
+    assert staged["n"].to_list() == [*range(5), 100, *range(200, 211)]
+
+
+def test_features_are_the_plan_s_or_all_but_label_and_unit(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1], "b": [2], "y": [0], "u": [3]}).write_parquet(tmp_path / "public.parquet")
+    assert learn_encoding(plan(tmp_path, unit="u")).features == ("a", "b")
+    assert learn_encoding(plan(tmp_path, features=["b"])).features == ("b",)
+    with pytest.raises(WrongInput, match=r"data\.public must hold the column 'c'"):
+        learn_encoding(plan(tmp_path, features=["c"]))
+
+
+def test_a_public_table_without_features_is_wrong_input(tmp_path: Path) -> None:
+    pl.DataFrame({"y": [1]}).write_parquet(tmp_path / "public.parquet")
+    with pytest.raises(WrongInput, match="at least one feature column"):
+        learn_encoding(plan(tmp_path))
+
+
+def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) -> None:
+    encoding = ENCODING.model_copy(update={"columns": ENCODING.columns[:1]})
+    path = tmp_path / "test.parquet"
+    pl.DataFrame({"age": [1, 2], "y": ["yes", "no"]}).write_parquet(path)
+    rows, labels = labelled_rows(str(path), encoding)
+    assert rows["age"].to_list() == [1, 2]
+    assert labels.tolist() == [1, 0]
+    pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
+    with pytest.raises(WrongInput, match=r"data\.test must name a declared class in every row of 'y', got 'maybe'"):
+        labelled_rows(str(path), encoding)
+
+
+def test_the_transformer_takes_raw_rows_of_polars_and_pandas() -> None:
+    encoding = ENCODING.model_copy(update={"columns": ENCODING.columns[:4]})
+    raw = pl.DataFrame(
+        {"age": ["3.5", None], "city": ["Rome", "?"], "active": [True, None], "since": [DAY, None], "more": [1, 2]}
+    )
+    transformer = pickle.loads(pickle.dumps(clone(Encode(encoding.model_dump_json()).fit(None))))
+    expected = encode(cast_rows(raw, encoding), encoding)
+    assert np.array_equal(transformer.transform(raw), expected)
+    assert np.array_equal(transformer.transform(raw.to_pandas()), expected)
+    with pytest.raises(ValueError, match="must hold the feature column 'city'"):
+        transformer.transform(raw.drop("city"))

@@ -1,0 +1,128 @@
+"""A unit that was erased stays erased: whatever is learned from its domain's table later leaves its rows out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows.cli.show import erased
+from concord.flows.stage import console
+from concord.flows.start import start
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.split import one_row_a_unit, split, with_public
+from concord.tasks.data.units import NOBODY, Erased
+from concord.tasks.door.erase import erase, erased_units
+from concord.tasks.door.release import Stores
+from tests.promises.test_erasing import UNIT, named
+from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.tasks.door.test_label_private import tables
+
+KEY = bytes(32)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Stores:
+    door = Stores.of(tmp_path / "home")
+    named(door, "people")
+    return door
+
+
+def plan_over(folder: Path, table: pl.DataFrame, **changes: object) -> Plan:
+    return changed(tables_of_plan(write_tables(folder, table)), **changes)
+
+
+def units_left(door: Stores) -> Erased:
+    return Erased.of(door.vault, "people", erased_units(door, "people"))
+
+
+def shards(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
+    refs = split(plan, learn_encoding(plan), vault, folder, KEY, erased=left_out)
+    return [vault.read(ref) for ref in refs]
+
+
+def one_a_unit(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
+    frames = one_row_a_unit(plan, learn_encoding(plan), vault, folder, KEY, left_out)
+    return [frame.write_ipc(None).getvalue() for frame in frames]
+
+
+READERS: dict[str, Callable[[Plan, Vault, str, Erased], list[bytes]]] = {"split": shards, "one a unit": one_a_unit}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_table_that_still_holds_it_reads_as_one_that_does_not(door: Stores, tmp_path: Path, reader: str) -> None:
+    table = people(600, 1)
+    erase(door, "people", UNIT)
+    without = table.filter(pl.col("person") != UNIT)
+    assert len(without) < len(table)
+    whole, cut = plan_over(tmp_path / "whole", table), plan_over(tmp_path / "cut", without)
+    read, left_out = READERS[reader], units_left(door)
+    found = read(whole, door.vault, "a", left_out)
+    assert found == read(cut, door.vault, "b", NOBODY) == read(cut, door.vault, "c", left_out)
+    assert found != read(whole, door.vault, "d", NOBODY)
+
+
+def test_it_is_known_by_its_name_however_the_table_writes_it(door: Stores, tmp_path: Path) -> None:
+    erase(door, "people", "007")
+    table = people(600, 1).with_columns(person=pl.Series(np.arange(600) % 90))
+    whole, cut = (
+        plan_over(tmp_path / name, rows) for name, rows in (("a", table), ("b", table.filter(pl.col("person") != 7)))
+    )
+    assert shards(whole, door.vault, "a", units_left(door)) == shards(cut, door.vault, "b", NOBODY)
+
+
+def test_rows_of_nobody_are_left_out_as_ever(door: Stores, tmp_path: Path) -> None:
+    erase(door, "people", UNIT)
+    table = people(600, 1).with_columns(person=pl.when(pl.col("visits") < 4).then(pl.col("person")))
+    plan = plan_over(tmp_path / "nulls", table)
+    assert shards(plan, door.vault, "a", units_left(door)) == shards(
+        plan_over(tmp_path / "cut", table.filter(pl.col("person") != UNIT)), door.vault, "b", NOBODY
+    )
+
+
+def test_all_units_at_once_may_come_back_and_other_domains_keep_theirs(door: Stores) -> None:
+    named(door, "census")
+    erase(door, "people", None)
+    assert erased_units(door, "people") == ()
+    erase(door, "people", UNIT)
+    assert len(erased_units(door, "people")) == 1
+    assert erased_units(door, "census") == erased_units(door, "unheard of") == ()
+    assert not door.vault.has_secret("domains/unheard of")
+
+
+def test_its_features_are_no_public_rows_either(door: Stores, tmp_path: Path) -> None:
+    table, vault = people(600, 1), door.vault
+    gone = table["person"].unique().sort()[:40]
+    left_out = tuple(map(Erased.of(vault, "people").digest, gone))
+
+    def made_public(name: str, rows: pl.DataFrame, digests: tuple[str, ...]) -> list[tuple[object, ...]]:
+        plan = changed(tables(tmp_path / name, rows))
+        return pl.read_csv(f"{with_public(plan, vault, [name], digests).path('public')}/rows.csv").rows()
+
+    found = made_public("whole", table, left_out)
+    assert found == made_public("cut", table.filter(~pl.col("person").is_in(gone.implode())), ())
+    assert found != made_public("whole", table, ())
+
+
+@pytest.mark.slow
+def test_a_further_session_on_the_same_table_does_not_read_it_back(home: Path, tmp_path: Path) -> None:
+    table = people(3000, 1).with_columns(size=pl.when(pl.col("person") == UNIT).then(9.75).otherwise("size"))
+    plan = plan_over(tmp_path / "data", table, labeling__cutoff=60)
+    start(plan, home)
+    vault, before = Vault(home / "vault"), len(list((home / "vault/shards/people").rglob("block-*")))
+    erased(home, "people", UNIT)
+    with console.capture() as opened:
+        again = start(plan, home, new_session=True)
+    assert "units of domain people are left out" in opened.get()
+    assert UNIT not in opened.get()
+    blocks = list((home / "vault/shards/people").rglob("block-*"))
+    assert len(blocks) == before
+    for block in blocks:
+        ref = vault.find(str(block.relative_to(vault.root)))
+        assert ref is not None
+        assert 9.75 not in pl.read_ipc(vault.read(ref))["size"]
+    assert Ledger.of(home).session(again.session).asked

@@ -1,0 +1,119 @@
+"""Private work: nothing of the data leaves it by an error, a warning, a log or a print; others are heard."""
+
+import ctypes
+import logging
+import os
+import sys
+import threading
+import traceback
+import warnings
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.tasks.data.guard import private_stage, silenced
+
+
+@private_stage
+def work(error: BaseException | None) -> str:
+    """What a stage is."""
+    secret = "a private value"
+    if error is not None:
+        raise error
+    return secret
+
+
+def test_a_stage_that_succeeds_is_itself() -> None:
+    assert work(None) == "a private value"
+    assert work.__name__ == "work"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("a private value"), KeyError("a private value"), MemoryError(), SystemExit("a private value")],
+)
+def test_a_failure_names_the_stage_and_its_kind_alone(error: Exception) -> None:
+    with pytest.raises(EnvironmentFailed) as failed:
+        work(error)
+    assert str(failed.value) == f"stage work failed ({type(error).__name__}); nothing of the data is shown"
+    text = "".join(traceback.TracebackException.from_exception(failed.value, capture_locals=True).format())
+    assert "a private value" not in text.replace(repr(error), "")
+    assert failed.value.__context__ is None
+
+
+def test_our_own_errors_and_the_user_s_stop_pass() -> None:
+    for error in (NotVerified("the file x is not what was written"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as passed:
+            work(error)
+        assert passed.value is error
+
+
+def test_calm_hushes_its_own_thread_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with silenced():
+        print("a private value")
+        print("a private value", file=sys.stderr)
+        warnings.warn("a private value", stacklevel=1)
+        other = threading.Thread(target=print, args=("progress",))
+        other.start()
+        other.join()
+    print("after")
+    assert capsys.readouterr() == ("progress\nafter\n", "")
+
+
+def test_calm_hushes_the_logs_of_its_own_thread(caplog: pytest.LogCaptureFixture) -> None:
+    with silenced():
+        logging.getLogger("an estimator").critical("a private value")
+        other = threading.Thread(target=logging.critical, args=("progress",))
+        other.start()
+        other.join()
+    logging.critical("after")
+    assert [record.message for record in caplog.records] == ["progress", "after"]
+
+
+def test_calm_hushes_compiled_code(capfd: pytest.CaptureFixture[str]) -> None:
+    libc = ctypes.CDLL(None)
+    print("before")
+    with silenced():
+        libc.puts(b"a private value")
+        os.write(1, b"a private value")
+    libc.puts(b"after")
+    libc.fflush(None)
+    assert capfd.readouterr().out.split() == ["before", "after"]
+
+
+def test_calm_needs_no_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    kept = os.dup(1)
+    os.close(1)
+    try:
+        with silenced():
+            assert capfd is not None
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def test_calm_is_undone_by_the_last_who_leaves() -> None:
+    streams, filters = (sys.stdout, sys.stderr), list(warnings.filters)
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with silenced():
+            entered.set()
+            leave.wait()
+
+    other = threading.Thread(target=stay)
+    with silenced():
+        other.start()
+        entered.wait()
+    assert sys.stdout is not streams[0]  # one is still inside
+    assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
+    leave.set()
+    other.join()
+    assert (sys.stdout, sys.stderr) == streams
+    assert list(warnings.filters) == filters
+
+
+def test_calm_computes_on_one_core() -> None:
+    with silenced():
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info())

@@ -1,0 +1,236 @@
+"""Split: one unit, one shard, whatever stands in its rows and in all the others."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.split import SHARD, split
+
+KEY = bytes(range(32))
+K, BLOCK = 7, 3
+Shards = dict[int, list[tuple[object, ...]]]
+
+PUBLIC = "age,city,active,since\n30,Rome,true,2020-01-02\n41,Bonn,false,2021-03-04\n,Oslo,,\n"
+HEADER = "age,city,active,since,outcome,person\n"
+
+
+def table(rows: int) -> list[str]:
+    """Lines of a private table: three rows a person, one line in five the same as another."""
+    cities = ("Rome", "Bonn", "Oslo")
+    return [
+        f"{20 + row // 5},{cities[row % 3]},{'true' if row % 2 else 'false'},2020-01-0{1 + row % 5},"
+        f"{'yes' if row % 2 else 'no'},p{row // 3}"
+        for row in range(rows)
+    ]
+
+
+def plan(folder: Path, lines: list[str] | bytes, *, unit: str | None = None, name: str = "private.csv") -> Plan:
+    text = lines if isinstance(lines, bytes) else (HEADER + "".join(line + "\n" for line in lines)).encode()
+    (folder / name).write_bytes(text)
+    (folder / "public.csv").write_text(PUBLIC)
+    return plan_of(folder, name, unit)
+
+
+def plan_of(folder: Path, private: str, unit: str | None) -> Plan:
+    data = {"private": private, "public": "public.csv", "label": "outcome", "classes": ["no", "yes"]}
+    privacy = {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}}
+    return parse_plan(
+        {
+            "data": data | ({"unit": unit} if unit else {}),
+            "privacy": privacy,
+            "teachers": {"count": K, "block": BLOCK},
+            "labeling": {"cutoff": 5},
+            "folder": str(folder),
+        }
+    )
+
+
+def shards(folder: Path, lines: list[str] | bytes, *, unit: str | None = None) -> Shards:
+    """What every shard holds, read back from the vault."""
+    made = plan(folder, lines, unit=unit)
+    return contents(made, learn_encoding(made), folder)
+
+
+def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> Shards:
+    vault = Vault(folder / "vault")
+    refs = split(made, encoding, vault, "shards", key)
+    assert len(refs) == 3  # ceil(7 / 3), whatever the rows
+    rows = pl.concat(read_frame(ref, vault) for ref in refs)
+    return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
+
+
+def changed(before: Shards, after: Shards) -> list[int]:
+    """Shards that differ, as lists: an order that moved counts as a change."""
+    return [shard for shard in range(K) if before[shard] != after[shard]]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    return shards(tmp_path_factory.mktemp("plain"), table(60))
+
+
+def test_every_row_is_in_one_shard(tmp_path: Path) -> None:
+    found = shards(tmp_path, table(60))
+    assert sum(map(len, found.values())) == 60
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("taken", range(0, 60, 7))
+def test_without_a_unit_column_taking_one_row_changes_one_shard(tmp_path: Path, plain: Shards, taken: int) -> None:
+    lines = table(60)
+    assert len(changed(plain, shards(tmp_path, lines[:taken] + lines[taken + 1 :]))) == 1
+
+
+@pytest.mark.parametrize("copies", [1, 2, 50, 200])
+def test_taking_one_of_many_copies_changes_one_shard(tmp_path: Path, copies: int) -> None:
+    lines = table(1) * copies + table(30)[1:]
+    assert len(changed(shards(tmp_path, lines), shards(tmp_path, lines[1:]))) == 1
+
+
+def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
+    sizes = [len(rows) for rows in shards(tmp_path, table(1) * 700).values()]
+    assert sum(sizes) == 700
+    assert min(sizes) > 50  # 100 each on average; a binomial 5.4 standard deviations below it is 50
+
+
+def test_a_unit_lies_in_one_shard_and_taking_it_changes_that_one(tmp_path: Path) -> None:
+    lines = table(60)
+    whole = shards(tmp_path, lines, unit="person")
+    for person in ("p0", "p7", "p19"):
+        rest = [line for line in lines if not line.endswith(f",{person}")]
+        assert len(lines) - len(rest) == 3
+        assert len(changed(whole, shards(tmp_path, rest, unit="person"))) == 1
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
+    lines = table(60)
+    for unit in (None, "person"):
+        assert shards(tmp_path, lines, unit=unit) == shards(tmp_path, lines[::-1], unit=unit)
+
+
+def test_another_key_is_another_split(tmp_path: Path) -> None:
+    made = plan(tmp_path, table(60))
+    encoding = learn_encoding(made)
+    assert contents(made, encoding, tmp_path) != contents(made, encoding, tmp_path, bytes(32))
+
+
+ODD = {
+    "a fraction among integers": b"3.5,Rome,true,2020-01-01,yes,p99",
+    "an unbalanced quote": b'44,"Rome,true,2020-01-01,yes,p99',
+    "bad bytes": b"44,R\xff\xfe\x00me,true,2020-01-01,yes,p99",
+    "too many cells": b"44,Rome,true,2020-01-01,yes,p99,1,2,3",
+    "too few cells": b"44",
+    "words for numbers": b"many,Rome,perhaps,yesterday,maybe,p99",
+    "infinite": b"1e999,Rome,true,0000-00-00,yes,p99",
+    "a huge cell": b"44," + b"x" * 3_000_000 + b",true,2020-01-01,yes,p99",
+    "a null unit": b"44,Rome,true,2020-01-01,yes,",
+    "a bare return": b"44,Rome,\rtrue,2020-01-01,yes,p99",
+    "an unknown label": b"44,Rome,true,2020-01-01,perhaps,p99",
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
+@pytest.mark.parametrize("place", [0, 60])
+def test_an_odd_row_changes_one_shard(tmp_path: Path, plain: Shards, odd: bytes, place: int) -> None:
+    lines = [line.encode() for line in table(60)]
+    lines.insert(place, odd)
+    assert len(changed(plain, shards(tmp_path, HEADER.encode() + b"\n".join(lines)))) == 1
+
+
+def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -> None:
+    lines = [*table(6), "44,Rome,true,2020-01-01,yes,", "44,Rome,true,2020-01-01,yes,¿"]
+    assert sum(map(len, shards(tmp_path, lines, unit="person").values())) == 7
+
+
+@pytest.mark.parametrize("lines", [[], table(1), table(2)], ids=["empty", "one row", "two rows"])
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_fewer_units_than_shards_pass(tmp_path: Path, lines: list[str], unit: str | None) -> None:
+    assert sum(map(len, shards(tmp_path, lines, unit=unit).values())) == len(lines)
+
+
+def test_an_unknown_label_is_the_first_class(tmp_path: Path) -> None:
+    made = plan(tmp_path, ["44,Rome,true,2020-01-01,perhaps,p1"])
+    vault = Vault(tmp_path / "vault")
+    refs = split(made, learn_encoding(made), vault, "shards", KEY)
+    assert pl.concat(read_frame(ref, vault) for ref in refs)[LABEL].to_list() == [0]
+
+
+def test_one_odd_cell_that_changes_a_parquet_column_s_type_changes_one_shard(tmp_path: Path) -> None:
+    """Written by another tool, a table whose integers meet one word becomes text: the same rows all the same."""
+    plan(tmp_path, table(60))
+    frame = pl.read_csv(tmp_path / "private.csv").with_columns(person=pl.Series(range(60)) // 3)
+    odd = frame.head(1).with_columns(age=pl.lit("unknown"), person=pl.lit(None, pl.Int64))
+    widened = frame.with_columns(pl.col("age").cast(pl.String))
+    for unit in (None, "person"):
+        without = _split_parquet(tmp_path, frame, unit)
+        assert _split_parquet(tmp_path, widened, unit) == without
+        assert _split_parquet(tmp_path, frame.with_columns(pl.col("person").cast(pl.Float64)), unit) == without
+        within = _split_parquet(tmp_path, pl.concat([widened, odd]), unit)
+        assert len(changed(without, within)) == (1 if unit is None else 0)  # no unit, no guarantee to keep: left out
+
+
+def _split_parquet(folder: Path, frame: pl.DataFrame, unit: str | None) -> Shards:
+    frame.write_parquet(folder / "private.parquet")
+    made = plan_of(folder, "private.parquet", unit)
+    return contents(made, learn_encoding(made), folder)
+
+
+def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> None:
+    plan(tmp_path, [])
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    pl.DataFrame({"outcome": ["yes"], "age": [1], "person": [1]}).write_parquet(folder / "a.parquet")
+    rest = pl.DataFrame({"city": ["Rome"], "active": ["true"], "since": [None], "age": ["2"], "outcome": [True]})
+    rest.write_parquet(folder / "b.parquet")
+    made = plan_of(tmp_path, "parts", None)
+    assert sum(map(len, contents(made, learn_encoding(made), tmp_path).values())) == 2
+
+
+def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = table(60) + table(20)
+    whole = shards(tmp_path, lines)
+    monkeypatch.setattr("concord.tasks.data.units.ROWS_IN_MEMORY", 8)
+    monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", 1000)
+    assert shards(tmp_path, lines) == whole
+
+
+def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = shards(tmp_path, table(60))
+    monkeypatch.setattr("concord.tasks.data.split.PARTS", 2)
+    assert shards(tmp_path, table(60)) == whole
+
+
+def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    shards(tmp_path, table(60))
+    left = sorted(path for path in (tmp_path / "vault" / "shards").rglob("*"))
+    assert [path.name for path in left] == ["block-00000.arrow", "block-00001.arrow", "block-00002.arrow"]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in left)
+
+
+@pytest.mark.parametrize("column", ["outcome", "person", "age"])
+def test_a_column_the_private_table_lacks_is_wrong_input(tmp_path: Path, column: str) -> None:
+    made = plan(tmp_path, HEADER.replace(column, "other").encode(), unit="person")
+    with pytest.raises(WrongInput, match=rf"^data\.private must hold the column '{column}' that data\.\w+ names"):
+        split(made, learn_encoding(made), Vault(tmp_path / "vault"), "shards", KEY)
+
+
+def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plan(tmp_path, table(6))
+
+    def broken(*_: object) -> np.ndarray:
+        raise ValueError("p0 is 20 years old")
+
+    monkeypatch.setattr("concord.tasks.data.split.row_digests", broken)
+    with pytest.raises(EnvironmentFailed) as failed:
+        split(made, learn_encoding(made), Vault(tmp_path / "vault"), "shards", KEY)
+    assert str(failed.value) == "stage split failed (ValueError); nothing of the data is shown"
+    assert failed.value.__context__ is None
+    assert failed.value.__cause__ is None

@@ -1,0 +1,143 @@
+"""The end of a session: what closing returns, and what forgetting destroys and keeps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Opening
+from concord.tasks.door.checkpoint import Checkpoint, PublicSource, commitment, votes_folder, write_checkpoint
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.published import opening, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Stores:
+    """A home folder with public rows, and a domain for sessions."""
+    world(tmp_path / "home")
+    door = Stores.of(tmp_path / "home")
+    door.ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=9.0, delta=1e-3)
+    return door
+
+
+def write(door: Stores, path: str) -> Ref:
+    with door.vault.create(path) as sink:
+        sink.write(b"secret")
+    return sink.ref
+
+
+def session(door: Stores, name: str, teachers: str = "a", mechanism: Mechanism = STABLE) -> str:
+    """An open session with a key, teachers, votes, and noise that was kept."""
+    door.vault.secret(f"sessions/{name}")
+    asked: Opening = replace(opening(mechanism, name), commitment=commitment(door.vault, name))
+    door.ledger.open_session(asked, further=True)
+    small = world(door.vault.root.parent)
+    blocks = (write(door, f"teachers/{teachers}-1/000000"), write(door, f"teachers/{teachers}-2/000050"))
+    own = PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
+    recipe = Checkpoint(plan=small.plan, encoding=small.encoding, teachers=blocks, sources=(own,))
+    write_checkpoint(door.vault, name, recipe)
+    write(door, f"{votes_folder(door.vault, blocks)}/poll-0")
+    write(door, f"sessions/{name}/answers-00000.npz")
+    return name
+
+
+def secrets_of(door: Stores) -> set[str]:
+    """Every file of the vault but public rows and the installation's own secret."""
+    paths = {str(file.relative_to(door.vault.root)) for file in door.vault.root.rglob("*") if file.is_file()}
+    return {path for path in paths if not path.startswith("public/")} - {"secrets/installation"}
+
+
+def test_what_was_not_spent_returns(door: Stores) -> None:
+    reserved = door.ledger.session(session(door, "one")).charge
+    assert reserved != Charge()
+    assert close(door, "one", give_back=True).settled == Charge()  # not one refusal
+    assert door.ledger.total("people") == Charge()
+
+
+def test_the_whole_charge_stays_where_it_is_asked_for(door: Stores) -> None:
+    reserved = door.ledger.session(session(door, "one")).charge
+    assert close(door, "one", give_back=False).settled == reserved
+
+
+def test_a_mechanism_that_pays_by_row_gives_nothing_back(door: Stores) -> None:
+    reserved = door.ledger.session(session(door, "one", mechanism=NOISY)).charge
+    assert close(door, "one", give_back=True).settled == reserved
+
+
+def test_closing_twice_changes_nothing(door: Stores) -> None:
+    ended = close(door, session(door, "one"), give_back=False)
+    assert close(door, "one", give_back=True) == ended
+
+
+def test_an_open_session_is_not_forgotten(door: Stores) -> None:
+    session(door, "one")
+    before = secrets_of(door)
+    with pytest.raises(WrongInput, match="concord close one"):
+        forget(door, "one")
+    assert secrets_of(door) == before
+
+
+@pytest.mark.parametrize("end", [close, forget])
+def test_an_unknown_session_is_wrong_input(door: Stores, end: object) -> None:
+    with pytest.raises(WrongInput, match="'none'"):
+        close(door, "none", give_back=True) if end is close else forget(door, "none")
+    assert secrets_of(door) == set()
+
+
+def test_a_forgotten_session_leaves_no_secret(door: Stores) -> None:
+    close(door, session(door, "one"), give_back=True)
+    assert len(secrets_of(door)) > 5
+    assert forget(door, "one")
+    assert secrets_of(door) == set()
+    assert not forget(door, "one")
+    assert [(remark.kind, remark.about) for remark in door.ledger.remarks("people")] == [("forgotten", "one")]
+
+
+def test_what_an_open_session_votes_with_is_kept(door: Stores) -> None:
+    close(door, session(door, "one"), give_back=True)
+    only_one = secrets_of(door)
+    session(door, "two")
+    session(door, "other", teachers="b")
+    before = secrets_of(door)
+    assert forget(door, "one")
+    gone = before - secrets_of(door)
+    assert gone == {path for path in only_one if "sessions/one" in path}
+    close(door, "two", give_back=True)
+    assert forget(door, "two")
+    assert {path for path in secrets_of(door) if path.startswith("teachers/")} == {
+        "teachers/b-1/000000",
+        "teachers/b-2/000050",
+    }
+
+
+def test_forgetting_that_was_interrupted_is_finished_by_forgetting_again(
+    door: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close(door, session(door, "one"), give_back=True)
+    true = door.vault.destroy
+    destroyed: list[str] = []
+
+    def dying(path: str) -> None:
+        if len(destroyed) == 2:
+            raise KeyboardInterrupt
+        destroyed.append(path)
+        true(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(door.vault), "destroy", lambda _, path: dying(path))
+        with pytest.raises(KeyboardInterrupt):
+            forget(door, "one")
+    assert destroyed[0] == "secrets/sessions/one"
+    assert door.ledger.remarks("people") == ()  # not said before it is so
+    assert forget(door, "one")
+    assert secrets_of(door) == set()

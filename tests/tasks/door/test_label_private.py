@@ -1,0 +1,302 @@
+"""Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import LABELS_ALONE
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.sessions import NEIGHBOURS
+from concord.flows.start import start, start_extension
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
+from concord.tasks.data.split import SHARD, split, with_public
+from concord.tasks.door.choose import UniversalChoice, count_errors
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.verify.verify import verify
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+KEY = bytes(range(32))
+Rows = list[tuple[Any, ...]]
+
+
+def tables(folder: Path, table: pl.DataFrame | None = None, **data: Any) -> dict[str, Any]:
+    """A plan in which only labels are secret, and half of the units become public rows."""
+    found = tables_of_plan(write_tables(folder, table))
+    found["data"] = {**found["data"], "public_share": 0.5, "features": ["size", "shade", "visits"], **data}
+    del found["data"]["public"]
+    found["privacy"]["secret"] = "labels"
+    found["labeling"] = {"mechanism": "noisy_votes", "queries": 4000}
+    return found
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return changed(tables(tmp_path / "data"))
+
+
+def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
+    other = pl.when(pl.col("outcome") == "yes").then(pl.lit("no")).otherwise(pl.lit("yes"))
+    return table.with_columns(outcome=pl.when(rows).then(other).otherwise("outcome"))
+
+
+def parted(
+    folder: Path, private: pl.DataFrame, *, suffix: str = ".csv", unit: str | None = "person"
+) -> tuple[Rows, Rows]:
+    """The public rows made of a private table, and what the teachers get: shard, features and label."""
+    found = tables(folder, private, private=f"private{suffix}", unit=unit)
+    if suffix == ".arrow":
+        private.write_ipc(folder / "private.arrow")
+    vault = Vault(folder / "vault")
+    plan = changed(found)
+    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    public = pl.concat([pl.read_csv(file) if suffix == ".csv" else pl.read_ipc(file) for file in files(made)])
+    refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
+    shards = pl.concat([read_frame(ref, vault) for ref in refs])
+    return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
+
+
+def files(plan: Plan) -> list[Path]:
+    return sorted(Path(plan.path("public")).iterdir())
+
+
+def test_a_run_publishes_a_student_and_claims_no_more_than_labels(plan: Plan, home: Path) -> None:
+    summary = start(plan, home)
+    assert 2400 < summary.asked < 3600  # of 6000 rows in 3000 units, half: 2400 is far beyond six standard deviations
+    assert summary.student["accuracy"] > 0.8
+    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
+    assert certificate.guarantee.unit == "the labels of all rows of one person"
+    assert certificate.guarantee.neighbours == "change the labels of one unit"
+    assert certificate.guarantee.replace_one is None
+    assert certificate.caveats[0] == LABELS_ALONE
+    report = (home / summary.report).read_text()
+    assert "Only labels are protected." in report
+    assert "exchanged" not in report
+    assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
+
+
+def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> None:
+    session = start(plan, home).session
+    people(50, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
+    assert start_extension(session, tmp_path / "more.parquet", home).asked_now == 50
+
+
+@pytest.mark.slow
+def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
+    start(plan, home)
+    rows = {**plan.model_dump(), "data": {**plan.data.model_dump(exclude={"public_share"}), "public": "public.parquet"}}
+    with pytest.raises(WrongInput, match="unit of domain 'people' is 'the labels of all rows of one person'"):
+        start(changed(rows, privacy__secret="rows"), home)
+    assert len(Ledger.of(home).sessions("people")) == 1
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".arrow"])
+@pytest.mark.parametrize("unit", ["person", None])
+def test_the_parts_are_the_whole_and_no_unit_is_in_both(tmp_path: Path, suffix: str, unit: str | None) -> None:
+    private = people(900, 1)
+    public, teachers = parted(tmp_path, private, suffix=suffix, unit=unit)
+    assert 300 < len(public) < 600
+    assert sorted([*public, *(row[1:4] for row in teachers)]) == sorted(
+        private.select("size", "shade", "visits").rows()
+    )
+    owner = {row[1:4]: row[0] for row in private.rows()}
+    if unit:
+        assert not {owner[row] for row in public} & {owner[row[1:4]] for row in teachers}
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_changing_the_labels_of_one_unit_changes_labels_of_one_shard_and_nothing_else(
+    tmp_path: Path, unit: str | None
+) -> None:
+    private = pl.concat([people(300, 1), people(300, 1)])  # rows come twice: identical ones must be told apart
+    before = parted(tmp_path, private, unit=unit)
+    for details in range(0, 300, 60):
+        rows = pl.col("person") == private["person"][details] if unit else pl.int_range(pl.len()) == details
+        public, teachers = parted(tmp_path, flipped(private, rows), unit=unit)
+        assert public == before[0]
+        assert sorted(row[:4] for row in teachers) == sorted(row[:4] for row in before[1])
+        moved = {row[0] for row in set(teachers) ^ set(before[1])} | {
+            row[0] for row in set(teachers) if teachers.count(row) != before[1].count(row)
+        }
+        assert len(moved) <= 1
+
+
+def test_labels_of_the_public_part_are_never_read(tmp_path: Path) -> None:
+    private = people(300, 1)
+    public, teachers = parted(tmp_path, private)
+    theirs = set(public)
+    rows = pl.Series([row in theirs for row in private.select("size", "shade", "visits").rows()])
+    assert rows.any()
+    assert parted(tmp_path, flipped(private, pl.lit(rows))) == (public, teachers)
+
+
+# Rows that are kept -------------------------------------------------------------------------------------------------
+
+
+def edit(folder: Path) -> None:
+    """One public row becomes another."""
+    (file,) = folder.iterdir()
+    before = file.read_text()
+    file.write_text(before.replace("dark", "light", 1))
+    assert file.read_text() != before
+
+
+def add(folder: Path) -> None:
+    (folder / "more.csv").write_text("size,shade,visits\n1.0,dark,1\n")
+
+
+def put_elsewheres(folder: Path) -> None:
+    """Folder and list of another private table, each whole in its own place."""
+    for kept in (folder, folder.with_suffix(".json")):
+        other = next(
+            file for file in folder.parent.iterdir() if file.stem != folder.stem and file.suffix == kept.suffix
+        )
+        shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
+        other.rename(kept)
+
+
+def take_list_away(folder: Path) -> None:
+    """As 0.1.0 left it, and edited then."""
+    folder.with_suffix(".json").unlink(missing_ok=True)
+    edit(folder)
+
+
+@pytest.mark.parametrize("change", [edit, add, put_elsewheres, take_list_away])
+def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    plan, vault, result = changed(tables(tmp_path, people(300, 1))), Vault(tmp_path / "vault"), list[str]()
+
+    def rows(*private: str) -> tuple[Path, dict[str, bytes]]:
+        folder = Path(with_public(plan, vault, private, say=result.append).path("public"))
+        return folder, {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    folder, before = rows("digest")
+    assert rows("digest") == (folder, before)
+    written = folder.stat().st_ino
+    assert written == Path(with_public(plan, vault, ["digest"]).path("public")).stat().st_ino  # used as they are
+    write_tables(tmp_path, people(300, 2))
+    rows("of another table")
+    write_tables(tmp_path, people(300, 1))
+    assert result == []
+    change(folder)
+    assert rows("digest") == (folder, before)
+    assert result == ["public rows are not what was written: made again"]
+    assert sorted(path.suffix for path in folder.parent.iterdir() if path.stem == folder.stem) == ["", ".json"]
+
+
+def test_a_session_goes_on_with_its_rows_though_they_were_edited(
+    plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start(plan, home)
+    (folder,) = (path for path in (home / "vault/unlabelled/people").iterdir() if path.is_dir())
+    edit(folder)
+    again = start(plan, home)
+    assert (again.session, again.asked_now, again.spent_now) == (first.session, 0, {"epsilon": 0.0, "delta": 0.0})
+    assert "  encode public rows are not what was written: made again" in capsys.readouterr().err
+
+
+# A student that is chosen ---------------------------------------------------------------------------------------------
+
+CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
+
+
+def choosing(found: dict[str, Any], *parts: str) -> Plan:
+    """The plan with a universal student; of [teachers] and [labeling] it has `parts`."""
+    sections = {name: part for name, part in found.items() if name in parts or name not in ("teachers", "labeling")}
+    return parse_plan({**sections, "student": CHOSEN | ({"epsilon": 1.0} if parts else {})})
+
+
+def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows, Ints]:
+    """The public rows made of a private table, and the errors of every candidate of their cover on the others."""
+    plan, vault = choosing(tables(folder, private, unit=unit)), Vault(folder / "vault")
+    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    encoding = learn_encoding(made)
+    batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
+    cover = UniversalChoice.of(made, encoding, batches, vault).candidates
+    counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
+    return pl.read_csv(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_labels_of_one_unit_move_every_error_count_by_at_most_one(tmp_path: Path, unit: str | None) -> None:
+    private = people(300, 1)
+    public, before = errors(tmp_path, private, unit)
+    moves = set()
+    for item in range(0, 300, 30):
+        rows = pl.col("person") == private["person"][item] if unit else pl.int_range(pl.len()) == item
+        same, after = errors(tmp_path, flipped(private, rows), unit)
+        assert same == public
+        moves |= set((after - before).tolist())
+    assert moves == {-1, 0, 1}
+    theirs = pl.Series([row in set(public) for row in private.select("size", "shade", "visits").rows()])
+    assert np.array_equal(errors(tmp_path, flipped(private, pl.lit(theirs)), unit)[1], before)
+
+
+@pytest.mark.parametrize(
+    "parts", [(), pytest.param(("teachers", "labeling"), marks=pytest.mark.slow)], ids=["alone", "beside labels"]
+)
+def test_a_student_is_chosen_by_secret_labels_and_claims_no_more(
+    tmp_path: Path, home: Path, parts: tuple[str, ...]
+) -> None:
+    plan = choosing(tables(tmp_path / "data"), *parts)
+    summary = start(plan, home)
+    assert summary.student["accuracy"] > 0.7
+    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
+    assert (certificate.promise.epsilon, certificate.promise.delta) == (4.0, 1e-5 if parts else 0.0)
+    assert (certificate.promise.neighbours, certificate.promise.replace_one) == (NEIGHBOURS["labels"], None)
+    assert LABELS_ALONE in certificate.caveats
+    assert [check for check in verify(home) if not check.ok] == []
+    chosen = [
+        session.mechanism for session in Ledger.of(home).sessions("people") if session.mechanism["name"] == "universal"
+    ]
+    assert [mechanism["secret"] for mechanism in chosen] == ["labels"]
+
+
+# What does not hold, or fit -------------------------------------------------------------------------------------------
+
+
+def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
+    """The planted fault: rows known by their content, as where rows are secret, change shards with their labels."""
+    private = people(300, 1)
+    moved = []
+    for table in (private, flipped(private, pl.int_range(pl.len()) < 20)):
+        plan = changed(tables_of_plan(write_tables(tmp_path, table)), data__unit=None)
+        vault = Vault(tmp_path / "vault")
+        refs = split(plan, learn_encoding(plan), vault, "shards", KEY)
+        moved.append(sorted(pl.concat([read_frame(ref, vault) for ref in refs]).drop(LABEL).rows()))
+    assert moved[0] != moved[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data__public_share": None}, "data: public must be given"),
+        ({"privacy__secret": "rows"}, "needs privacy.secret = 'labels'"),
+        ({"data__features": ["size", "height"]}, "'height'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(
+    tmp_path: Path, home: Path, change: dict[str, Any], said: str
+) -> None:
+    found = tables(tmp_path / "data")
+    with pytest.raises(WrongInput, match=said):
+        start(changed(found, **change), home)
+    assert Ledger.of(home).domains() == ()
+
+
+def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) -> None:
+    """Its cells are read as null whatever they hold: as public rows, they would be a column of nothing, in silence."""
+    private = people(40, 1).with_columns(odd=pl.struct("size"))
+    found = tables(tmp_path, private.drop("odd"), private="private.arrow", features=["size", "odd"])
+    private.write_ipc(tmp_path / "private.arrow")
+    with pytest.raises(WrongInput, match=r"^data\.private must hold numbers.* got column 'odd' of type struct<"):
+        with_public(changed(found), Vault(tmp_path / "vault"), ["digest"])

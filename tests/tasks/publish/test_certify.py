@@ -1,0 +1,122 @@
+"""The certificate says what the ledger and the released files say, and nothing that is private."""
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.sections import MECHANISMS
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.published import SESSION, TEACHERS, World, certified, recertified, session, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> World:
+    return world(tmp_path)
+
+
+def read(small: World) -> Certificate:
+    return Certificate.model_validate_json((small.released.root / SESSION / "certificate.json").read_bytes())
+
+
+def labels_with_refusals(small: World, every: int, asked: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    labels = small.truth.copy()[:asked]
+    labels[::every] = -1
+    return labels
+
+
+def test_it_says_what_the_ledger_and_the_files_say(small: World) -> None:
+    student, written = certified(small, STABLE, labels_with_refusals(small, 15, 286))
+    certificate = read(small)
+    assert certificate.counts.model_dump() == {"asked": 286, "answered": 266, "refused": 20, "not_asked": 14}
+    assert (certificate.session, certificate.teachers) == (SESSION, TEACHERS)
+    assert certificate.mechanism.settings == json.loads(json.dumps(STABLE.settings()))
+    assert (certificate.domain.cap.epsilon, certificate.domain.cap.delta) == (4.0, 4e-5)
+    assert certificate.student.file == student.ref
+    assert certificate.student.accuracy == student.accuracy
+    assert [small.released.find(ref.path) for ref in certificate.labels] == list(certificate.labels)
+    for ref in (written.certificate, written.schema_file, written.report, *written.figures.values()):
+        assert small.released.find(ref.path) == ref
+
+
+def test_replacing_a_unit_is_two_steps(small: World) -> None:
+    certified(small, STABLE, small.truth)
+    guarantee = read(small).guarantee
+    assert (guarantee.epsilon, guarantee.delta) == (1.0, 1e-5)
+    assert guarantee.replace_one is not None
+    assert guarantee.replace_one.epsilon == 2.0
+    assert guarantee.replace_one.delta == pytest.approx((1 + math.e) * 1e-5)
+
+
+def test_the_domains_charge_is_the_filters(small: World) -> None:
+    certified(small, STABLE, small.truth)
+    ledger, domain = Ledger.of(small.home), read(small).domain
+    assert (domain.spent.epsilon, domain.spent.delta) == ledger.domains()[0].filter.spent(ledger.total("people"))
+    assert domain.remaining.epsilon == pytest.approx(4 - domain.spent.epsilon)
+    assert (domain.sessions, domain.lost) == (1, 0)
+    assert [charge.session for charge in domain.charges] == [SESSION]
+    share = ledger.session(SESSION).charge.renyi / ledger.domains()[0].filter.budget
+    assert domain.charges[0].share == float(share)
+
+
+def test_the_same_facts_give_the_same_bytes(small: World) -> None:
+    labels = labels_with_refusals(small, 50, 300)
+    student, first = certified(small, STABLE, labels)
+    assert recertified(small, STABLE, list(read(small).labels), student) == first
+
+
+def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> None:
+    student, _ = certified(small, STABLE, small.truth)
+    others = small.write(labels_with_refusals(small, 15, 300))
+    with pytest.raises(NotVerified, match="280 answers and 20 refusals, where the ledger has 300 and 0"):
+        recertified(small, STABLE, others, student)
+
+
+def test_a_changed_label_file_stops_it(small: World) -> None:
+    student, _ = certified(small, STABLE, small.truth)
+    refs = read(small).labels
+    file = small.released.root / refs[1].path
+    file.write_bytes(file.read_bytes().replace(b"answered", b"Answered", 1))
+    with pytest.raises(NotVerified, match="batch-00001"):
+        recertified(small, STABLE, list(refs), student)
+
+
+def test_nothing_of_the_vault_the_clock_or_the_machine_is_in_it(small: World) -> None:
+    certified(small, STABLE, labels_with_refusals(small, 15, 286))
+    for file in (small.released.root / SESSION).iterdir():
+        if file.suffix in (".json", ".html", ".svg"):
+            text = file.read_text()
+            for private in ("hmac of", str(small.home), datetime.now(UTC).date().isoformat()):
+                assert private not in text
+
+
+def test_every_mechanism_names_its_proof() -> None:
+    for proof in (Universal.proof, *(mechanism_class(name).proof for name in MECHANISMS)):
+        assert (Path(__file__).parents[3] / proof.partition(":")[0]).is_file()
+
+
+def test_it_knows_no_other_key(small: World) -> None:
+    certified(small, STABLE, small.truth)
+    with pytest.raises(ValueError, match="extra"):
+        Certificate.model_validate({**read(small).model_dump(), "rows": 1})
+
+
+def test_a_session_that_answered_nothing_is_certified_too(small: World) -> None:
+    student, _ = certified(small, STABLE, np.full(20, -1))
+    assert read(small).counts.model_dump() == {"asked": 20, "answered": 0, "refused": 20, "not_asked": 280}
+    assert student.accuracy is not None
+
+
+def test_the_session_helper_asks_no_more_than_was_paid_for(small: World) -> None:
+    session(small, STABLE, np.full(20, -1))
+    assert Ledger.of(small.home).session(SESSION).status == "spent"

@@ -1,0 +1,160 @@
+"""The report: one page, complete, that fetches nothing, runs nothing, and escapes whatever a plan names."""
+
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import render
+from tests.support.published import SESSION, World, certified, world
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+SVG = (
+    '<?xml version="1.0"?>\n<svg width="4pt" height="3pt" viewBox="0 0 4 3"><metadata>m</metadata>'
+    '<g id="axes"><use xlink:href="#axes" clip-path="url(#axes)"/></g></svg>'
+)
+FIGURES = dict.fromkeys(("spend", "what_if", "labels", "budget"), SVG)
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its tags in balance, their attributes, and its words."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.shown: list[str] = []  # what each <pre> holds
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "pre":
+            self.shown.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += f"{data} "
+        if self.open[-1:] == ["pre"]:
+            self.shown[-1] += data
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def certificate(small: World) -> Certificate:
+    _, written = certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+    return Certificate.model_validate_json(small.released.read(written.certificate))
+
+
+def test_the_page_is_whole_and_fetches_and_runs_nothing(certificate: Certificate) -> None:
+    page = Page(render(certificate, FIGURES))
+    assert page.open == []
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "link", "iframe", "img", "object", "embed")
+        for name, value in attributes.items():
+            assert name not in ("src", "action", "data", "onload", "onclick")
+            assert not (value or "").startswith(("http:", "https:", "//")) or name.startswith("xmlns")
+    assert "@import" not in page.words
+    assert "url(" not in page.words
+
+
+def test_both_readers_find_what_they_need(certificate: Certificate) -> None:
+    words = " ".join(Page(render(certificate, FIGURES)).words.split())
+    for part in (
+        "ε = 1, δ = 1e-5",
+        "add or remove one unit",
+        "ε = 2",
+        "lifetime cap",
+        "rows asked 300",
+        "answered 300",
+        "tasks/mechanisms/stable.py",
+        f"concord verify {SESSION}",
+        certificate.student.file.digest,
+        "older copy",
+        "pseudo-random",
+    ):
+        assert part in words
+
+
+def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) -> None:
+    page = render(certificate, FIGURES)
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "prefers-color-scheme: dark" in page
+    images = [attributes for tag, attributes in Page(page).tags if tag == "svg"]
+    assert len(images) == 4
+    assert all("width" not in image and "viewbox" in image for image in images)
+
+
+def test_a_reader_who_sees_no_picture_is_told_what_it_shows(certificate: Certificate) -> None:
+    page = Page(render(certificate, FIGURES))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids)) == 8  # a caption and a part of each figure
+    for tag, attributes in page.tags:
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert attributes["aria-labelledby"] in ids
+        if tag == "use":
+            assert str(attributes["xlink:href"]).removeprefix("#") in ids
+        if tag == "th":
+            assert attributes["scope"] in ("row", "col")
+    assert [attributes for tag, attributes in page.tags if tag == "html"] == [{"lang": "en"}]
+    headings = [tag for tag, _ in page.tags if tag in ("h1", "h2", "h3")]
+    assert headings[0] == "h1"
+    assert headings.count("h1") == 1
+
+
+def test_its_commands_check_the_released_files(small: World, certificate: Certificate) -> None:
+    few = Page(render(certificate, FIGURES))
+    many = Page(render(certificate.model_copy(update={"labels": certificate.labels * 5}), FIGURES))
+    commands = [few.shown[-1], *many.shown[-2:]]
+    assert [command.split()[0] for command in commands] == ["sha256sum", "sha256sum", "python3"]
+    for command in commands:
+        assert run_in(small.released.root, command) == 0
+    file = small.released.root / certificate.labels[0].path
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    for command in commands:
+        assert run_in(small.released.root, command) != 0
+    file.write_bytes(whole)
+
+
+def run_in(folder: Path, command: str) -> int:
+    shell = ["bash", "-c", f"set -o pipefail; {command}"]
+    return subprocess.run(shell, cwd=folder, capture_output=True, check=False).returncode
+
+
+def test_whatever_a_plan_names_is_escaped(certificate: Certificate) -> None:
+    nasty = "<script>alert(1)</script>"
+    domain = certificate.domain.model_copy(update={"name": nasty})
+    guarantee = certificate.guarantee.model_copy(update={"unit": nasty})
+    page = render(certificate.model_copy(update={"domain": domain, "guarantee": guarantee}), FIGURES)
+    assert nasty not in page
+    assert page.count("&lt;script&gt;") >= 3
+
+
+def test_a_long_stream_is_listed_in_the_certificate_alone(certificate: Certificate) -> None:
+    many = certificate.model_copy(update={"labels": certificate.labels * 100})
+    page = render(many, FIGURES)
+    assert page.count(certificate.labels[0].digest) == 4
+    assert "compares all 301, by the digests that the certificate lists" in page
+
+
+def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Certificate) -> None:
+    student = certificate.student.model_copy(update={"accuracy": None})
+    assert "right on public test rows" in render(certificate, FIGURES)
+    assert "right on public test rows" not in render(certificate.model_copy(update={"student": student}), FIGURES)

@@ -1,0 +1,182 @@
+"""The student: what each rule for refused rows teaches, that it always works, and that its file is canonical."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import skops.io
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+from sklearn.svm import LinearSVR
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.sections import StudentPlan
+from concord.tasks.student.model import ScoreClassifier, canonical_file, dump, load, trusted_types
+from concord.tasks.student.study import Refused, evaluate, lessons, publish_student, study
+from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
+
+LOGISTIC = "sklearn.linear_model.LogisticRegression"
+RIDGE = "sklearn.linear_model.Ridge"
+REFUSED: tuple[Refused, ...] = ("random", "drop", "soft")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world(tmp_path_factory.mktemp("world"))
+
+
+def learn(
+    small: World, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None, plan: StudentPlan | None = None
+) -> Any:
+    table = small.labels(labels, counts)
+    return study(plan or StudentPlan(), small.encoding, small.batches, table, teachers=TEACHERS, vault=small.vault)
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
+def test_right_labels_make_a_student_that_is_right(small: World, refused: Refused, estimator: str) -> None:
+    labels = small.truth.copy()
+    labels[::9] = -1
+    student = learn(small, labels, plan=StudentPlan(estimator=estimator, refused=refused))
+    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.9
+    assert set(student.predict(small.rows.to_pandas())) == set(CLASSES)
+
+
+def test_rows_and_labels_stay_together_over_batches(small: World) -> None:
+    neighbour = StudentPlan(estimator="sklearn.neighbors.KNeighborsClassifier", params={"n_neighbors": 1})
+    answered = np.arange(len(small.truth)) % 3 > 0
+    student = learn(small, np.where(answered, small.truth, -1), plan=neighbour.model_copy(update={"refused": "drop"}))
+    right = student.predict(small.rows) == np.array(CLASSES)[small.truth]
+    assert right[answered].all()
+
+
+def test_random_labels_fill_refused_and_unasked_rows_alike_and_repeatably(small: World) -> None:
+    labels = np.full(200, -1)
+    labels[:5] = 1
+    table = small.labels(labels)
+    used, targets = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=3)
+    assert used.all()
+    assert (targets[:5] == [0, 1]).all()
+    assert 0.4 < targets[5:, 1].mean() < 0.6
+    assert (targets.sum(axis=1) == 1).all()
+    again = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=3)[1]
+    other = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=4)[1]
+    assert (targets == again).all()
+    assert (targets != other).any()
+
+
+def test_drop_and_soft_leave_out_what_they_should(small: World) -> None:
+    labels = np.array([0, -1, 1])
+    table = small.labels(labels)
+    used, targets = lessons(table, CLASSES, "drop", teachers=TEACHERS, seed=0)
+    assert np.flatnonzero(used).tolist() == [0, 2]
+    assert targets.tolist() == [[1, 0], [0, 1]]
+    used, targets = lessons(table, CLASSES, "soft", teachers=TEACHERS, seed=0)
+    assert np.flatnonzero(used).tolist() == [0, 1, 2]
+    assert targets.tolist() == [[1, 0], [0.5, 0.5], [0, 1]]
+
+
+def test_soft_counts_are_unbiased_shares_beyond_zero_and_one(small: World) -> None:
+    counts = np.array([[-50, 150], [7, 93], [80, 20]])
+    _, targets = lessons(small.labels(np.array([1, -1, 0]), counts), CLASSES, "soft", teachers=TEACHERS, seed=0)
+    assert targets.tolist() == [[-0.5, 1.5], [0.5, 0.5], [0.8, 0.2]]
+
+
+def test_a_regressor_learns_from_votes_that_are_mostly_noise(small: World) -> None:
+    counts = noisy_votes(small.truth, scale=60)
+    labels = counts.argmax(axis=1)
+    student = learn(small, labels, counts, StudentPlan(estimator=RIDGE, refused="soft"))
+    assert np.mean(labels == small.truth) < 0.7
+    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.85
+
+
+def test_a_classifier_takes_soft_votes_as_weights(small: World) -> None:
+    counts = noisy_votes(small.truth, scale=10)
+    student = learn(small, counts.argmax(axis=1), counts, StudentPlan(refused="soft"))
+    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.9
+
+
+def test_a_classifier_without_weights_is_told_what_to_do(small: World) -> None:
+    plan = StudentPlan(estimator="sklearn.neighbors.KNeighborsClassifier", refused="soft")
+    with pytest.raises(WrongInput, match=r"sample_weight, or a regressor"):
+        learn(small, small.truth, noisy_votes(small.truth, 10), plan)
+
+
+def test_an_estimator_that_cannot_learn_is_the_plans_fault(small: World) -> None:
+    plan = StudentPlan(estimator="sklearn.naive_bayes.MultinomialNB")  # refuses negative features
+    with pytest.raises(WrongInput, match="cannot learn from the released labels"):
+        learn(small, small.truth, plan=plan)
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
+@pytest.mark.parametrize(
+    "labels", [[], [-1] * 300, [1] * 300, [-1] * 299 + [1]], ids=["unasked", "refused", "one", "last"]
+)
+def test_labels_that_teach_nothing_still_make_a_student(
+    small: World, labels: list[int], estimator: str, refused: Refused
+) -> None:
+    student = learn(small, np.array(labels, dtype=np.int64), plan=StudentPlan(estimator=estimator, refused=refused))
+    assert set(student.predict(small.rows)) <= set(CLASSES)
+    assert load(dump(student), estimator).predict(small.rows).shape == (300,)
+
+
+def test_a_regressor_of_one_output_is_fitted_once_a_class() -> None:
+    X = np.linspace(-1, 1, 50)[:, None]
+    scores = np.hstack([-X, X])
+    for regressor in (Ridge(), LinearSVR(random_state=0)):
+        student = ScoreClassifier(regressor, ["low", "high"]).fit(X, scores)
+        assert (student.predict(X) == np.where(X[:, 0] > 0, "high", "low")).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        StudentPlan(),
+        StudentPlan(estimator=RIDGE),
+        StudentPlan(estimator="sklearn.ensemble.HistGradientBoostingClassifier", params={"max_iter": 3}),
+        StudentPlan(estimator="sklearn.ensemble.RandomForestClassifier", params={"n_estimators": 3}),
+    ],
+    ids=lambda plan: plan.estimator.rpartition(".")[2],
+)
+def test_the_same_labels_give_the_same_file_and_it_predicts_alike(small: World, plan: StudentPlan) -> None:
+    first, second = (learn(small, small.truth, plan=plan) for _ in range(2))
+    file = dump(first)
+    assert file == dump(second)
+    again = load(file, plan.estimator)
+    assert (again.predict(small.rows) == first.predict(small.rows)).all()
+    assert canonical_file(skops.io.dumps(again)) == file
+
+
+def test_another_student_has_another_file(small: World) -> None:
+    assert dump(learn(small, small.truth)) != dump(learn(small, np.roll(small.truth, 1)))
+
+
+def test_the_student_is_published_beside_its_labels(small: World) -> None:
+    student = learn(small, small.truth)
+    published = publish_student(student, SESSION, 0.9, small.released)
+    assert published.ref.path == f"{SESSION}/student.skops"
+    assert published.accuracy == 0.9
+    assert small.released.read(published.ref) == dump(student)
+
+
+def test_memory_between_the_fields_of_records_is_not_published() -> None:
+    records = np.frombuffer(b"\xaa" * 48, dtype=np.dtype([("a", "u1"), ("b", "<i8")], align=True))
+    assert b"\xaa" * 48 in skops.io.dumps(records)  # elsewhere the byte may be part of a time
+    file = dump(records)
+    assert file.count(b"\xaa" + bytes(7) + b"\xaa" * 8) == 3
+    assert (skops.io.loads(file) == records).all()
+
+
+def test_a_file_that_holds_foreign_types_is_refused() -> None:
+    file = dump(Counter("abc"))
+    with pytest.raises(NotVerified, match=r"collections\.Counter"):
+        trusted_types(file, LOGISTIC)
+    assert trusted_types(file, "collections.Counter") == ["collections.Counter"]
+
+
+def test_unseen_and_missing_cells_are_predicted_for(small: World) -> None:
+    odd = pl.DataFrame({"size": [None, float("inf")], "shade": ["pink", None], "note": [None, None]})
+    assert set(learn(small, small.truth).predict(odd)) <= set(CLASSES)

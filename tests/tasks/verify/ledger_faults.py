@@ -1,0 +1,97 @@
+"""Faults to plant in the code that writes the ledger: where each is planted, and what stands there then.
+
+None is in code that the reckoning uses. Each writes a ledger that its own book believes;
+tests/tasks/verify/test_reckoning.py sees that the reckoning does not.
+"""
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from concord.artifacts.ledger import state
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.privacy import Charge, Filter
+from concord.artifacts.sessions import Session
+
+charge, admits, freeze, recapped, budget = Filter.charge, Filter.admits, Filter.freeze, Filter.recapped, Filter.budget
+owed, total = Session.owed, LedgerState.total
+
+
+def cheap(of: Filter, cost: Any) -> Charge:
+    whole = charge(of, cost)
+    return replace(whole, renyi=whole.renyi * (1 - Decimal("1e-8")))
+
+
+def dear(of: Filter, cost: Any) -> Charge:
+    whole = charge(of, cost)
+    return replace(whole, renyi=whole.renyi * (1 + Decimal("1e-5")))
+
+
+def uneven(epsilon: float, delta: float) -> Filter:
+    return replace(freeze(epsilon, delta), delta_additive=delta)
+
+
+def another_order(epsilon: float, delta: float) -> Filter:
+    return replace(freeze(epsilon, delta), order=freeze(epsilon, delta).order + 1)
+
+
+def at_best_order(of: Filter, total: Charge) -> bool:
+    """The classical fault: the best of several orders at admission."""
+    return min(replace(of, order=order).spent(total)[0] for order in (of.order, 8.0, 20.0)) <= of.epsilon
+
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "charges too little": (Filter, "charge", cheap),
+    "charges too much": (Filter, "charge", dear),
+    "charges no additive δ": (Filter, "charge", lambda of, cost: replace(charge(of, cost), delta=Decimal(0))),
+    "charges at another order": (Filter, "charge", lambda of, cost: charge(replace(of, order=2.0), cost)),
+    "gives the whole δ to each part": (Filter, "freeze", staticmethod(uneven)),
+    "takes another order": (Filter, "freeze", staticmethod(another_order)),
+    "recaps one part of δ": (Filter, "recapped", lambda of, e, d: replace(recapped(of, e, d), delta_renyi=d)),
+    "recaps the order": (Filter, "recapped", lambda of, e, d: replace(recapped(of, e, d), order=of.order + 0.25)),
+    "settles nothing": (Session, "owed", lambda *_, **__: Charge()),
+    "returns what it must keep": (
+        Session,
+        "owed",
+        lambda item, **how: owed(replace(item, per_refusal=replace(item.reserved, renyi=Decimal("0.01"))), **how),
+    ),
+    "forgets the pending batch": (Session, "owed", lambda item, **how: owed(replace(item, pending=None), **how)),
+    "forgets a refusal": (Session, "owed", lambda item, **how: owed(replace(item, refused=item.refused - 1), **how)),
+    "mixes two bounds": (
+        Session,
+        "owed",
+        lambda item, **how: replace(owed(item, **how), renyi=min(owed(item, **how).renyi, item.reserved.renyi / 2)),
+    ),
+}
+"""Production code with one fault each, in what it writes."""
+
+RESTORED: dict[str, tuple[Any, str, Any]] = {
+    "loses what the witness saw": (state, "missing", lambda *_: Charge()),
+    "gives back what may be drawn elsewhere": (
+        LedgerState,
+        "_end_all",
+        lambda book: [
+            book.sessions.update({session.id: replace(session, status="closed", settled=Charge())})
+            for session in book.sessions.values()
+            if session.status == "open"
+        ],
+    ),
+}
+"""Faults that show when the ledger goes on after it was restored."""
+
+UNBOUNDED: dict[str, tuple[Any, str, Any]] = {
+    "admits everything": (Filter, "admits", lambda *_: True),
+    "forgets Rényi": (Filter, "admits", lambda of, total: admits(of, Charge(delta=total.delta))),
+    "forgets one session": (
+        LedgerState,
+        "total",
+        lambda book, domain: (
+            total(book, domain)
+            if len(book.sessions) < 2
+            else Charge(renyi=total(book, domain).renyi - next(iter(book.sessions.values())).charge.renyi)
+        ),
+    ),
+    "forgets the conversion": (Filter, "conversion", property(lambda _: 0.0)),
+    "budgets a little more": (Filter, "budget", property(lambda of: budget.fget(of) * Decimal("1.001"))),  # type: ignore[attr-defined]
+    "takes the best order at admission": (Filter, "admits", at_best_order),
+}

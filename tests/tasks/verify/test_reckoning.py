@@ -1,0 +1,254 @@
+"""The ledger's rule kept a second time: ledgers that break it and are chained well are found, whoever broke it.
+
+An honest ledger passes. What the issue found passes the chain and the book, and not this; and so does what production
+code with a fault planted in filter, charge, settlement or restoration writes.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.ledger.events import Entry, LogRecord
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.ledger.witness import Witness
+from concord.artifacts.sessions import Opening
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
+from concord.tasks.mechanisms.sparse_vector import SparseVector
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.verify import verify
+from tests.artifacts.ledger.openings import batch, commit, outcome
+from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
+from tests.promises.test_upgrade import OLD
+from tests.support.chained import Said, rewrite
+from tests.support.published import opening
+from tests.tasks.verify.ledger_faults import FAULTS, RESTORED, UNBOUNDED
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
+NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-6, queries=150, classes=2)
+LARGE = NoisyVotes.calibrate(epsilon=3.0, delta=1e-6, queries=10, classes=2)
+SMALL = NoisyVotes.calibrate(epsilon=0.2, delta=1e-6, queries=10, classes=2)
+VECTOR = SparseVector.calibrate(epsilon=0.5, delta=1e-6, cutoff=3)
+SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25)
+RELABELLED = calibrate_relabelled(
+    SUBSET, epsilon=1.0, delta=1e-6, make=lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4)
+)
+
+
+def named(ledger: Ledger) -> None:
+    """Name the domain `people`."""
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=8.0, delta=1e-4)
+
+
+def asked(runs: Mechanism, name: str, **changes: Any) -> Opening:
+    return replace(opening(runs, name), **changes)
+
+
+def history(home: Path) -> Ledger:
+    """Everything a ledger may go through: each kind of session, refusals, settlements, recaps, a copy put back."""
+    ledger = Ledger(f"sqlite:///{home / 'ledger.db'}", Witness(home.parent / f"{home.name}-witness"))
+    named(ledger)
+    ledger.open_session(asked(STABLE, "s-1"))
+    ledger.begin_batch("s-1", batch())
+    commit(ledger, "s-1", outcome(refused=1))
+    ledger.begin_batch("s-1", batch(1, first=100, rows=2))
+    ledger.settle("s-1", give_back=True)  # one refusal, and a batch of two that may have been drawn
+    ledger.open_session(asked(NOISY, "s-2"), further=True)
+    ledger.begin_batch("s-2", batch())
+    commit(ledger, "s-2", outcome(refused=0))
+    ledger.begin_batch("s-2", batch(1, first=100))
+    commit(ledger, "s-2", outcome(1, asked=50))
+    ledger.recap("people", 9.0, 2e-4, "the board said so")
+    ledger.remark("people", "linked", "elsewhere")
+    ledger.open_session(_chosen("s-3", secret="rows"), further=True)
+    ledger.open_session(_chosen("s-0", secret=None), further=True)  # as version 0.1.0 charged it
+    ledger.open_session(asked(VECTOR, "s-4"), further=True)
+    ledger.settle("s-4", give_back=True)
+    ledger.open_session(asked(RELABELLED, "s-5", epsilon=1.0, delta=1e-6), further=True)
+    ledger.begin_batch("s-5", batch())
+    commit(ledger, "s-5", outcome(refused=4))
+    older = (home / "ledger.db").read_bytes()
+    ledger.open_session(asked(STABLE, "s-6"), further=True)
+    (home / "ledger.db").write_bytes(older)
+    put_back = Ledger(f"sqlite:///{home / 'ledger.db'}", Witness(home.parent / f"{home.name}-witness"))
+    put_back.restore("the disk died")
+    put_back.open_session(asked(STABLE, "s-7"), further=True)
+    (home.parent / f"{home.name}-witness").unlink()
+    put_back.restore("the machine that had it burnt")
+    return put_back
+
+
+def _chosen(name: str, secret: Literal["rows", "labels"] | None) -> Opening:
+    mechanism = Universal(epsilon=0.25, secret=secret)
+    terms = {"epsilon": 0.25, "delta": 0.0, "cutoff": None, "queries": None, "teachers": 0, "per_refusal": None}
+    return asked(STABLE, name, mechanism=mechanism.settings(), whole=mechanism.cost, **terms)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("CONCORD_LEDGER", raising=False)
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def found(ledger: Ledger) -> list[str]:
+    """What breaks the rule in a ledger that chain and book believe."""
+    ledger.verify()
+    return list(reckon(ledger.lines()))
+
+
+def test_an_honest_history_keeps_the_rule(home: Path) -> None:
+    assert found(history(home)) == []
+
+
+def test_what_an_earlier_version_wrote_keeps_the_rule(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
+        database.executescript(OLD.read_text())
+    assert found(Ledger.of(tmp_path)) == []
+
+
+def at(place: int, *path: str, value: Any) -> Callable[[list[Said]], None]:
+    def change(result: list[Said]) -> None:
+        part: Any = result[place].body
+        for step in path[:-1]:
+            part = part[step]
+        assert part[path[-1]] != value
+        part[path[-1]] = value
+
+    return change
+
+
+def opened(home: Path, mechanism: Mechanism = STABLE) -> None:
+    ledger = Ledger.of(home)
+    named(ledger)
+    ledger.open_session(asked(mechanism, "s-1"))
+
+
+def said_of(home: Path) -> str:
+    """What verify says of the rule, where it finds nothing wrong with the chain; nothing where it holds."""
+    checks = {check.name: check for check in verify(home)}
+    assert checks["ledger chain"].ok
+    return "" if checks["ledger rule"].ok else checks["ledger rule"].detail
+
+
+def test_a_refusal_that_costs_next_to_nothing_is_found(home: Path) -> None:
+    opened(home)
+    assert said_of(home) == ""
+    rewrite(home, at(1, "per_refusal", "renyi", value="1E-18"))
+    assert "entry 2 (open s-1): a refusal is charged 1e-18 nats" in said_of(home)
+
+
+def test_sessions_beyond_the_cap_are_found(home: Path) -> None:
+    """Seven sessions that bring ε to 9.66 of a cap of 8."""
+    opened(home, NoisyVotes.calibrate(epsilon=3.3, delta=1e-6, queries=10, classes=2))
+
+    def seven(result: list[Said]) -> None:
+        for copy in (f"s-{number}" for number in range(2, 8)):
+            body = {**deepcopy(result[1].body), "id": copy, "commitment": f"key of {copy}"}
+            result.append(Said("people", copy, "open", body))
+
+    rewrite(home, seven)
+    ledger = Ledger.of(home)
+    domain = ledger.domain("people")
+    assert domain is not None
+    assert domain.filter.spent(ledger.total("people"))[0] > 8
+    assert "where the domain's cap covers" in said_of(home)
+
+
+def test_parts_of_delta_that_are_more_than_the_cap_are_found(home: Path) -> None:
+    """δ_R + δ_A of 1.09e-3 under a cap of 1e-4."""
+    opened(home)
+    rewrite(home, at(0, "filter", "delta_additive", value=1.04e-3))
+    assert "δ of 0.0001 is divided into 5e-05 and 0.00104, where the rule halves it" in said_of(home)
+
+
+def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:
+    opened(home)
+    rewrite(home, at(1, "per_refusal", "delta", value="0.0001"))
+    assert "a refusal is charged" in said_of(home)
+
+
+def test_a_choice_that_hides_other_neighbours_than_its_domain_is_found(home: Path) -> None:
+    ledger = Ledger.of(home)
+    named(ledger)
+    ledger.open_session(_chosen("s-1", secret="labels"))
+    assert "entry 2 (open s-1): its mechanism hides labels" in said_of(home)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_what_writes_the_ledger_is_found(home: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setattr(*FAULTS[fault])
+    assert found(history(home)) != []
+
+
+class Kept(InMemory):
+    """A ledger without a database that keeps its lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[LogRecord] = []
+
+    def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Answer]) -> Answer:
+        for entry in decide(self._book):
+            self.kept.append(LogRecord.after(self._book.head, entry, at="now"))
+            self._book.read(self.kept[-1])
+        return ask(self._book)
+
+
+def fill(ledger: Ledger, *openings: tuple[Mechanism, int]) -> None:
+    """Open so many sessions of each mechanism, but for those that are refused."""
+    for mechanism, times in openings:
+        for _ in range(times):
+            with suppress(BudgetRefused):
+                ledger.open_session(asked(mechanism, f"of {len(ledger.sessions('people'))}"), further=True)
+
+
+@pytest.mark.parametrize("fault", UNBOUNDED)
+def test_a_filter_that_admits_too_much_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    honest = Kept()
+    named(honest)
+    fill(honest, (LARGE, 8), (SMALL, 200))
+    assert list(reckon(honest.kept)) == []
+    monkeypatch.setattr(*UNBOUNDED[fault])
+    ledger = Kept()
+    named(ledger)
+    fill(ledger, (LARGE, 8), (SMALL, 200))
+    assert any("where the domain's cap covers" in item for item in reckon(ledger.kept))
+
+
+@pytest.mark.parametrize("fault", [None, *RESTORED])
+def test_what_a_restoration_forgets_is_found(home: Path, monkeypatch: pytest.MonkeyPatch, fault: str | None) -> None:
+    if fault is not None:
+        monkeypatch.setattr(*RESTORED[fault])
+    file, witness = home / "ledger.db", Witness(home.parent / "witness")
+    ledger = Ledger(f"sqlite:///{file}", witness)
+    named(ledger)
+    fill(ledger, (LARGE, 1))
+    older = file.read_bytes()
+    fill(ledger, (LARGE, 3))
+    file.write_bytes(older)
+    behind = Ledger(f"sqlite:///{file}", witness)
+    behind.restore("the disk died")
+    fill(behind, (LARGE, 2))
+    witness.path.unlink()
+    behind.restore("the machine that had it burnt")
+    fill(behind, (LARGE, 6))
+    assert bool(found(behind)) == (fault is not None)
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *RESTORED, *UNBOUNDED])
+def test_the_planted_faults_are_none_of_the_reckonings_own(fault: str) -> None:
+    """What is planted is planted in code that the reckoning does not use."""
+    owner = {**FAULTS, **RESTORED, **UNBOUNDED}[fault][0]
+    assert getattr(owner, "__module__", getattr(owner, "__name__", "")).startswith("artifacts.")

@@ -1,0 +1,234 @@
+"""The guarantee by another path: it agrees with every mechanism's own claim, and rejects settings tampered with."""
+
+import base64
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.privacy import ORDERS
+from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
+from concord.tasks.verify.recompute import charge, least_delta
+
+DELTA = 1e-5
+CASES: tuple[tuple[str, float, int, int], ...] = (
+    ("stable", 1.0, 20, 2),
+    ("stable", 0.5, 3, 2),
+    ("sparse_vector", 1.0, 20, 2),
+    ("published", 1.0, 3, 2),
+    ("noisy_votes", 1.0, 1, 2),
+    ("noisy_votes", 4.0, 1, 10),
+    ("laplace_votes", 1.0, 1, 2),
+    ("laplace_votes", 2.0, 1, 3),
+    ("confident", 1.0, 1, 2),
+)
+BROKEN: tuple[tuple[str, str, float], ...] = (
+    ("stable", "cutoff", 21 / 20),
+    ("sparse_vector", "cutoff", 21 / 20),
+    ("sparse_vector", "threshold", 0.98),
+    ("sparse_vector", "threshold_scale", 0.95),
+    ("sparse_vector", "query_scale", 0.95),
+    ("noisy_votes", "scale", 0.99),
+    ("noisy_votes", "queries", 1.02),
+    ("laplace_votes", "scale", 0.99),
+    ("confident", "scale", 0.98),
+    ("confident", "test_scale", 0.9),
+    ("confident", "answers", 1.02),
+)
+
+
+def made(name: str, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2) -> Mechanism:
+    return calibrate(
+        name, epsilon=epsilon, delta=DELTA, cutoff=cutoff, queries=1000, classes=classes, teachers=200, order=2.0
+    )
+
+
+def settings_of(mechanism: Mechanism) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return settings
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), CASES)
+def test_it_proves_what_each_mechanism_claims(name: str, epsilon: float, cutoff: int, classes: int) -> None:
+    settings = settings_of(made(name, epsilon, cutoff, classes))
+    assert least_delta(settings, epsilon) <= DELTA
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), [case for case in CASES if case[0] != "published"])
+def test_it_is_no_loose_bound(name: str, epsilon: float, cutoff: int, classes: int) -> None:
+    settings = settings_of(made(name, epsilon, cutoff, classes))
+    assert least_delta(settings, epsilon) > 0.9 * DELTA
+    assert least_delta(settings, epsilon * 0.97) > DELTA
+
+
+@pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), CASES)
+def test_the_charge_is_the_mechanisms_cost(name: str, epsilon: float, cutoff: int, classes: int) -> None:
+    mechanism = made(name, epsilon, cutoff, classes)
+    for order in (2.0, 4.0):
+        nats, additive = charge(settings_of(mechanism), order)
+        cost = mechanism.cost
+        assert nats == pytest.approx(cost.renyi[ORDERS.index(order)], rel=1e-6)
+        assert nats <= cost.renyi[ORDERS.index(order)] * (1 + 1e-12)
+        assert additive == pytest.approx(cost.delta, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "field", "factor"), BROKEN)
+def test_planted_settings_are_rejected(name: str, field: str, factor: float) -> None:
+    settings = settings_of(made(name))
+    changed = settings[field] * factor
+    tampered = {**settings, field: round(changed) if isinstance(settings[field], int) else changed}
+    assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
+
+
+def relabelled(name: str, copies: int = 1) -> Relabelled:
+    settings = Relabelling(
+        hypotheses="stumps",
+        features=("age",),
+        grid="0" * 64,
+        share=0.25,
+        form="tight" if copies == 1 else "published",
+        copies=copies,
+    )
+    stream: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}
+    return calibrate_relabelled(
+        settings, epsilon=1.0, delta=DELTA, make=lambda e, d: calibrate(name, epsilon=e, delta=d, **stream)
+    )
+
+
+@pytest.mark.parametrize("copies", [1, 8])
+@pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes", "confident"])
+def test_it_proves_what_a_relabelled_session_claims(name: str, copies: int) -> None:
+    mechanism = relabelled(name, copies)
+    settings = settings_of(mechanism)
+    assert 0.85 * DELTA < least_delta(settings, 1.0) <= DELTA < least_delta(settings, 0.97)
+    nats, additive = charge(settings, 4.0)
+    assert nats == pytest.approx(mechanism.cost.renyi[ORDERS.index(4.0)], rel=1e-6)
+    assert additive == mechanism.cost.delta == DELTA
+
+
+@pytest.mark.parametrize(
+    ("part", "factor"),
+    [("share", 1.02), ("choice_epsilon", 1.05), ("copies", 9 / 8), ("epsilon", None), ("scale", 0.99)],
+)
+def test_planted_settings_of_a_relabelling_are_rejected(part: str, factor: float | None) -> None:
+    """Also the mechanism at the door as if it were charged without LabelBoost: the whole's ε on the subset alone."""
+    settings = settings_of(relabelled("noisy_votes", 8))
+    if factor is None:
+        inner = calibrate(
+            "noisy_votes", epsilon=1.0, delta=DELTA, cutoff=0, queries=1000, classes=2, teachers=9, order=2
+        )
+        tampered = {**inner.settings(), "relabel": settings["relabel"]}
+    elif part == "scale":
+        tampered = {**settings, part: settings[part] * factor}
+    else:
+        tampered = {**settings, "relabel": {**settings["relabel"], part: settings["relabel"][part] * factor}}
+    assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
+
+
+def test_a_steeper_table_is_rejected() -> None:
+    settings = settings_of(made("stable"))
+    table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").copy()
+    for at in (1, len(table) // 2):
+        steeper = np.concatenate([table[:at], table[at + 1 :]])
+        tampered = {**settings, "refusal": base64.b64encode(steeper.tobytes()).decode()}
+        assert least_delta(tampered, 1.0) > DELTA
+
+
+def test_a_table_of_one_step_by_rational_arithmetic() -> None:
+    table = np.array([2**64 - 2**44, 2**63], dtype="<u8")
+    settings = {"name": "stable", "cutoff": 3, "order": 2.0, "refusal": base64.b64encode(table.tobytes()).decode()}
+    p, q = (Fraction(int(entry), 2**64) for entry in table)
+    assert (1 - q) ** 2 > 1 - p  # one way round, the moment that κ bounds has no bound
+    assert charge(settings, 2.0)[0] == math.inf
+    gentle = np.array([6 * 2**61, 5 * 2**61], dtype="<u8")
+    settings["refusal"] = base64.b64encode(gentle.tobytes()).decode()
+    p, q = (Fraction(int(entry), 2**64) for entry in gentle)
+    ratios = [a**2 / b / (1 - (1 - a) ** 2 / (1 - b)) for a, b in ((p, q), (q, p))]
+    nats, additive = charge(settings, 2.0)
+    assert nats == pytest.approx(3 * math.log(max(ratios)), rel=1e-12)
+    assert additive == pytest.approx(float(3 * (1 - p) / p), rel=1e-12)
+
+
+def test_one_gaussian_and_one_response_by_hand() -> None:
+    settings = {"name": "noisy_votes", "queries": 1, "classes": 2, "scale": 1.5}
+    law = {k: math.exp(-(k**2) / 4.5) for k in range(-60, 61)}
+    whole = sum(law.values())
+    by_hand = sum(max(0.0, law[k] - math.e**0.3 * law.get(k - 1, 0.0)) for k in law) / whole
+    assert least_delta(settings, 0.3) == pytest.approx(by_hand, rel=1e-9)
+    settings = {"name": "laplace_votes", "queries": 1, "classes": 2, "scale": 2.0}
+    kept = 1 / (1 + math.exp(-0.5))
+    assert least_delta(settings, 0.2) == pytest.approx(kept - math.exp(0.2) * (1 - kept), rel=1e-9)
+    assert least_delta(settings, 0.5) == pytest.approx(0, abs=1e-15)
+
+
+def test_two_sums_of_gaussians_by_hand() -> None:
+    settings = {"name": "confident", "queries": 1, "test_scale": 2.0, "answers": 1, "classes": 2, "scale": 1.5}
+    first, second = ({k: math.exp(-(k**2) / (2 * s**2)) for k in range(-60, 61)} for s in (2.0, 1.5))
+    whole = sum(first.values()) * sum(second.values())
+    pairs = [(a, b) for a in first for b in second]
+    gains = (first[a] * second[b] - math.e**0.3 * first.get(a - 1, 0.0) * second.get(b - 1, 0.0) for a, b in pairs)
+    assert least_delta(settings, 0.3) == pytest.approx(sum(max(0.0, gain) for gain in gains) / whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-14])
+@pytest.mark.parametrize(("queries", "answers"), [(100, 50), (3000, 1500), (10**6, 2), (10**7, 10**6)])
+def test_sums_narrow_and_wide_prove_what_confident_votes_claim(delta: float, queries: int, answers: int) -> None:
+    made = Confident.calibrate(epsilon=1.0, delta=delta, queries=queries, classes=3, teachers=250, answers=answers)
+    assert 0.9 * delta < least_delta(settings_of(made), 1.0) <= delta
+
+
+def test_large_sums_meet_the_convolved_ones() -> None:
+    grid = {"name": "noisy_votes", "queries": 900, "classes": 2, "scale": 110.0}
+    large = {**grid, "queries": 900 * 10**8, "scale": 110.0 * 10**4}
+    assert least_delta(large, 1.0) == pytest.approx(least_delta(grid, 1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0])
+@pytest.mark.parametrize("name", ["universal", "error_estimate"])
+def test_one_pure_answer_costs_what_it_claims(name: str, epsilon: float) -> None:
+    estimate = ErrorEstimate.calibrate(epsilon=epsilon, shards=60)
+    mechanism = Universal(epsilon=epsilon, secret="rows") if name == "universal" else estimate
+    settings = json.loads(json.dumps(mechanism.settings()))
+    assert least_delta(settings, epsilon) == 0
+    assert least_delta(settings, epsilon * 0.99) > 0
+    for order in (2.0, 5.75):
+        nats, additive = charge(settings, order)
+        reserved = mechanism.cost.renyi[ORDERS.index(order)]
+        assert reserved * (1 - 1e-8) <= nats <= reserved
+        assert additive == 0
+
+
+@pytest.mark.parametrize("order", [1.25, 5.0, 1024.0])
+def test_a_choice_costs_its_range_and_one_of_version_0_1_0_what_it_was_charged(order: float) -> None:
+    now, before = Universal(epsilon=1.0, secret="labels"), Universal(epsilon=1.0, secret=None)
+    for mechanism in (now, before):
+        reserved = mechanism.cost.renyi[ORDERS.index(order)]
+        assert reserved * (1 - 1e-8) <= charge(settings_of_choice(mechanism), order)[0] <= reserved
+    assert charge(settings_of_choice(now), order)[0] < charge(settings_of_choice(before), order)[0]
+
+
+def settings_of_choice(mechanism: Universal) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return settings
+
+
+def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
+    assert least_delta({"name": "universal", "epsilon": 1.01}, 1.0) > 0
+    settings = ErrorEstimate.calibrate(epsilon=1.0, shards=60).settings()
+    assert least_delta({**settings, "scale": settings["scale"] * 0.99}, 1.0) > 0
+    assert least_delta({**settings, "steps": settings["steps"] + 10}, 1.0) > 0
+
+
+def test_what_has_no_other_path_is_refused() -> None:
+    with pytest.raises(NotVerified, match="another path"):
+        least_delta({"name": "trust me"}, 1.0)
+    with pytest.raises(NotVerified, match="'none'"):
+        least_delta({**settings_of(made("stable")), "accountant": "none"}, 1.0)

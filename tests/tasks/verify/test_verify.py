@@ -1,0 +1,272 @@
+"""Verify finds a changed byte in each kind of file and row it covers, and names it; an honest home passes."""
+
+import base64
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copy
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.checks import Check
+from concord.tasks.verify.verify import verify
+from tests.promises.test_crash_draws import PREPARED, choosing
+from tests.support.console import concord
+from tests.support.published import SESSION, World, opening, session, world
+from tests.support.tracked import tracked
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+DOOR = datetime(2026, 1, 2, tzinfo=UTC)
+LEDGER = ["ledger chain", "ledger rule", "the home's sessions"]
+NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
+
+
+@pytest.fixture(scope="module")
+def store(mlflow_database: Path) -> Iterator[Path]:
+    """An empty tracking store; the one of a home is found there, whatever the environment says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield mlflow_database
+
+
+def home_of(folder: Path, store: Path) -> World:
+    folder.mkdir(exist_ok=True)
+    copy(store, folder / "mlflow.db")
+    return world(folder)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory, store: Path) -> tuple[World, Tracked]:
+    """A home that was not touched. Tests that change it put back what they changed."""
+    small = home_of(tmp_path_factory.mktemp("home"), store)
+    labels = small.truth.copy()
+    labels[::15] = -1
+    return small, tracked(small, STABLE, labels[:286], DOOR)
+
+
+def failures(checks: list[Check]) -> dict[str, str]:
+    return {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
+
+
+@contextmanager
+def changed(file: Path, change: Callable[[bytes], bytes | None]) -> Iterator[None]:
+    before = file.read_bytes()
+    after = change(before)
+    if after is None:
+        file.unlink()
+    else:
+        assert after != before
+        file.write_bytes(after)
+    try:
+        yield
+    finally:
+        file.write_bytes(before)
+
+
+def flip(data: bytes) -> bytes:
+    place = len(data) // 2
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+def one_file(home: Path, pattern: str) -> Path:
+    found = sorted(home.glob(pattern))
+    assert found
+    return found[0]
+
+
+def test_an_honest_home_passes_every_check(honest: tuple[World, Tracked]) -> None:
+    small, where = honest
+    for subject in (None, SESSION, where.run_id):
+        checks = verify(small.home, subject)
+        assert failures(checks) == {}
+        assert [check.name for check in checks] == [*LEDGER, *(f"{SESSION}: {name}" for name in NAMES)]
+    assert "the settings prove δ = 9.9" in verify(small.home)[4].detail
+
+
+@pytest.mark.parametrize(
+    ("pattern", "check", "named"),
+    [
+        (f"released/{SESSION}/labels/batch-00001.arrow", "released labels", "batch-00001.arrow"),
+        (f"released/{SESSION}/student.skops", "certificate", "student.skops"),
+        (f"released/{SESSION}/certificate.json", "report and figures", "certificate.json"),
+        (f"released/{SESSION}/report.html", "report and figures", "report.html"),
+        (f"released/{SESSION}/spend.svg", "report and figures", "spend.svg"),
+        ("mlartifacts/people/*/artifacts/certificate.json", "report and figures", "MLflow's file certificate.json"),
+        ("mlartifacts/people/*/artifacts/report.html", "report and figures", "MLflow's file report.html"),
+        ("mlartifacts/people/models/*/artifacts/model.skops", "model", "model.skops"),
+        ("mlartifacts/people/models/*/artifacts/MLmodel", "model", "registered model's folder"),
+        (
+            "mlartifacts/people/models/*/artifacts/code/concord/tasks/student/model.py",
+            "model",
+            "registered model's folder",
+        ),
+    ],
+)
+@pytest.mark.parametrize("change", [flip, lambda _: None], ids=["changed", "gone"])
+def test_a_changed_or_missing_file_is_found_and_named(
+    honest: tuple[World, Tracked], pattern: str, check: str, named: str, change: Callable[[bytes], bytes | None]
+) -> None:
+    home = honest[0].home
+    with changed(one_file(home, pattern), change):
+        assert named in failures(verify(home))[check]
+
+
+def test_a_deleted_run_is_missed(honest: tuple[World, Tracked]) -> None:
+    with closing(sqlite3.connect(honest[0].home / "mlflow.db")) as live:
+        for stage in ("deleted", "active"):
+            live.execute("UPDATE runs SET lifecycle_stage = ?", (stage,))
+            live.commit()
+            found = failures(verify(honest[0].home))
+            assert ("no finished run" in found.get("MLflow", "")) == (stage == "deleted")
+
+
+def test_a_tracking_store_that_is_none_is_said_so(tmp_path: Path, store: Path) -> None:
+    small = home_of(tmp_path, store)
+    session(small, STABLE, small.truth)
+    (tmp_path / "mlflow.db").write_bytes(b"not a database" * 999)
+    assert set(failures(verify(tmp_path))) == {"MLflow store"}
+
+
+def test_any_changed_entry_of_the_ledger_stops_the_rest(honest: tuple[World, Tracked]) -> None:
+    home = honest[0].home
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        entries = database.execute("SELECT seq, body FROM entries").fetchall()
+        for seq, body in entries:
+            database.execute("UPDATE entries SET body = ? WHERE seq = ?", (body.replace("0", "1", 1) + " ", seq))
+            database.commit()
+            assert set(failures(verify(home))) == {"ledger chain"}
+            database.execute("UPDATE entries SET body = ? WHERE seq = ?", (body, seq))
+            database.commit()
+    assert failures(verify(home)) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (b'"epsilon": 1.0', b'"epsilon": 0.5', "the certificate's guarantee"),
+        (b'"teachers": 100', b'"teachers": 900', "the certificate's teachers"),
+        (b'"refused": 20', b'"refused": 10', "the certificate's counts"),
+        (b'"cutoff": 20', b'"cutoff": 10', "the certificate's mechanism"),
+        (b"concord certificate 1", b"concord certificate 9", "is not a certificate"),
+    ],
+)
+def test_a_certificate_that_says_other_than_the_ledger_is_found(
+    honest: tuple[World, Tracked], old: bytes, new: bytes, named: str
+) -> None:
+    home = honest[0].home
+    file = home / "released" / SESSION / "certificate.json"
+    with changed(file, lambda text: text.replace(old, new, 1)):
+        assert named in failures(verify(home))["certificate"]
+
+
+def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_path: Path, store: Path) -> None:
+    small = home_of(tmp_path, store)
+    session(small, STABLE, small.truth)
+    checks = verify(tmp_path)
+    assert failures(checks) == {}
+    assert [check.name for check in checks[3:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
+
+
+def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: Path) -> None:
+    home_of(tmp_path, store)
+    ledger = Ledger.of(tmp_path)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    settings = {**STABLE.settings(), "epsilon": 0.97}
+    ledger.open_session(replace(opening(STABLE), epsilon=0.97, mechanism=settings))
+    assert "claimed 1e-05" in failures(verify(tmp_path))["guarantee"]
+
+
+def test_a_session_of_an_earlier_version_is_warned_of_and_leaves_with_0(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written verifies; whether a known fault did harm, private data alone can tell."""
+    monkeypatch.setattr("tests.support.published.__version__", "")  # as 0.1.0 opened sessions: without saying so
+    small = home_of(tmp_path, store)
+    labels = small.truth.copy()
+    labels[::15] = -1
+    tracked(small, STABLE, labels[:286], DOOR)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the command keeps to this home
+    for words in ((), ("--json",)):
+        status, out, _ = concord("verify", *words, "--home", str(tmp_path))
+        assert status == 0
+        assert "opened by version 0.1.0, whose guarantee may not hold" in out
+    details = json.loads(out)
+    (warning,) = details["warnings"]
+    assert details["ok"]
+    assert warning["name"] == f"{SESSION}: known faults"
+    assert "negative-zero" in warning["faults"]
+
+
+def test_a_reservation_below_the_cost_is_found(tmp_path: Path, store: Path) -> None:
+    home_of(tmp_path, store)
+    ledger = Ledger.of(tmp_path)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    cheap = replace(STABLE.cost, renyi=tuple(r * 0.999 for r in STABLE.cost.renyi))
+    ledger.open_session(replace(opening(STABLE), whole=cheap))
+    assert "the session is charged" in failures(verify(tmp_path))["ledger rule"]
+
+
+def test_terms_that_differ_from_the_settings_are_found(tmp_path: Path, store: Path) -> None:
+    home_of(tmp_path, store)
+    ledger = Ledger.of(tmp_path)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    ledger.open_session(replace(opening(STABLE), cutoff=21))
+    assert "cutoff is 21" in failures(verify(tmp_path))["guarantee"]
+
+
+def test_a_steeper_table_in_the_record_is_found(tmp_path: Path, store: Path) -> None:
+    home_of(tmp_path, store)
+    ledger = Ledger.of(tmp_path)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    steeper = base64.b64encode(np.delete(STABLE.refusal, 3).astype("<u8").tobytes()).decode()
+    ledger.open_session(replace(opening(STABLE), mechanism={**STABLE.settings(), "refusal": steeper}))
+    assert "the settings prove" in failures(verify(tmp_path))["guarantee"]
+
+
+def test_a_flip_in_a_released_choice_is_found_and_named(tmp_path: Path, store: Path) -> None:
+    PREPARED[choosing](tmp_path / "home")
+    copy(store, tmp_path / "home" / "mlflow.db")
+    choosing(tmp_path / "home")
+    assert failures(verify(tmp_path / "home")) == {}
+    with changed(tmp_path / "home/released/d-1/hypothesis.json", flip):
+        assert "hypothesis.json" in failures(verify(tmp_path / "home"))["d-1: released labels"]
+
+
+def test_what_was_put_back_passes_again(honest: tuple[World, Tracked]) -> None:
+    assert failures(verify(honest[0].home)) == {}
+
+
+def test_an_earlier_run_is_checked_against_its_own_files(tmp_path: Path, store: Path) -> None:
+    small = home_of(tmp_path, store)
+    first = tracked(small, STABLE, small.truth, DOOR)
+    report = small.released.root / SESSION / "report.html"
+    small.released.write(f"{SESSION}/report.html", report.read_bytes() + b"\n")
+    second = tracked(small, STABLE, None, DOOR)
+    assert Tracking.of(tmp_path).runs(SESSION) == [second.run_id, first.run_id]
+    assert failures(verify(tmp_path, first.run_id)) == {}
+    assert failures(verify(tmp_path, second.run_id)) == {}
+
+
+def test_what_does_not_exist_cannot_be_verified(honest: tuple[World, Tracked]) -> None:
+    with pytest.raises(WrongInput, match="no session and no run 'nothing'"):
+        verify(honest[0].home, "nothing")
+
+
+@pytest.mark.slow
+def test_a_flip_in_any_published_file_is_found_and_named(honest: tuple[World, Tracked]) -> None:
+    home = honest[0].home
+    files = [path for top in ("released", "mlartifacts") for path in (home / top).rglob("*") if path.is_file()]
+    for file in (path for path in files if "code" not in path.parts):  # one file of the code is flipped above
+        with changed(file, flip):
+            values = failures(verify(home)).values()
+        assert any(file.name in item or "registered model's folder" in item for item in values), file

@@ -1,0 +1,185 @@
+"""A certificate that says what the ledger never did is found and named; one that was right once stays right."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+
+from concord import __version__
+from concord.artifacts.certificate import OPENED, Certificate
+from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import describe
+from concord.tasks.verify.verify import verify
+from tests.support.chained import Said, rewrite
+from tests.support.published import SESSION, certified, opening, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+CERTIFICATE = f"released/{SESSION}/certificate.json"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Path:
+    """A home with a certified session."""
+    home = tmp_path_factory.mktemp("home")
+    copy(mlflow_database, home / "mlflow.db")
+    small = world(home)
+    labels = small.truth.copy()
+    labels[::15] = -1
+    certified(small, STABLE, labels[:286])
+    return home
+
+
+@pytest.fixture
+def home(written: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That home; what a test makes of its certificate and ledger is put back."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    files = written / CERTIFICATE, written / "ledger.db"
+    before = [file.read_bytes() for file in files]
+    yield written
+    for file, content in zip(files, before, strict=True):
+        file.write_bytes(content)
+
+
+def said_of(home: Path) -> str:
+    """What the check of the certificate found; nothing where it holds."""
+    (check,) = (check for check in verify(home, SESSION) if check.name == f"{SESSION}: certificate")
+    return "" if check.ok else check.detail
+
+
+def tell(home: Path, change: Callable[[dict[str, Any]], None]) -> str:
+    """What is found once the certificate was changed so."""
+    certificate = json.loads((home / CERTIFICATE).read_bytes())
+    change(certificate)
+    (home / CERTIFICATE).write_text(json.dumps(certificate))
+    return said_of(home)
+
+
+def at(*place: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    """The change of what stands at that place into `value`; None takes it away."""
+
+    def change(certificate: dict[str, Any]) -> None:
+        part: Any = certificate
+        for step in place[:-1]:
+            part = part[step]
+        assert part[place[-1]] != value
+        if value is None:
+            del part[place[-1]]
+        else:
+            part[place[-1]] = value
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "a caveat removed": (at("caveats", 1, value=None), "The guarantee covers what is published"),
+    "a caveat added": (at("caveats", 1, value="It is safe."), "It is safe."),
+    "the witness": (at("caveats", -1, value=WITNESSED), "If the whole home folder is put back"),
+    "the version of the data": (at("data_version", value="2"), "data_version is 2"),
+    "the proof": (at("mechanism", "proof", value="evident"), "mechanism is {'proof': 'evident'}"),
+    "the mechanism's name": (at("mechanism", "name", value="exact"), "mechanism is {'name': 'exact'}"),
+    "what the domain spent": (at("domain", "spent", "epsilon", value=0.5), "domain is {'spent'"),
+    "its cap": (at("domain", "cap", "epsilon", value=9.0), "domain is {'cap'"),
+    "how many sessions it has": (at("domain", "sessions", value=7), "domain is {'sessions': 7}"),
+    "rows that were not asked": (at("counts", "not_asked", value=0), "counts is {'not_asked': 0}"),
+    "a file of labels": (at("labels", 0, value=None), "labels leave out some"),
+    "two claims": (at("together", value={"epsilon": 1.0, "delta": 1e-5}), "together is"),
+    "no relabelling": (
+        at(
+            "relabelling",
+            value={"hypotheses": "stumps", "features": [], "form": "bernoulli", "copies": 1, "choice_epsilon": 1.0}
+            | {"inner": {"epsilon": 1.0, "delta": 0.0}, "share": 0.5, "whole": {"epsilon": 1.0, "delta": 0.0}},
+        ),
+        "relabelling is",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_certificate_that_says_what_the_ledger_never_did_is_found(home: Path, change: str) -> None:
+    assert said_of(home) == ""
+    changed, found = CHANGES[change]
+    assert found in tell(home, changed)
+
+
+def of_the_first_version(result: list[Said]) -> None:
+    """As 0.1.0 wrote it: no version in the ledger."""
+    for item in result:
+        item.body.pop("version", None)
+
+
+def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifies(home: Path) -> None:
+    """Its certificate too is of 0.1.0, and says nothing of faults that were not known then."""
+    assert not [check for check in verify(home, SESSION) if check.warning]
+    rewrite(home, of_the_first_version)
+
+    def as_written(certificate: dict[str, Any]) -> None:
+        certificate["versions"] = {"concord": "0.1.0", "python": "3.11.7"}
+
+    assert tell(home, as_written) == ""
+    (warning,) = (check for check in verify(home, SESSION) if check.warning)
+    assert warning.ok
+    assert warning.name == f"{SESSION}: known faults"
+    assert set(warning.faults) == {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
+    assert "opened by version 0.1.0, whose guarantee may not hold" in warning.detail
+    assert "--new-session" in warning.detail
+
+
+def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(home: Path) -> None:
+    rewrite(home, of_the_first_version)
+    ledger = Ledger.of(home)
+    certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
+    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.student, {}, ledger)
+    assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, "0.1.0")
+    assert "opened by version 0.1.0 of Concord" in anew.caveats[0]
+    assert "negative-zero" in anew.caveats[0]
+    (home / CERTIFICATE).write_text(anew.model_dump_json())
+    assert said_of(home) == ""
+    assert "caveats is" in tell(home, at("caveats", 0, value=None))
+    (home / CERTIFICATE).write_text(anew.model_dump_json())
+    assert "versions is 0.2.0" in tell(home, at("versions", OPENED, value="0.2.0"))
+    assert "concord is 'latest', which is none" in tell(home, at("versions", "concord", value="latest"))
+
+
+def test_it_stays_right_when_the_ledger_goes_on(home: Path) -> None:
+    ledger = Ledger.of(home)
+    ledger.remark("people", "linked", "elsewhere", "the same people")
+    ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
+    ledger.open_session(opening(STABLE, "people-2"), further=True)
+    ledger.recap("people", 20.0, 1e-4, "the board said so")
+    assert said_of(home) == ""
+
+
+def test_what_was_so_at_two_moments_was_not_so_at_once(home: Path) -> None:
+    ledger = Ledger.of(home)
+    ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
+    ledger.open_session(opening(STABLE, "people-2"), further=True)
+    ledger.remark("people", "linked", "elsewhere", "the same people")
+    linked = (
+        "The domain people is linked on the record to elsewhere: the same people may be in each. Over the life of all "
+        "of them together they are promised the sum of the caps, ε = 5, δ = 5e-05, and no less."
+    )
+    assert "caveats is" in tell(home, lambda certificate: certificate["caveats"].insert(0, linked))
+
+
+def test_a_witness_is_told_from_none_and_from_a_lost_one(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
+    assert "caveats is" in tell(home, at("caveats", -1, value=WITNESSED))
+    ledger = Ledger.of(home)
+    ledger.remark("people", "linked", "elsewhere")  # the first entry that it sees, before the ledger says so
+    assert said_of(home) == ""
+    (tmp_path / "witness").unlink()
+    ledger.restore("the machine that had it burnt")
+    assert said_of(home) == ""
+    lost = [LOST_WITNESS, WITNESSED]
+    assert tell(home, lambda certificate: certificate.update(caveats=[*certificate["caveats"][:-1], *lost])) == ""
+    lost = [LOST_WITNESS, UNWITNESSED]
+    assert "caveats is" in tell(
+        home, lambda certificate: certificate.update(caveats=[*certificate["caveats"][:-2], *lost])
+    )

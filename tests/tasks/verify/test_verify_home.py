@@ -1,0 +1,247 @@
+"""A ledger that was deleted, emptied, cut back or mistaken for another fails, since the home holds more than it tells;
+one that went on, or serves another home as well, does not."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.sessions import Batch, Session
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import describe
+from concord.tasks.verify.checks import Check
+from concord.tasks.verify.verify import verify
+from tests.support import postgresql
+from tests.support.published import CLASSES, SESSION, opening, world
+from tests.support.tracked import tracked
+
+STABLE = StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=20)
+HELD = "the home's sessions"
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Path:
+    """A home with an open session that was certified and tracked."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        copy(mlflow_database, home / "mlflow.db")
+        small = world(home)
+        labels = small.truth.copy()
+        labels[::30] = -1
+        tracked(small, STABLE, labels, datetime(2026, 1, 2, tzinfo=UTC))
+    return home
+
+
+@pytest.fixture
+def home(certified: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That home; its ledger and released files are put back."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("CONCORD_LEDGER", raising=False)
+    ledger, released = (certified / "ledger.db").read_bytes(), certified.parent / "released"
+    shutil.copytree(certified / "released", released, dirs_exist_ok=True)
+    yield certified
+    (certified / "ledger.db").write_bytes(ledger)
+    shutil.rmtree(certified / "released")
+    shutil.copytree(released, certified / "released")
+
+
+def failing(checks: list[Check]) -> dict[str, str]:
+    return {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
+
+
+def warned(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.detail for check in checks if check.warning}
+
+
+def cut_back(home: Path, entries: int) -> None:
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute("DELETE FROM entries WHERE seq > ?", (entries,))
+        database.commit()
+
+
+def test_a_home_in_order_is_in_order(home: Path) -> None:
+    assert failing(verify(home)) == {}
+
+
+@pytest.mark.parametrize("entries", [None, 0, 1])
+@pytest.mark.parametrize("asked", [None, SESSION])
+def test_a_ledger_that_lost_a_session_is_found_and_the_session_named(
+    home: Path, entries: int | None, asked: str | None
+) -> None:
+    """Deleted, emptied, cut back to its first entry."""
+    if entries is None:
+        (home / "ledger.db").unlink()
+    else:
+        cut_back(home, entries)
+    found = failing(verify(home, asked))[HELD]
+    assert f"released files: {SESSION}; MLflow: {SESSION}, which the ledger does not know" in found
+
+
+def test_another_ledger_named_by_mistake_is_found(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_LEDGER", f"sqlite:///{tmp_path / 'other.db'}")
+    ledger = Ledger.of(home)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    ledger.open_session(opening(STABLE, "people-9"))
+    assert f"released files: {SESSION}" in failing(verify(home))[HELD]
+
+
+@pytest.mark.parametrize("where", ["released files", "vault", "MLflow"])
+def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, where: str) -> None:
+    """What else the home held is gone."""
+    other = tmp_path / "other"
+    other.mkdir()
+    if where == "released files":
+        shutil.copytree(home / "released", other / "released")
+    elif where == "vault":
+        (other / f"vault/sessions/{SESSION}").mkdir(parents=True)
+        (other / f"vault/sessions/{SESSION}/recipe.json").touch()
+    else:
+        shutil.copytree(home / "mlartifacts", other / "mlartifacts")
+        copy(home / "mlflow.db", other)
+    assert failing(verify(other))[HELD].startswith(f"{where}: {SESSION}, which")
+
+
+def test_a_ledger_cut_back_within_a_session_is_found(home: Path) -> None:
+    """The last batch is neither begun nor committed any more; the two before it are."""
+    cut_back(home, Ledger.of(home).lines()[-1].seq - 2)
+    assert "batch-00002.arrow holds answers that the ledger never committed" in failing(verify(home))["released labels"]
+
+
+def test_what_was_released_and_not_yet_committed_is_in_order(home: Path) -> None:
+    """A process died between the two: the batch is on record as begun."""
+    cut_back(home, Ledger.of(home).lines()[-1].seq - 1)
+    assert "released labels" not in failing(verify(home))
+
+
+def test_what_a_restoration_lost_is_named_and_does_not_fail(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "home"
+    shutil.copytree(home, other)
+    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
+    Ledger.of(other).name_domain("later", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
+    cut_back(other, 1)
+    Ledger.of(other).restore("the disk died")
+    checks = verify(other)
+    assert failing(checks) == {}
+    assert SESSION in warned(checks)[HELD]
+
+
+def answer(home: Path) -> Session:
+    """One more row through the ledger and into a file, as `Online` does it."""
+    ledger, released = Ledger.of(home), Released(home)
+    state = ledger.session(SESSION)
+    batch = Batch(index=state.batches, first=state.next_row, rows=1, rows_digest=f"row {state.asked}", votes_digest="v")
+    ledger.begin_batch(SESSION, batch)
+    terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
+    ref = released.write_labels(SESSION, state.batches, state.next_row, np.array([1]), None, **terms)
+    return ledger.commit_batch(SESSION, state.batches, asked=1, answered=1, refused=0, released=ref)
+
+
+def test_rows_answered_since_the_certificate_are_told_and_nothing_fails(home: Path) -> None:
+    for rows in (1, 2):
+        answer(home)
+        checks = verify(home)
+        assert failing(checks) == {}
+        (result,) = (check.detail for check in checks if check.name == f"{SESSION}: certificate")
+        assert f"{rows} rows were answered since" in result
+
+
+def test_a_certificate_of_all_rows_but_the_last_passes_for_no_other_count(home: Path) -> None:
+    """What it covers is counted as it was when it was written."""
+    answer(home)
+    file = home / "released" / SESSION / "certificate.json"
+    text = file.read_text()
+    assert '"asked": 300' in text
+    file.write_text(text.replace('"asked": 300', '"asked": 301').replace('"answered": 290', '"answered": 291'))
+    assert "the certificate's counts" in failing(verify(home))["certificate"]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty ledger that two homes may share."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'shared.db'}"
+    else:
+        with postgresql.server() as server:
+            yield f"postgresql+psycopg://{server}"
+
+
+def test_of_two_homes_on_one_ledger_each_verifies_its_own(
+    tmp_path: Path, mlflow_database: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("CONCORD_LEDGER", address)
+    first, second = world(tmp_path / "first"), world(tmp_path / "second")
+    for small in (first, second):
+        copy(mlflow_database, small.home / "mlflow.db")
+    labels = first.truth.copy()
+    labels[::30] = -1
+    tracked(first, STABLE, labels, datetime(2026, 1, 2, tzinfo=UTC))
+    second.vault.secret("sessions/people-2")
+    Ledger.of(second.home).open_session(opening(STABLE, "people-2"), further=True)
+    for home, own, other in ((first.home, SESSION, "people-2"), (second.home, "people-2", SESSION)):
+        checks = verify(home)
+        assert failing(checks) == {}
+        assert warned(checks)["other homes"].endswith(f"verify there {other}")
+        assert any(check.name.startswith(f"{own}: ") for check in checks)
+        assert not any(check.name.startswith(f"{other}: ") for check in verify(home, other))
+    shutil.rmtree(first.home / "released" / SESSION)
+    assert f"no finished run of session {SESSION}" not in failing(verify(first.home)).get("MLflow", "")
+    assert "is missing" in failing(verify(first.home))["released labels"]
+
+
+def certify_anew(home: Path, name: str) -> None:
+    """A further session with a released batch and a certificate of its own, as a run would write it."""
+    ledger, released = Ledger.of(home), Released(home)
+    ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
+    ledger.begin_batch(name, Batch(index=0, first=0, rows=1, rows_digest=name, votes_digest=name))
+    terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
+    ref = released.write_labels(name, 0, 0, np.array([1]), None, **terms)
+    ledger.commit_batch(name, 0, asked=1, answered=1, refused=0, released=ref)
+    model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
+    counts = model.counts.model_copy(update={"asked": 1, "answered": 1, "refused": 0, "not_asked": 0})
+    certificate = describe(name, [ref], counts, model.student, {}, ledger)
+    released.write(f"{name}/certificate.json", certificate.model_dump_json().encode())
+
+
+@pytest.mark.parametrize("sessions", [1, 6])
+def test_history_is_folded_once_however_many_certificates_there_are(
+    home: Path, monkeypatch: pytest.MonkeyPatch, sessions: int
+) -> None:
+    """Once for the chain, once for all certificates together; each is compared where it may have been written."""
+    for number in range(sessions):
+        certify_anew(home, f"people-{number + 2}")
+    entries, folded, described = len(Ledger.of(home).lines()), 0, 0
+    read = LedgerState.read
+
+    def counting(book: LedgerState, line: Any) -> None:
+        nonlocal folded
+        folded += 1
+        read(book, line)
+
+    def describing(*result: Any) -> Certificate:
+        nonlocal described
+        described += 1
+        return describe(*result)
+
+    monkeypatch.setattr(LedgerState, "read", counting)
+    monkeypatch.setattr("concord.tasks.verify.certificate.describe", describing)
+    checks = verify(home)
+    assert [check.ok for check in checks if check.name.endswith(": certificate")] == [True] * (sessions + 1)
+    assert folded == 2 * entries
+    assert described <= 2 * (sessions + 1)
+    assert json.loads((home / "released/people-2/certificate.json").read_text())["domain"]["sessions"] == 2

@@ -1,0 +1,99 @@
+"""The package outside: `import concord` alone, quick, and beside a user's own tasks.py, flows and artifacts."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import concord
+from tests.support.people import write_plan, write_tables
+from tests.support.processes import own_environment
+
+ROOT = Path(__file__).parents[1]
+OWN = 'raise RuntimeError("this is the user\'s own")\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A user's project, with files of the names of our folders."""
+    write_tables(tmp_path)
+    write_plan(tmp_path, privacy__epsilon=8.0, labeling__cutoff=60)
+    (tmp_path / "tasks.py").write_text(OWN)
+    for name in ("flows", "artifacts"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(OWN)
+    return tmp_path
+
+
+def python(folder: Path, program: str, **named: str) -> str:
+    """What a program prints that runs in a folder, which is the first place it imports from."""
+    environment = {**own_environment(), "PYTHONPATH": "", "CONCORD_HOME": str(folder / "home"), **named}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_import_loads_nothing(tmp_path: Path) -> None:
+    program = "import sys, concord; print(sorted(m for m in sys.modules if m.startswith('concord')), *dir(concord)[:0])"
+    assert python(tmp_path, program).strip() == "['concord']"
+    heavy = "import sys, concord.flows.cli; print([m for m in ('prefect', 'mlflow', 'sklearn') if m in sys.modules])"
+    assert python(tmp_path, heavy).strip() == "[]"
+
+
+def test_it_offers_what_it_says() -> None:
+    offered = {"run", "open_session", "load_student"}
+    assert set(concord.__all__) == {*offered, "__version__"}
+    assert all(callable(getattr(concord, name)) for name in offered)
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        getattr(concord, "walk")  # noqa: B009  # mypy knows that it is not there
+
+
+def test_everything_works_beside_a_users_own_modules(project: Path) -> None:
+    program = """
+import polars, sys, concord
+done = concord.run("plan.toml")
+rows = polars.read_parquet("public.parquet")
+student = concord.load_student(done.session)
+assert (student.predict(rows) == done.student.predict(rows)).all()
+assert concord.open_session(done.session).state.id == done.session
+assert not {"tasks", "flows", "artifacts"} & set(sys.modules)
+print(done.session)
+"""
+    session = python(project, program).split()[-1]
+    assert session.startswith("people-")
+    copied = project / "copy"
+    (project / "home/released" / session).rename(copied)
+    assert "no" in python(
+        project,
+        "import concord, polars; print(*concord.load_student('copy').predict(polars.read_parquet('public.parquet')))",
+    )
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_package_alone(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]:
+        if not name.startswith("tests/"):
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_symlink():
+                target.symlink_to((ROOT / name).readlink())
+            else:
+                target.write_bytes((ROOT / name).read_bytes())
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
+    subprocess.run(build, check=True, timeout=600, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"concord", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
+    ours = {
+        f"concord/{path.relative_to(ROOT)}"
+        for top in ("flows", "tasks", "artifacts")
+        for path in (ROOT / top).rglob("*.py")
+    }
+    assert ours | {"concord/demo.toml", "concord/py.typed", "concord/tasks/publish/report.html.j2"} <= set(names)
