@@ -1,4 +1,4 @@
-"""The README is true: its commands, options, files, mechanisms, statuses and tree are those of the code."""
+"""README and pages are true: their commands, options, files, mechanisms, statuses and tree are those of the code."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,14 @@ from concord.flows.cli import app
 from concord.flows.outcome import STAGES
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    page: (ROOT / page).read_text(encoding="utf-8")
+    for page in ("README.md", "deployments/README.md", "tests/privacy/README.md", "artifacts/README.md")
+}
+README, OPERATORS = PAGES["README.md"], PAGES["deployments/README.md"]
+EVERYTHING = "\n".join(PAGES.values())
+LONGEST = 150
+"""Lines of the README: for a person who has never heard of it."""
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
 
 
@@ -24,8 +31,9 @@ def rows_of(heading: str) -> list[list[str]]:
 
 
 def invocations() -> list[tuple[str, str]]:
-    """Every `concord …` the README shows, as (command, the rest)."""
-    return re.findall(r"`(?:\.venv/bin/)?concord (\w+)([^`]*)`", README)
+    """Every `concord …` that is shown, as (command, the rest)."""
+    shown = re.findall(r"`(?:\.venv/bin/)?concord (\w+)([^`]*)`", EVERYTHING)
+    return shown + re.findall(r"^\$ concord (\w+)((?:[^\n]*\\\n)*[^\n]*)", README, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("command", "rest"), invocations())
@@ -38,7 +46,11 @@ def test_every_command_there_is_is_shown() -> None:
     assert {command for command, _ in invocations()} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^|\bor )make ([a-z-]+)", README, re.MULTILINE))))
+def test_the_readme_stays_short() -> None:
+    assert len(README.splitlines()) < LONGEST
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^|\bor )make ([a-z-]+)", EVERYTHING, re.MULTILINE))))
 def test_make_knows_what_it_is_told(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
@@ -53,7 +65,7 @@ def test_mechanisms_are_those_of_the_plan() -> None:
     assert named == set(MECHANISMS)
 
 
-@pytest.mark.parametrize("path", re.findall(r"`((?:flows|tasks|artifacts|tests|deployments)/[\w/.]+)`", README))
+@pytest.mark.parametrize("path", re.findall(r"`((?:flows|tasks|artifacts|tests|deployments)/[\w/.]+)`", EVERYTHING))
 def test_files_it_names_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
@@ -67,18 +79,21 @@ def test_its_tree_is_the_repository_s() -> None:
 
 
 def test_exit_statuses_are_those_of_the_errors() -> None:
-    details = dict(re.findall(r"(\d) ([a-z][^·.]*)", README.split("Exit status:")[1].split("\n\n")[0]))
+    details = dict(re.findall(r"(\d) ([a-z][^·.]*)", OPERATORS.split("Exit status:")[1].split("\n\n")[0]))
     classes = (errors.EnvironmentFailed, errors.WrongInput, errors.BudgetRefused, errors.NotVerified)
     assert set(details) == {"0", *(str(error.exit_status) for error in classes)}
     assert "budget" in details[str(errors.BudgetRefused.exit_status)]
     assert "verify" in details[str(errors.NotVerified.exit_status)]
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target, _, heading in (link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", PAGES[page])):
+        file = (ROOT / page).parent / target
+        assert file.exists(), target
+        assert not heading or f"## {heading.replace('-', ' ')}" in file.read_text(encoding="utf-8").lower()
 
 
 def test_the_first_stage_and_the_last_are_as_it_says() -> None:
-    assert "the stages, from encode to certify" in README
+    assert "each stage, from encode to certify" in README
     assert (STAGES[0], STAGES[-1]) == ("encode", "certify")
