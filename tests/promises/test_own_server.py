@@ -192,6 +192,7 @@ with serving(prepare(Path("home"))):
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_a_file_or_a_proxy_names_gets_no_request(tmp_path: Path) -> None:
     with stranger() as (port, heard):
         url, settings = f"http://127.0.0.1:{port}", tmp_path / "home" / "prefect"

@@ -113,7 +113,9 @@ def half_migrated(database: Path) -> None:
         store.execute("CREATE TABLE latest_metrics (key TEXT)")  # one migration of many makes it
 
 
-@pytest.mark.parametrize("broken", [garbage, truncated, half_migrated])
+@pytest.mark.parametrize(
+    "broken", [garbage, *(pytest.param(broken, marks=pytest.mark.slow) for broken in (truncated, half_migrated))]
+)
 def test_a_store_that_cannot_be_read_is_put_aside_and_made_anew(broken: Callable[[Path], None], database: Path) -> None:
     broken(database)
     was = database.read_bytes()
