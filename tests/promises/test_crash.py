@@ -121,5 +121,5 @@ def test_every_point_of_the_walk(matrix: Matrix, how: How) -> None:
 def test_noise_drawn_again_would_be_found(tmp_path: Path) -> None:
     """The planted bug: labels are out and not committed when the process dies, and the next one draws anew."""
     matrix = Matrix(tmp_path, "noisy_votes", redrawing_walk)
-    written = [at for at, point in enumerate(matrix.points) if point.startswith("os.rename .batch-")]
+    written = [at for at, point in enumerate(matrix.points) if point.startswith("os.rename batch-")]
     assert any("labels that changed" in wrong for wrong in matrix.fails_at(written[1] + 1, "kill"))

@@ -7,6 +7,7 @@ published. One that is not durable was seen by nobody, and is drawn anew.
 import io
 import json
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
@@ -188,5 +190,5 @@ def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:
 def test_a_draw_made_again_would_be_found(tmp_path: Path, draw: Walk) -> None:
     """The planted bug, at two points after the draw is durable: that it is the same twice by chance is unlikely."""
     matrix = matrix_of(tmp_path, draw, partial(redrawing, walk=draw))
-    drawn = max(at for at, point in enumerate(matrix.points) if point.startswith("os.rename ."))
+    drawn = max(at for at, point in enumerate(matrix.points) if re.fullmatch(rf"os\.rename .+\.{TOKEN}", point))
     assert any("another draw" in wrong for at in (drawn, drawn + 1) for wrong in matrix.fails_at(at, "kill"))

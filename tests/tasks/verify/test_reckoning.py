@@ -251,4 +251,4 @@ def test_what_a_restoration_forgets_is_found(home: Path, monkeypatch: pytest.Mon
 def test_the_planted_faults_are_none_of_the_reckonings_own(fault: str) -> None:
     """What is planted is planted in code that the reckoning does not use."""
     owner = {**FAULTS, **RESTORED, **UNBOUNDED}[fault][0]
-    assert getattr(owner, "__module__", getattr(owner, "__name__", "")).startswith("artifacts.")
+    assert getattr(owner, "__module__", getattr(owner, "__name__", "")).startswith("concord.artifacts.")
