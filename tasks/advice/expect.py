@@ -12,6 +12,7 @@ Not covered  how well a public guess of agreement describes the private teachers
              tests/tasks/advice/test_expect.py
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,11 +27,11 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import ORDERS, Filter
 from concord.artifacts.sections import RelabelPlan
 from concord.tasks.advice.compare import TYPICAL_AGREEMENT, Option, Stream, plan_mechanism
-from concord.tasks.advice.sample_sizes import cover_error, selection_rows
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+from concord.tasks.mechanisms.error_estimate import check
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.relabelled import inner_budget
@@ -215,7 +216,7 @@ def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenStudent:
-    """What the choice of a universal student costs and gives; see sample_sizes.universal_sizes for the theorem.
+    """What the choice of a universal student costs and gives (Alon, Bassily & Moran 2019).
 
     epsilon        its cost is (ε, 0), pure
     dimension      VC dimension of the class
@@ -260,3 +261,29 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
             excess: {epsilon * ratio: units(alpha=excess, rate=each * ratio) for ratio in RATIOS} for excess in EXCESSES
         },
     )
+
+
+def cover_error(*, dimension: int, rows: int, beta: float) -> float:
+    """α so that hypotheses that agree on that many public rows disagree on at most α of all rows; fails with odds β.
+
+    Least α >= 8/n with 2·(2en/V)^(2V)·2^(−αn/2) <= β, at most 1: double sampling (Blumer et al. 1989) over the
+    differences of two hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
+    """
+    check(fractions={"beta": beta}, positive={"dimension": dimension, "rows": rows})
+    if 2 * rows < dimension:
+        return 1.0  # Sauer's lemma begins there
+    spread = 2 * dimension * math.log(2 * math.e * rows / dimension) - math.log(beta)
+    return min(1.0, max(8 / rows, 2 / rows * (1 + spread / math.log(2))))
+
+
+def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -> int:
+    """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
+
+    rate   by how much the logarithm of a weight falls with each error: ε where rows are secret, ε/2 where labels are
+    Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
+    ways, and the mechanism's own utility (McSherry & Talwar 2007).
+    """
+    check(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "rate": rate})
+    spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), math.log(2 * candidates / beta) / rate
+    root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
+    return math.ceil(root**2)

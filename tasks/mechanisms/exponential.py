@@ -42,7 +42,7 @@ candidate's weight is e^(−ε·errors). A row whose label changes raises the co
 lowers those of all others by one, as does any changed row at most: not monotone, and the weight is e^(−ε·errors/2). ∎
 Version 0.1.0 took the second weights for both, and charged its sessions as randomised response, whose losses spread
 twice as far: those sessions do not say what is `secret`, and are priced as they ran.
-Sizes for which it learns: sample_sizes.cover_rows and selection_rows.
+Sizes for which it learns: `tasks.advice.expect`: cover_error and selection_rows.
 Checked by tests/privacy/test_universal.py, on every pair of small tables.
 """
 

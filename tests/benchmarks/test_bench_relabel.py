@@ -23,13 +23,13 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from concord.tasks.advice.sample_sizes import relabelled_rows
 from concord.tasks.mechanisms.distance import REFUSED, Floats, Ints
 from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled, choose_hypothesis, share_for
 from concord.tasks.mechanisms.stable import StableVoting
+from tests.privacy.bounds import relabelled_rows
 from tests.privacy.exact import Silent
 
 pytestmark = pytest.mark.bench

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.advice import sample_sizes
-from concord.tasks.mechanisms import error_estimate
+from concord.tasks.mechanisms.error_estimate import exact_cutoff
 from concord.tasks.mechanisms.published import teachers_required
+from tests.privacy import bounds
 
 TEACHERS, QUERIES, BETA = 1001, 2000, 0.05
 
@@ -26,26 +26,24 @@ def chance_of_more(cutoff: int, error: float, teachers: int = TEACHERS) -> float
 
 @pytest.mark.parametrize("error", [0.001, 0.01, 0.1, 0.4])
 def test_the_exact_cutoff_is_the_least_that_fails_with_probability_beta(error: float) -> None:
-    cutoff = error_estimate.exact_cutoff(error=error, queries=QUERIES, beta=BETA, teachers=TEACHERS)
+    cutoff = exact_cutoff(error=error, queries=QUERIES, beta=BETA, teachers=TEACHERS)
     assert chance_of_more(cutoff, error) <= BETA < chance_of_more(cutoff - 3, error)
 
 
 @pytest.mark.parametrize("error", [0.01, 0.1])
 def test_the_printed_cutoff_fails_more_often_than_it_says(error: float) -> None:
-    cutoff = error_estimate.printed_cutoff(error=error, queries=QUERIES, beta=BETA, teachers=TEACHERS)
+    cutoff = bounds.printed_cutoff(error=error, queries=QUERIES, beta=BETA, teachers=TEACHERS)
     assert 1 - (1 - float(binom.sf(cutoff / 3, QUERIES, error))) ** TEACHERS > 2 * BETA
 
 
 def test_the_printed_cutoff_is_the_printed_formula() -> None:
     mistakes = 0.1 * 1000 + math.sqrt(0.1 * 1000 * math.log(1000 / 0.05) / 2)
-    assert (
-        error_estimate.printed_cutoff(error=0.1, queries=1000, beta=0.05, teachers=1) == math.ceil(3 * mistakes) == 367
-    )
+    assert bounds.printed_cutoff(error=0.1, queries=1000, beta=0.05, teachers=1) == math.ceil(3 * mistakes) == 367
 
 
 def test_fewer_rows_than_the_exact_cutoff_have_a_third_of_the_votes_wrong() -> None:
     """Lemma 3.3, with every teacher wrong on B rows placed as badly as possible: together, on the fewest rows."""
-    cutoff = error_estimate.exact_cutoff(error=0.05, queries=QUERIES, beta=BETA, teachers=TEACHERS)
+    cutoff = exact_cutoff(error=0.05, queries=QUERIES, beta=BETA, teachers=TEACHERS)
     each, needed = cutoff // 3, TEACHERS // 3 + 1
     assert each * TEACHERS // needed < cutoff
 
@@ -65,23 +63,23 @@ def tens_of_refusals(cutoff: int) -> int:
 
 
 CIRCLES = [
-    (10**11, 0.0, error_estimate.realizable_accuracy(dimension=10, constant=1.0), printed_teachers),
-    (10**11, 0.0005, error_estimate.agnostic_accuracy(dimension=2, constant=0.01), printed_teachers),
-    (10**6, 0.0, error_estimate.realizable_accuracy(dimension=3, constant=1.0), tens_of_refusals),
-    (10**7, 0.01, error_estimate.agnostic_accuracy(dimension=3, constant=0.05), tens_of_refusals),
+    (10**11, 0.0, bounds.realizable_accuracy(dimension=10, constant=1.0), printed_teachers),
+    (10**11, 0.0005, bounds.agnostic_accuracy(dimension=2, constant=0.01), printed_teachers),
+    (10**6, 0.0, bounds.realizable_accuracy(dimension=3, constant=1.0), tens_of_refusals),
+    (10**7, 0.01, bounds.agnostic_accuracy(dimension=3, constant=0.05), tens_of_refusals),
 ]
 
 
-@pytest.mark.parametrize("rule", [error_estimate.exact_cutoff, error_estimate.printed_cutoff])
+@pytest.mark.parametrize("rule", [exact_cutoff, bounds.printed_cutoff])
 @pytest.mark.parametrize(("rows", "gamma", "accuracy", "teachers"), CIRCLES)
 def test_a_solution_satisfies_every_relation_and_no_smaller_cutoff_does(
     rows: int,
     gamma: float,
-    accuracy: error_estimate.Accuracy,
+    accuracy: bounds.Accuracy,
     teachers: Callable[[int], int],
-    rule: error_estimate.CutoffRule,
+    rule: bounds.CutoffRule,
 ) -> None:
-    found = error_estimate.consistent_setting(
+    found = bounds.consistent_setting(
         rows=rows, queries=QUERIES, gamma=gamma, beta=BETA, accuracy=accuracy, teachers=teachers, cutoff=rule
     )
 
@@ -97,9 +95,9 @@ def test_a_solution_satisfies_every_relation_and_no_smaller_cutoff_does(
 
 
 def test_too_few_rows_close_no_circle() -> None:
-    accuracy = error_estimate.realizable_accuracy(dimension=10, constant=1.0)
+    accuracy = bounds.realizable_accuracy(dimension=10, constant=1.0)
     with pytest.raises(WrongInput, match="rows = 1,000,000 are too few"):
-        error_estimate.consistent_setting(
+        bounds.consistent_setting(
             rows=10**6, queries=QUERIES, gamma=0.0, beta=BETA, accuracy=accuracy, teachers=printed_teachers
         )
 
@@ -107,14 +105,12 @@ def test_too_few_rows_close_no_circle() -> None:
 # Rates ----------------------------------------------------------------------------------------------------------------
 
 
-def realizable(queries: float, rows: float = 1e8, epsilon: float = 0.5) -> error_estimate.ErrorRate:
-    return error_estimate.realizable_rate(
-        rows=rows, queries=queries, dimension=20, epsilon=epsilon, free=0.3, refusals=7.0
-    )
+def realizable(queries: float, rows: float = 1e8, epsilon: float = 0.5) -> bounds.ErrorRate:
+    return bounds.realizable_rate(rows=rows, queries=queries, dimension=20, epsilon=epsilon, free=0.3, refusals=7.0)
 
 
-def agnostic(queries: float, gamma: float, rows: float = 1e8, epsilon: float = 0.5) -> error_estimate.ErrorRate:
-    return error_estimate.agnostic_rate(
+def agnostic(queries: float, gamma: float, rows: float = 1e8, epsilon: float = 0.5) -> bounds.ErrorRate:
+    return bounds.agnostic_rate(
         rows=rows,
         queries=queries,
         dimension=20,
@@ -162,22 +158,22 @@ SMALL = [0.3, 0.1, 0.03, 1e-3, 1e-6]
 @pytest.mark.parametrize(("alpha", "share"), list(product(SMALL, [1.0, 0.1, 1e-6])))
 def test_claim_4_1_follows_from_its_proof_where_gamma_is_at_most_alpha(alpha: float, share: float) -> None:
     beta = alpha * share
-    queries = error_estimate.claimed_queries(alpha=alpha, beta=beta)
+    queries = bounds.claimed_queries(alpha=alpha, beta=beta)
     for gamma in (0.0, alpha):
-        shown = error_estimate.labelling_error(queries=queries, alpha=alpha, beta=beta, gamma=gamma)
+        shown = bounds.labelling_error(queries=queries, alpha=alpha, beta=beta, gamma=gamma)
         assert shown <= 3 * gamma + 7 * alpha
 
 
 def test_claim_4_1_does_not_follow_for_any_gamma_but_its_order_does() -> None:
     alpha, beta = 1e-3, 1e-4
-    queries = error_estimate.claimed_queries(alpha=alpha, beta=beta)
-    shown = error_estimate.labelling_error(queries=queries, alpha=alpha, beta=beta, gamma=0.1)
+    queries = bounds.claimed_queries(alpha=alpha, beta=beta)
+    shown = bounds.labelling_error(queries=queries, alpha=alpha, beta=beta, gamma=0.1)
     assert 3 * 0.1 + 7 * alpha < shown < 4 * (0.1 + alpha)
 
 
 def test_the_display_of_claim_4_1_as_printed_does_not_prove_it() -> None:
     alpha = beta = 0.01
-    queries = error_estimate.claimed_queries(alpha=alpha, beta=beta)
+    queries = bounds.claimed_queries(alpha=alpha, beta=beta)
     printed = beta + 3 * (alpha + math.sqrt(math.log(queries / beta) / (2 * queries * alpha)))
     assert printed > 7 * alpha
 
@@ -187,50 +183,50 @@ def test_the_display_of_claim_4_1_as_printed_does_not_prove_it() -> None:
 ONES = {"public": 1.0, "private": 1.0}
 
 
-def slope(size: Callable[..., sample_sizes.Sizes], alpha: float = 1e-3) -> float:
+def slope(size: Callable[..., bounds.Sizes], alpha: float = 1e-3) -> float:
     """The power of 1/α with which private rows grow."""
     return math.log(size(alpha=alpha).private / size(alpha=2 * alpha).private, 2)
 
 
 def test_sizes_grow_as_the_theorems_say() -> None:
     common = {"dimension": 9.0, "epsilon": 0.5, **ONES}
-    assert slope(partial(sample_sizes.realizable_sizes, beta=0.01, **common)) == pytest.approx(1.5)
-    assert slope(partial(sample_sizes.erm_sizes, **common)) == pytest.approx(1)
-    assert slope(partial(sample_sizes.efficient_sizes, **common)) == pytest.approx(1)
-    assert slope(partial(sample_sizes.agnostic_sizes, beta=0.01, **common)) == pytest.approx(2.5)
+    assert slope(partial(bounds.realizable_sizes, beta=0.01, **common)) == pytest.approx(1.5)
+    assert slope(partial(bounds.erm_sizes, **common)) == pytest.approx(1)
+    assert slope(partial(bounds.efficient_sizes, **common)) == pytest.approx(1)
+    assert slope(partial(bounds.agnostic_sizes, beta=0.01, **common)) == pytest.approx(2.5)
 
 
 def test_sizes_at_unit_constants_are_the_printed_expressions() -> None:
     common = {"dimension": 9.0, "alpha": 0.01, "epsilon": 0.5, **ONES}
     many = (9 + math.log(20)) / 0.01**2
 
-    def agrees(sizes: sample_sizes.Sizes, public: float, private: float) -> bool:
+    def agrees(sizes: bounds.Sizes, public: float, private: float) -> bool:
         return (sizes.public, sizes.private) == pytest.approx((public, private))
 
-    assert agrees(sample_sizes.realizable_sizes(beta=0.05, **common), many, 54_000)
-    assert agrees(sample_sizes.erm_sizes(**common), 900, 5_400)
-    assert agrees(sample_sizes.efficient_sizes(**common), 900, 16_200)
-    assert agrees(sample_sizes.agnostic_sizes(beta=0.05, **common), many, 5_400_000)
+    assert agrees(bounds.realizable_sizes(beta=0.05, **common), many, 54_000)
+    assert agrees(bounds.erm_sizes(**common), 900, 5_400)
+    assert agrees(bounds.efficient_sizes(**common), 900, 16_200)
+    assert agrees(bounds.agnostic_sizes(beta=0.05, **common), many, 5_400_000)
 
 
 def test_theorem_4_2_closes_the_loop_of_theorem_3_4() -> None:
     """At m = V/α² and n = V^(3/2)/(ε·α^(3/2)), Theorem 3.4 gives a rate of order α for every α and V."""
     for alpha, dimension in product([0.1, 1e-2, 1e-3], [5.0, 50.0]):
-        sizes = sample_sizes.realizable_sizes(dimension=dimension, alpha=alpha, beta=0.99, epsilon=0.5, **ONES)
-        rate = error_estimate.realizable_rate(
+        sizes = bounds.realizable_sizes(dimension=dimension, alpha=alpha, beta=0.99, epsilon=0.5, **ONES)
+        rate = bounds.realizable_rate(
             rows=sizes.private, queries=sizes.public, dimension=dimension, epsilon=0.5, free=1.0, refusals=1.0
         )
         assert rate.rate == pytest.approx(alpha, rel=0.01)
 
 
 def test_relabelling_is_free_up_to_the_cube_of_one_over_alpha() -> None:
-    at = partial(sample_sizes.relabelled_rows, dimension=10.0, alpha=0.01, epsilon=1.0, private=1.0)
+    at = partial(bounds.relabelled_rows, dimension=10.0, alpha=0.01, epsilon=1.0, private=1.0)
     assert at(queries=1) == at(queries=0.999e6) == pytest.approx(10 / 0.01**2)
     assert at(queries=4e6) == pytest.approx(2 * at(queries=1))
 
 
 def test_the_universal_size_does_not_depend_on_queries_and_is_free_at_high_accuracy() -> None:
-    at = partial(sample_sizes.universal_rows, dimension=100.0, epsilon=1.0, private=1.0)
+    at = partial(bounds.universal_rows, dimension=100.0, epsilon=1.0, private=1.0)
     assert at(alpha=0.05) == pytest.approx(100 / 0.05**2)
     assert at(alpha=0.4) == pytest.approx(100 / 0.4**2 * math.sqrt(100) * 0.4)
 
@@ -238,15 +234,15 @@ def test_the_universal_size_does_not_depend_on_queries_and_is_free_at_high_accur
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -1.0, math.nan])
 def test_what_is_no_fraction_is_refused(wrong: float) -> None:
     with pytest.raises(WrongInput, match="error must be between 0 and 1"):
-        error_estimate.exact_cutoff(error=wrong, queries=10, beta=0.1, teachers=5)
+        exact_cutoff(error=wrong, queries=10, beta=0.1, teachers=5)
     with pytest.raises(WrongInput, match="beta must be between 0 and 1"):
-        sample_sizes.agnostic_sizes(dimension=3, alpha=0.1, beta=wrong, epsilon=1, **ONES)
+        bounds.agnostic_sizes(dimension=3, alpha=0.1, beta=wrong, epsilon=1, **ONES)
 
 
 def test_mistakes_of_teachers_are_counted_as_the_theorem_counts_them() -> None:
     """A simulation of Theorem 3.2 (i): in 400 runs no more than β of them have T rows with a third of votes wrong."""
     teachers, queries, error, beta = 21, 60, 0.1, 0.2
-    cutoff = error_estimate.exact_cutoff(error=error, queries=queries, beta=beta, teachers=teachers)
+    cutoff = exact_cutoff(error=error, queries=queries, beta=beta, teachers=teachers)
     generator = np.random.default_rng(7)
     hard = generator.random((400, 1, queries)) < 0.25  # mistakes fall together, as far as the rate allows
     wrong = hard & (generator.random((400, teachers, queries)) < error / 0.25)

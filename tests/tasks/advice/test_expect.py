@@ -13,13 +13,20 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Filter
 from concord.artifacts.sections import RelabelPlan
 from concord.tasks.advice.compare import plan_mechanism
-from concord.tasks.advice.expect import RATIOS, Premises, at_other_epsilons, expect_choice, premises_of
-from concord.tasks.advice.sample_sizes import cover_rows, selection_rows
+from concord.tasks.advice.expect import (
+    RATIOS,
+    Premises,
+    at_other_epsilons,
+    expect_choice,
+    premises_of,
+    selection_rows,
+)
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.door.admit import calibrated
 from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.relabelled import Relabelled
+from tests.privacy.bounds import cover_rows
 from tests.support.people import tables_of_plan, write_tables
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
