@@ -4,7 +4,8 @@ A unit whose rows lie in several files may be stored in each in another way: 7, 
 '7' are one. A file's types are public; what one cell is named follows from that cell, and from whether some file stores
 the ids as doubles. To merge two units is safe: they stand as one, in one shard. To part one is not.
 
-    a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000
+    a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000. If more
+                  than LONGEST_NAME zeros would have to be written, they are an exponent: 1e500
     a truth value true or false
     a moment      2020-01-02 or 2020-01-02 03:04:05.5, in UTC; without a zone, it is taken for UTC
     other text    its characters composed (NFC), blanks at its ends and zero bytes at its end cut off. Case counts, and
@@ -16,7 +17,9 @@ its nearest double: an id beyond 2^53 was rounded in that file, and it must not 
 
 Assumes      which file stores ids in which type is public
 Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
-Not covered  spellings that need a rule of their own to be read, such as 2.1.2020 or 1,000
+Not covered  spellings that need a rule of their own to be read, such as 2.1.2020, 1,000, 20200102, 2020-01-02T03 or
+             2020-01-01 24:00:00; numbers with an exponent of more than nine digits; text that is its own name, and is
+             not composed, because it has more than LONGEST_TEXT characters or MARKS combining marks in a row
              Checked by tests/tasks/data/test_names.py
 """
 
@@ -24,7 +27,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, groupby
 
 import polars as pl
 import pyarrow as pa
@@ -40,15 +43,22 @@ EXACT = 15
 """Digits of a whole number that a double keeps, whatever they are."""
 
 LONGEST_NAME = 400
-"""Zeros that an exponent may stand for: doubles and decimals need no more. Text beyond it is no number."""
+"""Zeros that a number is written out with at most: doubles and decimals need no more."""
 
-NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:[eE]([+-]?)0*([0-9]{1,4}))?")
+LONGEST_TEXT = 4096
+MARKS = 30
+"""Bounds of what is read or composed, so that no cell takes long: to compose n marks in a row takes n² steps. No text
+of a language comes near (Unicode's stream-safe format has the same 30)."""
+
+# Every repetition is possessive (*+): none is tried again with less, so a match takes as many steps as there is text.
+NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
 MOMENT = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[ T]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?: ?(Z|UTC|[+-][0-9]{2}:?[0-9]{2}))?)?"
+    r"(?:[ Tt]((?:[01][0-9]|2[0-3]):[0-9]{2})(?::([0-9]{2})(?:\.([0-9]++))?)?"
+    r"(?: ?(?:([Zz]|UTC)|([+-][0-9]{2}):?([0-9]{2})?))?)?"
 )
 ODD = (
-    r"[^\x00-\x7F]|^[+-]?\.?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]|"
+    r"[^\x00-\x7F]|^[+-]?\.?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt]|"
     rf"^(?:{'|'.join(TRUTHS)})$"
 )
 """Text that may not be its own name."""
@@ -63,18 +73,20 @@ def named(words: pl.Series, *, rounded: bool) -> pl.Series:
     """
     words = words.str.strip_chars_end("\0" + BLANKS).str.strip_chars_start(BLANKS)
     words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most ids that are odd are so by zeros
-    whole = rf"^(?:0|-?[1-9][0-9]{{0,{EXACT - 1}}})$" if rounded else r"^(?:0|-?[1-9][0-9]*)$"
+    whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"
     odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
     return words.replace(odd, pl.Series([name_of(word, rounded=rounded) for word in odd], dtype=pl.String))
 
 
 def name_of(word: str, *, rounded: bool) -> str:
     """The name of an id as text, without blanks around it."""
+    if len(word) > LONGEST_TEXT:
+        return word
     if number := NUMBER.fullmatch(word):
-        return _number(word, number, rounded=rounded)
+        return _number(_nearest(word, number) if rounded else number)
     if moment := MOMENT.fullmatch(word):
         return _moment(word, *moment.groups(default=""))
-    return TRUTHS.get(word) or unicodedata.normalize("NFC", word)
+    return TRUTHS.get(word) or _composed(word)
 
 
 def decoded(cells: pl.Series) -> pl.Series:
@@ -107,25 +119,37 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str) -> bool:
     return any(map(_is_double, held.values()))
 
 
-def _number(word: str, number: re.Match[str], *, rounded: bool) -> str:
-    if rounded and (nearest := NUMBER.fullmatch(repr(float(word)))):  # none where it is infinite
-        return _number(nearest[0], nearest, rounded=False)
+def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
+    """The double nearest to a number; the number itself if that is infinite."""
+    return NUMBER.fullmatch(repr(float(word))) or number
+
+
+def _number(number: re.Match[str]) -> str:
     sign, whole, part, down, power = number.groups(default="")
-    digits = (whole + part).lstrip("0")
-    point = int(f"{down}{power or 0}") - len(part)
+    written = (whole + part).lstrip("0")
+    digits = written.rstrip("0")
     if not digits:
         return "0"
-    if power and abs(point) > LONGEST_NAME:
-        return word
-    text = digits + "0" * point if point >= 0 else digits.rjust(1 - point, "0")
-    if point < 0:
-        text = f"{text[:point]}.{text[point:]}".rstrip("0").removesuffix(".")
+    point = int(f"{down}{power or 0}") - len(part) + len(written) - len(digits)
+    if abs(point) > LONGEST_NAME:
+        text = f"{digits}e{point}"
+    elif point >= 0:
+        text = digits + "0" * point
+    else:
+        digits = digits.rjust(1 - point, "0")
+        text = f"{digits[:point]}.{digits[point:]}"
     return f"-{text}" if sign == "-" else text
 
 
-def _moment(word: str, day: str, minute: str, second: str, part: str, zone: str) -> str:
+def _composed(word: str) -> str:
+    runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, word), bool) if marks)
+    return word if max(runs, default=0) > MARKS else unicodedata.normalize("NFC", word)
+
+
+def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, hours: str, minutes: str) -> str:
+    zone = "+00:00" if utc else f"{hours}:{minutes or '00'}" if hours else ""
     try:
-        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone.replace('UTC', 'Z')}")
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         at = moment.astimezone(UTC) if zone else moment
     except (ValueError, OverflowError):
         return word  # no such moment

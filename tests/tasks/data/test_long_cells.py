@@ -1,0 +1,71 @@
+"""Long cells: no private cell takes long to name, however it is made, because work on it could go back over it."""
+
+import subprocess
+import sys
+import unicodedata
+
+import polars as pl
+import pytest
+
+from concord.tasks.data.cells import canonical_id
+from concord.tasks.data.names import LONGEST_TEXT, MARKS, name_of
+
+PATIENCE = 60
+"""Seconds, of which the start of Python is most. One of these cells took minutes."""
+
+LONG = f"""
+import polars as pl
+from concord.tasks.data.cells import canonical_id, cell, class_index
+from concord.tasks.data.names import name_of
+from concord.tasks.data.units import unit_names
+
+for word in (
+    "1" * 10**5 + "é",
+    "1" * 10**5 + "." + "1" * 10**5 + "é",
+    "1e" + "0" * 10**5 + "é",
+    "0" * 10**6 + "é",
+    "." * 10**6,
+    "+-" * 10**6,
+    "2020-01-01 00:00:00." + "9" * 10**6 + "é",
+    "e" + "\u0300\u0316" * 10**5,
+    ("e" + "\u0300\u0316" * {MARKS // 2}) * 10**4,
+):
+    for rounded in (False, True):
+        assert name_of(word, rounded=rounded) == word
+        name_of(word[:{LONGEST_TEXT}], rounded=rounded)
+        unit_names(pl.Series([word]), rounded=rounded)
+    for cells in (pl.Series([word]), pl.Series([word.encode()])):
+        rules = [cell("c", cells.dtype, kind).alias(kind) for kind in ("numeric", "boolean", "date", "categorical")]
+        ids = [canonical_id("c", cells.dtype).alias("id"), class_index("c", cells.dtype, ("a", "b")).alias("class")]
+        cells.alias("c").to_frame().select(*rules, *ids)
+"""
+
+
+def test_no_long_cell_takes_long() -> None:
+    """Digits before a letter, and marks in a row, took time that grew with the square of their number."""
+    subprocess.run([sys.executable, "-c", LONG], timeout=PATIENCE, check=True)
+
+
+def test_text_within_the_bounds_is_composed_and_beyond_them_is_its_own_name() -> None:
+    marks = "\u0300\u0316"
+    for word in ("e" + marks * (MARKS // 2), ("e" + marks) * (LONGEST_TEXT // 3)):
+        assert name_of(word, rounded=False) == unicodedata.normalize("NFC", word) != word
+    for word in ("e" + marks * (MARKS // 2) + "\u0300", ("e" + marks) * LONGEST_TEXT):
+        assert name_of(word, rounded=False) == word
+
+
+SPELLINGS = [
+    ("0", "0e99999", "-0.0E+123456", "0e00000000000000005"),
+    ("1e401", "10e400", "0.1e402", "1" + "0" * 401, "+1" + "0" * 401 + ".0"),
+    ("-1e-401", "-0.1e-400", "-." + "0" * 400 + "1"),
+    ("1000", "1e0000000000000003"),
+    ("2020-01-02 03:04:05", "2020-01-02t03:04:05z", "2020-01-02T03:04:05+00", "2020-01-02 04:04:05 +01"),
+    ("2020-01-02 24:00:00",),
+    ("1e1234567890",),
+]
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS, ids=lambda spelled: spelled[0])
+def test_spellings_of_an_id_have_one_name(spelled: tuple[str, ...]) -> None:
+    names = pl.DataFrame({"c": spelled}).select(canonical_id("c", pl.String())).to_series()
+    assert set(names) == {spelled[0]}
