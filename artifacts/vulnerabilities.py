@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
 
 WITHOUT_A_NAME = "0.1.0"
 """The version of whatever does not say: the ledger names the version that opened a session since 0.2.0."""
@@ -32,7 +32,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-Scope = Literal["every session", "relabelled as published, or an estimate", "units named by a column"]
+Scope = Literal[
+    "every session", "relabelled as published, or an estimate", "units named by a column", "only labels are secret"
+]
 
 
 class Vulnerability(BaseModel):
@@ -79,6 +81,7 @@ SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Domain], bool]] = {
         mechanism.get("relabel", {}).get("form") == "published" or mechanism.get("name") == "error_estimate"
     ),
     "units named by a column": lambda _, domain: "all rows of one " in domain.unit,
+    "only labels are secret": lambda _, domain: domain.neighbours == NEIGHBOURS["labels"],
 }
 """Which sessions each scope holds, by their mechanism's settings and their domain."""
 
@@ -116,6 +119,15 @@ VULNERABILITIES = (
         what="a private cell that its file format allows and a reader refused ended the run, so that a certificate's "
         "being there at all told that no row held such a cell",
         unless="the private table was CSV, or every cell of it was well formed whoever was in it",
+    ),
+    Vulnerability(
+        name="label-breaks-line",
+        fixed="0.2.0",
+        scope="only labels are secret",
+        what="in a private table in CSV, a label with a line break in it made two rows of one: without a unit column "
+        "every row after it went to another shard and another part, so that one label could change all teachers and "
+        "the public rows; with one, the label could add rows in anybody's name",
+        unless="the private table was Parquet or Arrow, or no label in it held a line break or could have",
     ),
     Vulnerability(
         name="believed-cache",

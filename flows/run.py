@@ -19,6 +19,7 @@ from concord.flows.work import Public
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.encode import labelled_rows
 from concord.tasks.data.tables import TableFile, find_files
+from concord.tasks.data.units import private_files
 from concord.tasks.door.admit import calibrated, canonical_json, check_going_on, spent
 from concord.tasks.door.checkpoint import (
     Checkpoint,
@@ -177,7 +178,9 @@ class RunContext:
 
     def _digests(self, field: Literal["private", "public", "test"]) -> list[str]:
         """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-        return [self._digest(file) for file in find_files(self.plan.path(field), f"data.{field}")]
+        private = field == "private"
+        files = private_files(self.plan) if private else find_files(self.plan.path(field), f"data.{field}")
+        return [self._digest(file) for file in files]
 
     def _digest(self, file: TableFile) -> str:
         try:

@@ -8,8 +8,11 @@ Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 Units: whose row a row is, and what a keyed hash of that decides.
 
 Assumes      the key is secret; units are erased by requests, whatever other rows hold
+             A line of a CSV file is a row, also within quotes: a cell that breaks its line adds a row, whose unit is
+             what that line says
 Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
-             are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal
+             are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal.
+             If only labels are secret, no label decides what is a row and where it lies: CSV files are refused
 Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
 
@@ -31,6 +34,7 @@ import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
+from concord.artifacts.plan import Plan
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, clean_text, text
 from concord.tasks.data.names import read_as_one
 from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, csv_names, find_files, split_line
@@ -38,6 +42,19 @@ from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, csv_na
 LONGEST_LINE = 1 << 20
 FRAME_BYTES = 1 << 26
 """Text held in memory at a time, at most."""
+
+
+def private_files(plan: Plan) -> tuple[TableFile, ...]:
+    """The files of the private table. Raises WrongInput where one is missing or of a format that a label could break.
+
+    If labels alone are secret, all else is the same in neighbouring tables: which row lies where, too. A label of a
+    CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit.
+    """
+    files = find_files(plan.path("private"), PRIVATE)
+    if plan.privacy.secret == "labels" and files[0].format == "csv":
+        rule = f"{PRIVATE} must be Parquet or Arrow IPC where privacy.secret = 'labels', got CSV"
+        raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
+    return files
 
 
 def private_frames(path: str, columns: Mapping[str, str]) -> Iterator[pl.DataFrame]:

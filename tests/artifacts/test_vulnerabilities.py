@@ -17,7 +17,8 @@ from tests.artifacts.ledger.openings import DOMAIN, session
 
 ROOT = Path(__file__).parents[2]
 ALWAYS = {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
-PEOPLE = replace(DOMAIN, unit="the labels of all rows of one person")
+PEOPLE = replace(DOMAIN, unit="all rows of one person")
+LABELS = replace(DOMAIN, unit="the labels of all rows of one person", neighbours="change the labels of one unit")
 PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}
 
 
@@ -29,6 +30,7 @@ PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}
         (DOMAIN, PUBLISHED, {"renumbered-rows"}),
         (DOMAIN, {"name": "error_estimate"}, {"renumbered-rows"}),
         (PEOPLE, PUBLISHED, {"renumbered-rows", "one-id-two-units"}),
+        (LABELS, {"name": "universal"}, {"one-id-two-units", "label-breaks-line"}),
     ],
 )
 @pytest.mark.parametrize("version", ["", "0.1.0", "0.2.0", "0.10.0"])

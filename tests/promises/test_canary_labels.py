@@ -26,6 +26,9 @@ STUDENT = {"learner": "universal", "hypotheses": "thresholds", "features": ["siz
 def scene(scene: Scene, tmp_path: Path) -> Scene:
     """A fifth of the units become public rows: fewer than the counts that are looked for, since rows are numbered."""
     tables = canary_tables(tmp_path / "labelled", marked_labels())
+    for path in sorted((tmp_path / "labelled" / tables["data"]["private"]).iterdir()):
+        pl.read_csv(path).write_parquet(path.with_suffix(".parquet"))
+        path.unlink()
     tables["data"] |= {"public_share": 0.2, "features": ["size", "shade", "visits"]}
     del tables["data"]["public"]
     tables["privacy"] |= {"secret": "labels"}
@@ -75,5 +78,5 @@ def test_failures_tell_no_label(scene: Scene, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_a_table_whose_labels_cannot_be_read_tells_nothing(scene: Scene) -> None:
     for path in scene.private.iterdir():
-        pl.read_csv(path).rename({"outcome": f"{NAME}-{VALUE}"}).write_csv(path)
+        pl.read_parquet(path).rename({"outcome": f"{NAME}-{VALUE}"}).write_parquet(path)
     scene.fails(ConcordError)

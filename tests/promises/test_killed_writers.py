@@ -34,8 +34,10 @@ def work(stage: str, home: Path) -> None:
         next(rows)
         die()
     if stage == "unlabelled":
-        pl.DataFrame.write_csv = die  # type: ignore[method-assign,assignment]
+        pl.read_csv(home / "data/private.csv").write_parquet(home / "data/private.parquet")
+        pl.DataFrame.write_ipc = die  # type: ignore[method-assign,assignment]
         del found["data"]["public"]
+        found["data"]["private"] = "private.parquet"
         found["labeling"] = {"mechanism": "noisy_votes", "queries": 10}
         with_public(changed(found, data__public_share=0.5, privacy__secret="labels"), vault, ["digest"])
 

@@ -56,7 +56,9 @@ def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
     subset, teachers, first = small.subset(0.3), small.taught(), small.relabelled()
     assert teachers.drop(LABEL).equals(subset.drop(LABEL))
     changed_labels = (teachers[LABEL] != subset[LABEL]).sum()
-    assert 0 < changed_labels < 0.35 * subset.height
+    # of the 32 hypotheses the best errs on 72 of 244 rows; e^(−errors/2) draws one that errs on 0.45 of them or more
+    # with probability 1.4e-9
+    assert 0 < changed_labels < 0.45 * subset.height
     monkeypatch.setattr("concord.tasks.asking.relabel.choose_hypothesis", lambda *_: pytest.fail("it was drawn again"))
     assert small.relabelled() == first
 

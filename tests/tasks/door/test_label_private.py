@@ -21,6 +21,7 @@ from concord.flows.start import start, start_extension
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
 from concord.tasks.data.split import SHARD, split, with_public
+from concord.tasks.data.tables import PRIVATE, TableFile, find_files
 from concord.tasks.door.choose import UniversalChoice, count_errors
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
@@ -32,9 +33,17 @@ Rows = list[tuple[Any, ...]]
 
 def tables(folder: Path, table: pl.DataFrame | None = None, **data: Any) -> dict[str, Any]:
     """A plan in which only labels are secret, and half of the units become public rows."""
-    found = tables_of_plan(write_tables(folder, table))
-    found["data"] = {**found["data"], "public_share": 0.5, "features": ["size", "shade", "visits"], **data}
+    rows = people(6000, 1) if table is None else table
+    found = tables_of_plan(write_tables(folder, rows))
+    (folder / "private.csv").unlink()
+    rows.write_parquet(folder / "private.parquet")
     del found["data"]["public"]
+    found["data"] |= {
+        "private": "private.parquet",
+        "public_share": 0.5,
+        "features": ["size", "shade", "visits"],
+        **data,
+    }
     found["privacy"]["secret"] = "labels"
     found["labeling"] = {"mechanism": "noisy_votes", "queries": 4000}
     return found
@@ -51,7 +60,7 @@ def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
 
 
 def parted(
-    folder: Path, private: pl.DataFrame, *, suffix: str = ".csv", unit: str | None = "person"
+    folder: Path, private: pl.DataFrame, *, suffix: str = ".parquet", unit: str | None = "person"
 ) -> tuple[Rows, Rows]:
     """The public rows made of a private table, and what the teachers get: shard, features and label."""
     found = tables(folder, private, private=f"private{suffix}", unit=unit)
@@ -60,7 +69,7 @@ def parted(
     vault = Vault(folder / "vault")
     plan = changed(found)
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-    public = pl.concat([pl.read_csv(file) if suffix == ".csv" else pl.read_ipc(file) for file in files(made)])
+    public = pl.concat([pl.read_ipc(file) for file in files(made)])
     refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
     shards = pl.concat([read_frame(ref, vault) for ref in refs])
     return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
@@ -100,7 +109,7 @@ def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
     assert len(Ledger.of(home).sessions("people")) == 1
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".arrow"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 @pytest.mark.parametrize("unit", ["person", None])
 def test_the_parts_are_the_whole_and_no_unit_is_in_both(tmp_path: Path, suffix: str, unit: str | None) -> None:
     private = people(900, 1)
@@ -140,19 +149,69 @@ def test_labels_of_the_public_part_are_never_read(tmp_path: Path) -> None:
     assert parted(tmp_path, flipped(private, pl.lit(rows))) == (public, teachers)
 
 
+BROKEN = "yes\n1.0,dark,1,no,eve"
+"""A label that in a CSV file ends its line and begins another, of another person."""
+
+
+def broken(table: pl.DataFrame, at: int) -> pl.DataFrame:
+    return table.with_columns(outcome=pl.when(pl.int_range(pl.len()) == at).then(pl.lit(BROKEN)).otherwise("outcome"))
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_a_label_that_breaks_its_line_changes_its_own_shard_alone(tmp_path: Path, unit: str | None) -> None:
+    private = people(300, 1)
+    (public, before), (same, after) = (parted(tmp_path, table, unit=unit) for table in (private, broken(private, 5)))
+    assert same == public
+    assert sorted(row[:4] for row in after) == sorted(row[:4] for row in before)
+    assert len({row[0] for row in set(after) ^ set(before)}) <= 1
+
+
+def shards_of_csv(folder: Path, table: pl.DataFrame, unit: str | None) -> list[Rows]:
+    """What ten teachers get of a CSV table whose labels alone are secret."""
+    found = tables(folder, table, private="private.csv", unit=unit, public="public.parquet", public_share=None)
+    table.select("size", "shade", "visits", "outcome", "person").write_csv(folder / "private.csv")
+    plan, vault = changed(found, teachers__count=10), Vault(folder / "vault")
+    rows = pl.concat([read_frame(ref, vault) for ref in split(plan, learn_encoding(plan), vault, "shards", KEY)])
+    return [rows.filter(rows[SHARD] == shard).drop(SHARD).rows() for shard in range(10)]
+
+
+@pytest.mark.parametrize(("unit", "changed_shards"), [("person", 2), (None, 10)])
+def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None, changed_shards: int
+) -> None:
+    private = people(300, 1)
+    with pytest.raises(WrongInput, match=r"got CSV, in which a label can break its line .*: write it as Parquet$"):
+        shards_of_csv(tmp_path, private, unit)
+    for public in ({"public": "public.parquet", "public_share": None}, {}):
+        found = tables(tmp_path, private, private="private.csv", unit=unit, **public)
+        private.write_csv(tmp_path / "private.csv")
+        with pytest.raises(WrongInput, match="write it as Parquet"):
+            start(changed(found), home)
+    assert Ledger.of(home).domains() == ()
+
+    def believed(plan: Plan) -> tuple[TableFile, ...]:
+        return find_files(plan.path("private"), PRIVATE)
+
+    monkeypatch.setattr("concord.tasks.data.split.private_files", believed)
+    before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
+    assert sum(one != other for one, other in zip(before, after, strict=True)) >= changed_shards
+
+
 # Rows that are kept -------------------------------------------------------------------------------------------------
 
 
 def edit(folder: Path) -> None:
     """One public row becomes another."""
     (file,) = folder.iterdir()
-    before = file.read_text()
-    file.write_text(before.replace("dark", "light", 1))
-    assert file.read_text() != before
+    before = pl.read_ipc(file)
+    darker = before.with_columns(shade=pl.lit("dark"))
+    assert not darker.equals(before)
+    darker.write_ipc(file)
 
 
 def add(folder: Path) -> None:
-    (folder / "more.csv").write_text("size,shade,visits\n1.0,dark,1\n")
+    (file,) = folder.iterdir()
+    shutil.copy(file, folder / "more.arrow")
 
 
 def put_elsewheres(folder: Path) -> None:
@@ -223,7 +282,7 @@ def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows,
     batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
     cover = UniversalChoice.of(made, encoding, batches, vault).candidates
     counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
-    return pl.read_csv(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
+    return pl.read_ipc(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
 
 
 @pytest.mark.parametrize("unit", ["person", None])
