@@ -33,6 +33,8 @@ from tests.support.processes import own_environment
 
 MARK = "CONCORD_TEST_ENDING"
 """Which run a process belongs to; whatever a run starts has it as well."""
+GIVEN: dict[str, str] = {}
+"""What else the environment of a run names."""
 STARTED = 240.0
 """Seconds that a run may take to where the fault is done, on a machine with much to do."""
 SOON = 5.0
@@ -59,7 +61,7 @@ class Run:
         ours = {MARK: self.name, "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm", "COLUMNS": "200"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", *self.arguments],
-            env=own_environment() | ours,
+            env=own_environment() | ours | GIVEN,
             stdin=end,
             stdout=end,
             stderr=end,
@@ -159,6 +161,44 @@ def strangers(_: Path, held: ExitStack) -> None:
             held.enter_context(socket.create_server(("127.0.0.1", port)))
 
 
+def finished(home: Path) -> None:
+    """A run of the plan that ended well."""
+    (plan,) = home.parent.glob("data/*.toml")
+    assert Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], home.parent).ends() == 0
+
+
+def edited_results(home: Path, _: ExitStack) -> None:
+    """After a run, somebody changed a byte in every result that Prefect keeps."""
+    finished(home)
+    for file in filter(Path.is_file, (home / "results").rglob("*")):
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def lost_mlflow(home: Path, _: ExitStack) -> None:
+    """After a run, what MLflow keeps is gone."""
+    finished(home)
+    for file in home.glob("mlflow.db*"):
+        file.unlink()
+
+
+def garbage(name: str) -> Callable[[Path, ExitStack], None]:
+    """After a run, a database is no database."""
+
+    def before(home: Path, _: ExitStack) -> None:
+        finished(home)
+        (home / name).write_bytes(secrets.token_bytes(100_000))
+
+    return before
+
+
+def silent_mlflow(_: Path, held: ExitStack) -> None:
+    """MLflow's server takes a question and never answers."""
+    server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+    GIVEN["MLFLOW_TRACKING_URI"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+    held.callback(GIVEN.clear)
+
+
 KEPT = "nothing that was spent is lost"
 FAULTS = {
     "Ctrl-C": Fault(130, f"interrupted; {KEPT}", lambda run: run.press(b"\x03")),
@@ -168,6 +208,11 @@ FAULTS = {
     "kill -9": Fault(-signal.SIGKILL, do=to_process(signal.SIGKILL)),
     "server killed": Fault(1, f"ended before it did: {KEPT}", lambda run: os.kill(run.server(), signal.SIGKILL)),
     "strangers on its ports": Fault(0, before=strangers, within=STARTED),
+    "results edited": Fault(0, before=edited_results, within=STARTED),
+    "mlflow.db deleted": Fault(0, before=lost_mlflow, within=STARTED),
+    "mlflow.db garbage": Fault(0, before=garbage("mlflow.db"), within=STARTED),
+    "prefect.db garbage": Fault(0, before=garbage("prefect/prefect.db"), within=STARTED),
+    "MLflow silent": Fault(1, before=silent_mlflow, within=STARTED),
 }
 
 
