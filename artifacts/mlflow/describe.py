@@ -138,11 +138,6 @@ def listing(digests: Mapping[str, str]) -> str:
     return sha256(json.dumps(dict(digests), sort_keys=True).encode())
 
 
-def series(points: Sequence[tuple[int, float]]) -> str:
-    """One digest of the points of a metric, in order."""
-    return sha256(json.dumps([list(point) for point in points]).encode())
-
-
 def tags(certificate: Certificate) -> dict[str, str]:
     """What an auditor filters by."""
     guarantee = certificate.guarantee

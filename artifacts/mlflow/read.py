@@ -17,7 +17,6 @@ Only MLflow's explicit client is used: its active run and its current store are 
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
-from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import check_answers, sqlite_address, sqlite_file
@@ -99,55 +97,29 @@ MODEL_FILE = "model.skops"
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
 PARENT = "mlflow.parentRunId"
-
-
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
-RUN_NAME = "mlflow.runName"
 MODEL = "student"
 """What a logged model is called."""
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """What MLflow tells of one run now.
+class Recorded:
+    """A run as MLflow shows it now; digests of its files and of its model's are computed from what is there.
 
-    history   every point of each metric: (step, value)
-    datasets  all that is kept of each dataset it read, by name
-    models    ids of the logged models it made
-    """
-
-    experiment: str
-    status: str
-    tags: dict[str, str]
-    params: dict[str, str]
-    metrics: dict[str, float]
-    history: dict[str, list[tuple[int, float]]]
-    datasets: dict[str, dict[str, str]]
-    models: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Recorded(RunRecord):
-    """A run as MLflow has it now; digests of its files and of its model's are computed from what is there.
-
-    stages         the runs nested in it, by their stage
-    certificate    the bytes of its copy, empty where there is none
-    model          the version of a registered model that was made of it: its name, description, and where its files are
-                   said to be; of the logged model, its name, its run, and where its files are
-    model_files    digests of the registered version's files, as who loads it gets them
-    introductions  what the experiment and the registered model say of themselves
+    certificate  the bytes of its copy, empty if there is none
+    model_files  digests of the registered model's files, as who loads it gets them; empty if there is none
     """
 
     run_id: str
-    stages: dict[str, RunRecord]
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
     certificate: bytes
     files: dict[str, str]
-    model: dict[str, str]
-    model_files: dict[str, str]
+    model_description: str
     model_tags: dict[str, str]
-    logged_tags: dict[str, str]
-    introductions: dict[str, str]
+    model_files: dict[str, str]
 
 
 class Records:
@@ -203,62 +175,20 @@ class Records:
         except MlflowException:
             return None
         with in_one_sentence():
-            result, files = self._told(run), self._files(run.info.artifact_uri)
-            logged = self._client.get_logged_model(result.models[0]) if result.models else None
+            files = self._files(run.info.artifact_uri)
             version = next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
-            introductions = {"experiment": self._client.get_experiment(run.info.experiment_id).tags.get(NOTE, "")}
-            model: dict[str, str] = {}
-            model_files: dict[str, str] = {}
-            if logged is not None:
-                model |= {"logged as": logged.name, "logged by": str(logged.source_run_id)}
-                model |= {"logged files": logged.artifact_location}
-            if version is not None:
-                place = self._client.get_model_version_download_uri(version.name, version.version)
-                model |= {"name": version.name, "description": str(version.description)}
-                model |= {"source": str(version.source), "files": place}
-                model_files = {name: sha256(data) for name, data in self._files(place).items()}
-                introductions["registered model"] = self._client.get_registered_model(version.name).description
+            place = version and self._client.get_model_version_download_uri(version.name, version.version)
             return Recorded(
-                **vars(result),
                 run_id=run_id,
-                stages=self._stages(run),
+                tags=run.data.tags,
+                params=run.data.params,
+                metrics=run.data.metrics,
                 certificate=files.get("certificate.json", b""),
                 files={name: sha256(data) for name, data in files.items()},
-                model=model,
-                model_files=model_files,
-                model_tags=version.tags if version is not None else {},
-                logged_tags=logged.tags if logged is not None else {},
-                introductions=introductions,
+                model_description=str(version.description) if version else "",
+                model_tags=version.tags if version else {},
+                model_files={name: sha256(data) for name, data in self._files(place).items()} if place else {},
             )
-
-    def certificates(self, experiment: str) -> Iterator[bytes]:
-        """MLflow's copies of the certificates of an experiment's finished runs, the latest first."""
-        with in_one_sentence():
-            found = self._client.get_experiment_by_name(experiment)
-            finished = "tags.session != '' and attributes.status = 'FINISHED'"
-            within = [] if found is None else [found.experiment_id]
-            for run in self._client.search_runs(within, finished, order_by=["attributes.end_time DESC"]):
-                yield self._files(run.info.artifact_uri).get("certificate.json", b"")
-
-    def _told(self, run: Run) -> RunRecord:
-        return RunRecord(
-            experiment=self._client.get_experiment(run.info.experiment_id).name,
-            status=run.info.status,
-            tags=run.data.tags,
-            params=run.data.params,
-            metrics=run.data.metrics,
-            history={name: self._points(run.info.run_id, name) for name in run.data.metrics},
-            datasets={item.dataset.name: _fields(item) for item in (run.inputs.dataset_inputs if run.inputs else [])},
-            models=tuple(item.model_id for item in (run.outputs.model_outputs if run.outputs else [])),
-        )
-
-    def _stages(self, parent: Run) -> dict[str, RunRecord]:
-        mine = f"tags.`{PARENT}` = '{parent.info.run_id}'"
-        found = self._client.search_runs([parent.info.experiment_id], mine)
-        return {run.data.tags.get("stage", ""): self._told(run) for run in found}
-
-    def _points(self, run_id: str, metric: str) -> list[tuple[int, float]]:
-        return sorted((point.step, point.value) for point in self._client.get_metric_history(run_id, metric))
 
     def _model_digests(self, model_id: str) -> dict[str, str]:
         files = self._files(self._client.get_logged_model(model_id).artifact_location)
@@ -277,11 +207,6 @@ class Records:
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
-
-
-def _fields(read: DatasetInput) -> dict[str, str]:
-    shown = {"digest": read.dataset.digest, "source_type": read.dataset.source_type, "source": read.dataset.source}
-    return shown | {tag.key: tag.value for tag in read.tags}
 
 
 def _require_database(uri: str) -> None:

@@ -55,7 +55,6 @@ from concord.artifacts.mlflow.describe import (
     listing,
     published_stages,
     registered,
-    series,
     signature,
     tags,
     whole,
@@ -238,7 +237,6 @@ class Tracking(Records):
         self._log_settings(run_id, whole(publication.certificate))
         points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
         digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
-        digests += [RunTag(f"series.{name}", series(line)) for name, line in publication.series.items()]
         for first in range(0, len(points), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])
         self._client.log_batch(run_id, tags=digests)

@@ -59,7 +59,6 @@ class Subject:
     session: Session
     ledger: Ledger
     released: Released
-    records: Records
     run: Recorded | None
     latest: bool
 

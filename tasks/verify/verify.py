@@ -91,7 +91,7 @@ def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, 
         for session in sessions.values() if asked is None else [sessions[asked]] if asked in sessions else []:
             latest = next(iter(records.runs(session.id)), None)
             run = records.recorded(latest) if latest else None
-            yield Subject(session, ledger, released, records, run, latest=True)
+            yield Subject(session, ledger, released, run, latest=True)
         return
     run = records.recorded(asked)
     name = "" if run is None else run.tags.get("session", "")
@@ -100,7 +100,7 @@ def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, 
     if name not in sessions:
         raise WrongInput(f"there is no session and no run {asked!r}")
     session = sessions[name]
-    yield Subject(session, ledger, released, records, run, latest=records.runs(session.id)[:1] == [asked])
+    yield Subject(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
 
 
 def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
@@ -145,5 +145,5 @@ AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "
 WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
     "report and figures": mlflow.files,
     "model": mlflow.model,
-    "MLflow": mlflow.rows,
+    "MLflow": mlflow.shown,
 }

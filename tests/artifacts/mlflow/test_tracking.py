@@ -94,27 +94,29 @@ def test_the_charge_is_a_series_over_rows_asked(published: Published) -> None:
 
 
 def test_the_charge_is_a_series_over_batches_and_the_domains_over_sessions(published: Published) -> None:
-    by_row, history = dict(published.recorded.history["epsilon_charged"]), published.recorded.history
-    by_batch = history["epsilon_charged_by_batch"]
+    def points(name: str) -> list[tuple[int, float]]:
+        return sorted((point.step, point.value) for point in client.get_metric_history(published.where.run_id, name))
+
+    client = published.client
+    by_row, by_batch = dict(points("epsilon_charged")), points("epsilon_charged_by_batch")
     assert [step for step, _ in by_batch] == [1, 2, 3]  # of 128, 128 and 30 rows
     assert by_batch[-1][1] == by_row[286]
     assert 0 < by_batch[0][1] < by_batch[1][1] < by_batch[2][1]
-    assert history["domain_epsilon_by_session"] == [
+    assert points("domain_epsilon_by_session") == [
         (0, 0),
         (1, published.certificate.domain.spent.epsilon),
     ]
 
 
 def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(published: Published) -> None:
-    details = {name: (result.params, result.metrics) for name, result in published.recorded.stages.items()}
-    assert details == {
-        name: (stage.params, stage.metrics) for name, stage in published_stages(published.certificate).items()
-    }
     nested = published.client.search_runs(
         [published.client.get_run(published.where.run_id).info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{published.where.run_id}'",
     )
     stage = {run.data.tags["stage"]: run for run in nested}
+    assert {name: (run.data.params, run.data.metrics) for name, run in stage.items()} == {
+        name: (item.params, item.metrics) for name, item in published_stages(published.certificate).items()
+    }
     assert {run.info.status for run in nested} == {"FINISHED"}
     assert min(run.info.start_time for run in nested) == stage["release"].info.end_time == SAID
     study, parent = stage["study"], published.client.get_run(published.where.run_id)

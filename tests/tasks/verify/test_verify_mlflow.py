@@ -1,170 +1,151 @@
-"""Verify finds a change in any cell that MLflow keeps of a run, and names it; all but those that are told here."""
+"""Verify finds a change in each thing of MLflow that an auditor relies on, and names it."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from shutil import copy
+from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
-from concord.artifacts.mlflow.read import Records
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, sqlite_address
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.describe import SERIES, tags, whole
+from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.verify import verify
-from tests.support.published import world
+from concord.tasks.verify.checks import Subject
+from concord.tasks.verify.verify import WHEN_PUBLISHED, verify
+from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
 
-EVERY = 100
-"""The default tests change every hundredth cell; those marked slow every third, which takes most of a minute."""
-
-COVERED = {
-    "runs": ("run_uuid", "status", "lifecycle_stage", "artifact_uri", "experiment_id"),
-    "params": ("key", "value", "run_uuid"),
-    "metrics": ("key", "value", "step", "run_uuid"),
-    "latest_metrics": ("key", "value", "run_uuid"),
-    "tags": ("key", "value", "run_uuid"),
-    "inputs": ("source_id", "destination_id"),
-    "input_tags": ("input_uuid", "name", "value"),
-    "datasets": ("dataset_uuid", "name", "digest", "dataset_source_type", "dataset_source"),
-    "logged_models": ("model_id", "name", "artifact_location", "source_run_id"),
-    "logged_model_tags": ("model_id", "tag_key", "tag_value"),
-    "registered_models": ("name", "description"),
-    "model_versions": ("name", "version", "description", "source", "run_id", "storage_location"),
-    "model_version_tags": ("key", "value", "name", "version"),
-    "experiments": ("name",),
-    "experiment_tags": ("key", "value"),
-}
-"""Cells that the guarantee or the lineage of a published model rests on."""
-
-LEFT = {
-    "moments, of which there is no other record": {"start_time", "end_time", "timestamp", "creation_time"}
-    | {"last_updated_time", "last_update_time", "creation_timestamp_ms", "last_updated_timestamp_ms", "deleted_time"},
-    "who and what started a run, which is told of none": {"user_id", "source_type", "source_name", "source_version"}
-    | {"entry_point_name"},
-    "what MLflow itself keeps in order": {
-        "is_nan",
-        "input_uuid",
-        "workspace",
-        "experiment_id",
-        "current_stage",
-        "status",
-    }
-    | {"status_message", "run_link", "model_type", "dataset_schema", "dataset_profile", "lifecycle_stage"},
-    "repeated from another row, which is covered": {"name", "step", "destination_type"},
-    "where files of further runs will go": {"artifact_location"},
-}
-"""Columns of those tables that are not covered, and why. An alias is for people to set; tables that are not named at
-all hold nothing of a run."""
-EMPTY = {"alembic_version", "workspaces", "registered_model_aliases"}
-
-WORDS = {
-    "inputs": "dataset|model|list of",
-    "input_tags": "dataset",
-    "datasets": "dataset",
-    "logged_models": "model",
-    "registered_models": "registered model|people-student",
-    "model_versions": "registered model|model tag|people-student|people/models",
-    "experiments": "experiment|no finished run",
-    "experiment_tags": "experiment",
-    "runs": "finished run|of stage|list of stages|MLflow store|file",
-}
-"""What a check names when it finds a cell of these tables; of others the row's key, or what is listed by it."""
-
-Cell = tuple[str, int, str]
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+DOOR = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def store(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The tracking store of a home with one small run; its files, which do not change here, are read once."""
+def small(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A home with one small run in MLflow."""
     home = tmp_path_factory.mktemp("home")
     copy(mlflow_database, home / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        small = world(home, rows=12, batch=6)
-        labels = small.truth.copy()
+        made = world(home, rows=12, batch=6)
+        labels = made.truth.copy()
         labels[5] = -1
-        tracked(
-            small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), labels, datetime(2026, 1, 2, tzinfo=UTC)
-        )
-        assert [check for check in verify(home) if not check.ok] == []
-        patch.setattr(Records, "_files", cache(Records._files))
-        patch.setattr("concord.tasks.verify.verify.AT_THE_DOOR", {})  # the ledger's, which no row of MLflow bears on
-        yield home / "mlflow.db"
+        tracked(made, STABLE, labels, DOOR)
+        yield made
 
 
-def cells(live: sqlite3.Connection) -> list[Cell]:
-    """Every covered cell of the run's rows, by table, row and column."""
-    return [
-        (table, row, column)
-        for table, columns in COVERED.items()
-        for (row,) in live.execute(f"SELECT rowid FROM {table}").fetchall()
-        if not is_mlflows_own(live, table, row)
-        for column in columns
-        if column != "artifact_uri" or has_files(live, row)
-    ]
+@pytest.fixture(scope="module")
+def subject(small: World) -> Subject:
+    records = Records.of(small.home)
+    ledger = Ledger.of(small.home)
+    run = records.recorded(records.runs(SESSION)[0])
+    return Subject(ledger.session(SESSION), ledger, small.released, run, latest=True)
 
 
-def is_mlflows_own(live: sqlite3.Connection, table: str, row: int) -> bool:
-    """The experiment that is there from the beginning, and how pages of ours are to be laid out."""
-    found = live.execute(f"SELECT * FROM {table} WHERE rowid = ?", (row,)).fetchone()
-    return (table == "experiments" and "Default" in found) or "mlflow.experimentKind" in found
-
-
-def has_files(live: sqlite3.Connection, run: int) -> bool:
-    """Whether a run is one of its own: those nested in it have no files."""
-    nested = "SELECT run_uuid IN (SELECT run_uuid FROM tags WHERE key = 'stage') FROM runs WHERE rowid = ?"
-    return not live.execute(nested, (run,)).fetchone()[0]
-
-
-def unfound(database: Path, every: int) -> list[str]:
-    """Changes to cells that verification did not find, or found without a word for them."""
+def found(subject: Subject) -> list[str]:
     wrong = []
-    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(":memory:")) as before:
-        live.backup(before)
-        live.execute("PRAGMA ignore_check_constraints = ON")
-        for table, row, column in cells(live)[::every]:
-            live.execute(f"UPDATE {table} SET {column} = {another(live, table, row, column)} WHERE rowid = {row}")
-            live.commit()
-            text = " ".join(check.detail for check in verify(database.parent) if not check.ok)
-            if not any(word in text for word in words(before, table, row)):
-                wrong.append(f"{table}.{column} of row {row}: {text or 'nothing was found'}")
-            before.backup(live)
+    for check in WHEN_PUBLISHED.values():
+        try:
+            check(subject)
+        except NotVerified as item:
+            wrong.append(str(item))
     return wrong
 
 
-def another(live: sqlite3.Connection, table: str, row: int, column: str) -> str:
-    """Another value of the same type, as SQL."""
-    (kind,) = live.execute(f"SELECT typeof({column}) FROM {table} WHERE rowid = {row}").fetchone()
-    return f"{column} || 'x'" if kind == "text" else f"{column} + 1000"
+def relied_on(run: Recorded) -> dict[str, set[str]]:
+    """What an auditor reads of a run and its model, by field and name, listed from the certificate."""
+    certificate = Certificate.model_validate_json(run.certificate)
+    stage, guarantee = whole(certificate), set(tags(certificate))
+    return {
+        "tags": guarantee | {NOTE} | {f"digest.{name}" for name in run.files},
+        "params": set(stage.params),
+        "metrics": set(stage.metrics),
+        "files": set(run.files),
+        "model_tags": guarantee | {"digest.model"},
+        "model_files": set(run.model_files),
+    }
 
 
-def words(before: sqlite3.Connection, table: str, row: int) -> list[str]:
-    """What a check says that has found a change in that row."""
-    if table in WORDS:
-        return WORDS[table].split("|")
-    key = "tag_key" if table == "logged_model_tags" else "key"
-    (name,) = before.execute(f"SELECT {key} FROM {table} WHERE rowid = {row}").fetchone()
-    return [name, name.partition(".")[2] or name, "list of stages", "no finished run"]
+LISTED = {"params": "parameters", "metrics": "metrics"}
+"""Fields whose names are compared before their values."""
 
 
-def test_changes_in_cells_of_mlflow_are_found_and_named(store: Path) -> None:
-    assert unfound(store, EVERY) == []
+def with_field(run: Recorded, field: str, value: Any) -> Recorded:
+    fields: dict[str, Any] = {field: value}
+    return replace(run, **fields)
 
 
-@pytest.mark.slow
-def test_changes_in_a_third_of_all_cells_are_found_and_named(store: Path) -> None:
-    assert unfound(store, 3) == []
+def other(value: Any) -> Any:
+    return value + 0.125 if isinstance(value, float) else f"{value}x"
 
 
-def test_every_column_is_covered_or_left_for_a_reason(store: Path) -> None:
-    left = set().union(*LEFT.values())
-    with closing(sqlite3.connect(store)) as live:
-        tables = [name for (name,) in live.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        filled = {table for table in tables if live.execute(f"SELECT count(*) FROM {table}").fetchone()[0]}
-        assert filled - EMPTY == set(COVERED)
-        for table, columns in COVERED.items():
-            known = {column[1] for column in live.execute(f"PRAGMA table_info({table})")}
-            assert known - set(columns) <= left, table
-        assert len(cells(live)) > 400
+def test_what_was_published_is_found_whole(subject: Subject) -> None:
+    assert subject.run is not None
+    relied = relied_on(subject.run)
+    assert found(subject) == []
+    assert {"epsilon", "delta", "digest.certificate.json", "digest.student"} <= relied["tags"]
+    assert MODEL_FILE in relied["model_files"]
+    assert {"epsilon", "delta", "domain_epsilon_spent", "rows_answered"} <= relied["metrics"]
+
+
+def test_every_change_of_what_is_relied_on_is_found_and_named(subject: Subject) -> None:
+    """Each tag, parameter, figure and digest: changed, and gone."""
+    run = subject.run
+    assert run is not None
+    for field, names in relied_on(run).items():
+        values: dict[str, Any] = getattr(run, field)
+        for name in names:
+            folder = name == "digest.model" or (field == "model_files" and name != MODEL_FILE)
+            word = "folder" if folder else name.removeprefix("digest.")
+            gone = {key: value for key, value in values.items() if key != name}
+            for planted in (gone, {**values, name: other(values[name])}):
+                wrong = found(replace(subject, run=with_field(run, field, planted)))
+                assert any(word in item or f"list of {LISTED.get(field)}" in item for item in wrong), (field, name)
+
+
+@pytest.mark.parametrize("field", ["params", "metrics", "files", "model_files"])
+def test_what_was_added_is_found(subject: Subject, field: str) -> None:
+    assert subject.run is not None
+    planted = {**getattr(subject.run, field), "added": 0.5}
+    assert found(replace(subject, run=with_field(subject.run, field, planted)))
+
+
+def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(subject: Subject) -> None:
+    run = subject.run
+    assert run is not None
+    assert found(replace(subject, run=replace(run, model_description="ε = 0.1")))
+    for name in SERIES[:2]:
+        wrong = found(replace(subject, run=replace(run, metrics={**run.metrics, name: 1.5})))
+        assert wrong == [f"MLflow's series {name} passes the guarantee"]
+    assert len(found(replace(subject, run=None))) == len(WHEN_PUBLISHED)
+
+
+Change = Callable[[MlflowClient, str, str], object]
+CHANGES: dict[str, Change] = {
+    "tag epsilon": lambda client, run, _: client.set_tag(run, "epsilon", "0.1"),
+    "metric epsilon": lambda client, run, _: client.log_metric(run, "epsilon", 0.1, step=1),
+    "list of parameters": lambda client, run, _: client.log_param(run, "mechanism.more", "1"),
+    "model tag epsilon": lambda client, _, name: client.set_model_version_tag(name, "1", "epsilon", "0.1"),
+    "model's description": lambda client, _, name: client.update_model_version(name, "1", "ε = 0.1"),
+    "registered model": lambda client, _, name: client.delete_model_version(name, "1"),
+    "no finished run": lambda client, run, _: client.delete_run(run),
+}
+"""What a check says, and a change that MLflow's own client makes."""
+
+
+@pytest.mark.parametrize("named", CHANGES)
+def test_a_change_that_mlflow_itself_makes_is_read_and_named(small: World, tmp_path: Path, named: str) -> None:
+    database = small.home / "mlflow.db"
+    kept = copy(database, tmp_path / "kept")
+    try:
+        client = MlflowClient(sqlite_address(database), registry_uri=sqlite_address(database))
+        CHANGES[named](client, Records.of(small.home).runs(SESSION)[0], "people-student")
+        wrong = [check.detail for check in verify(small.home, SESSION) if not check.ok]
+        assert any(named in item for item in wrong), wrong
+    finally:
+        database.write_bytes(Path(kept).read_bytes())
