@@ -32,6 +32,8 @@ NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None",
 DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970."""
 
+DAY_MICROSECONDS = 86_400_000_000
+
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
 TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 Type = pl.DataType
@@ -108,7 +110,8 @@ def date(name: str, dtype: Type) -> pl.Expr:
         return moment.cast(pl.Datetime("us"), strict=False)
     if _is_text(dtype):
         word = _words(name)
-        return pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
+        moment = pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
+        return _within(moment, DAY_MICROSECONDS)
     return nothing(pl.Datetime("us"))
 
 
@@ -213,10 +216,19 @@ def _identifier(name: str, dtype: Type) -> pl.Expr:
 
 def _written(name: str, dtype: Type) -> pl.Expr:
     """Dates and moments that can be written down; those before the year 1 or after 9999, polars may panic over."""
-    day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": None}[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1
+    day = (
+        {"ms": DAY_MICROSECONDS // 1000, "us": DAY_MICROSECONDS, "ns": None}[dtype.time_unit]
+        if isinstance(dtype, pl.Datetime)
+        else 1
+    )
     if day is None:
         return pl.col(name)  # 64 bits of nanoseconds do not reach so far
-    return pl.when(pl.col(name).to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(name)
+    return _within(pl.col(name), day)
+
+
+def _within(moment: pl.Expr, day: int) -> pl.Expr:
+    """Those of the years 1 to 9999; `day` is how much of their unit a day is."""
+    return pl.when(moment.to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(moment)
 
 
 def _words(name: str) -> pl.Expr:

@@ -7,7 +7,6 @@ Public tables: read strictly. Whatever is wrong is told in one sentence that nam
 Checked by tests/tasks/data/test_tables.py.
 """
 
-import csv
 import glob
 import os
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from pyarrow.fs import LocalFileSystem
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Kind
 from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
-from concord.tasks.data.names import ESCAPED
+from concord.tasks.data.lines import csv_names
 from concord.tasks.data.sound import nulls, polars_type, sound
 
 Format = Literal["parquet", "ipc", "csv"]
@@ -49,14 +48,14 @@ class TableFile:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names in order. Raises WrongInput where the file cannot be read, or a name comes twice."""
+        """Column names in order. Raises WrongInput where the file cannot be read, or if a name comes twice in a public
+        one: of a private one, only names that are asked for may be judged."""
         with self.readable():
             stored = csv_names(self.path) if self.format == "csv" else self._schema.names
         names = tuple(name.strip() for name in stored)
         twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            which = "one" if self.field == PRIVATE else repr(twice[0])
-            raise WrongInput(f"{self.field} must name each column once, got {which} twice in {self.path}")
+        if twice and self.field != PRIVATE:
+            raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.path}")
         return names
 
     def stored_as(self, name: str) -> pa.DataType:
@@ -130,20 +129,6 @@ def find_files(path: str, field: str) -> tuple[TableFile, ...]:
     return files
 
 
-def csv_names(path: Path) -> list[str]:
-    """Column names of a CSV file: the fields of its first line, as they stand."""
-    with path.open("rb") as file:
-        return split_line(file.readline().removeprefix(b"\xef\xbb\xbf"))
-
-
-def split_line(line: bytes) -> list[str]:
-    """The fields of one line. Nothing in it can fail or reach another line; what cannot be read has no fields."""
-    try:
-        return next(csv.reader([line.decode(errors=ESCAPED).rstrip("\r\n")]), [])
-    except csv.Error:
-        return []
-
-
 def _format(path: Path, field: str) -> Format:
     try:
         with path.open("rb") as file:
@@ -161,8 +146,11 @@ def _format(path: Path, field: str) -> Format:
 
 def _text_format(path: Path) -> pyarrow.dataset.CsvFileFormat:
     """Every cell as text: what a column is, is decided over all of it, not by its first block."""
-    text = dict.fromkeys(csv_names(path), pa.string())
-    return pyarrow.dataset.CsvFileFormat(convert_options=pa.csv.ConvertOptions(column_types=text))
+    names = csv_names(path)
+    return pyarrow.dataset.CsvFileFormat(
+        read_options=pa.csv.ReadOptions(column_names=names, skip_rows=1),
+        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
 
 
 def _as_parquet(path: Path) -> pyarrow.parquet.FileMetaData:

@@ -1,7 +1,7 @@
 """Rows of the private table: read by rules that cannot fail, one row at a time, whatever stands in them.
 
-A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone;
-a line longer than LONGEST_LINE is cut there. Columnar files are read by batches, and their types do not matter: cells
+A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone
+(tasks.data.lines). Columnar files are read by batches, and their types do not matter: cells
 are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
@@ -36,12 +36,15 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, clean_text, text
+from concord.tasks.data.lines import csv_names, read_lines, split_line
 from concord.tasks.data.names import read_as_one
-from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, csv_names, find_files, split_line
+from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, find_files
 
-LONGEST_LINE = 1 << 20
-FRAME_BYTES = 1 << 26
-"""Text held in memory at a time, at most."""
+FRAME_TEXT = 1 << 26
+"""Characters held in memory at a time, at most."""
+
+MUST_HAVE = ("data.label", "data.unit")
+"""Fields that name columns without which the first line of a CSV file is no header."""
 
 
 def private_files(plan: Plan) -> tuple[TableFile, ...]:
@@ -61,14 +64,33 @@ def private_frames(path: str, columns: Mapping[str, str]) -> Iterator[pl.DataFra
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
     `columns` maps each name to the plan's field that asks for it. Raises WrongInput, before any row is read, where no
-    file has a column, or a file is missing or of another format.
+    file has a column, or has it twice, or a file is missing or of another format.
     """
     files = find_files(path, PRIVATE)
+    _check_headers(files, columns)
     present = {name for file in files for name in file.names}
     for name, asked_by in columns.items():
         if name not in present:
             raise WrongInput(f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it")
     return _frames(files, tuple(columns))
+
+
+def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
+    """Raise WrongInput where a CSV file lacks the label or the unit, or a column asked for comes twice.
+
+    The first line of a part that was cut off from its header is a row: no word of it may decide anything, or be shown.
+    """
+    for file in files:
+        for name, asked_by in columns.items():
+            if file.format == "csv" and asked_by in MUST_HAVE and name not in file.names:
+                raise WrongInput(
+                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in the first line of every CSV "
+                    f"file, but that of {file.path} lacks it: write the names of the columns there"
+                )
+    for file in files:
+        for name in columns:
+            if file.names.count(name) > 1:
+                raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.path}")
 
 
 def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -82,12 +104,10 @@ def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.D
 
 
 def _lines_in_frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    names = [name.strip() for name in csv_names(path)]
+    names = csv_names(path)
     places = [names.index(name) if name in names else len(names) for name in columns]
-    with path.open("rb") as file:
-        file.readline()
-        for lines in _groups(_lines(file)):
-            yield clean_text(_text_frame([split_line(line) for line in lines], columns, places))
+    for lines in _groups(read_lines(path)):
+        yield clean_text(_text_frame([split_line(line) for line in lines], columns, places))
 
 
 def _text_frame(rows: Sequence[Sequence[str]], columns: Sequence[str], places: Sequence[int]) -> pl.DataFrame:
@@ -98,23 +118,13 @@ def _text_frame(rows: Sequence[Sequence[str]], columns: Sequence[str], places: S
     return pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines that are not blank, each cut at LONGEST_LINE bytes."""
-    while line := file.readline(LONGEST_LINE):
-        rest = line
-        while rest and not rest.endswith(b"\n"):
-            rest = file.readline(LONGEST_LINE)
-        if line.strip():
-            yield line
-
-
-def _groups(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    group: list[bytes] = []
+def _groups(lines: Iterator[str]) -> Iterator[list[str]]:
+    group: list[str] = []
     size = 0
     for line in lines:
         group.append(line)
         size += len(line)
-        if len(group) == ROWS_IN_MEMORY or size >= FRAME_BYTES:
+        if len(group) == ROWS_IN_MEMORY or size >= FRAME_TEXT:
             yield group
             group, size = [], 0
     if group:

@@ -10,7 +10,8 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.tables import csv_names, open_public
+from concord.tasks.data.lines import csv_names
+from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import private_frames
 
 FRAME = pl.DataFrame({"age": [30, 41, None], "city": ["Rome", "Bonn", None], "active": [True, None, False]})
@@ -186,8 +187,10 @@ LINES = {
     b"1,Rome,2,3\n": ("1", "Rome"),
     b"1,\xffR\n": ("1", "\\xffR"),
     b"1,a\x00b\n": ("1", "a\x00b"),
-    b"1," + b"x" * 140_000 + b"\n": (None, None),  # more than Python's csv takes in a cell
-    b"1,Ro\rme\n": (None, None),
+    b"1," + b"x" * 140_000 + b"\n": ("1", "x" * 140_000),
+    b"1,Ro\rme\n": ("1", "Ro me"),
+    b'1,"Ro\rme"\n': ("1", "Ro me"),
+    b'1, "Ro,me" \n': ("1", "Ro,me"),
 }
 
 
@@ -198,7 +201,7 @@ def test_a_line_is_a_row_and_touches_no_other(tmp_path: Path, line: bytes, cells
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.units.LONGEST_LINE", 10)
+    monkeypatch.setattr("concord.tasks.data.lines.LONGEST_LINE", 10)
     (tmp_path / "t.csv").write_bytes(b"age,city\n1," + b"x" * 100 + b",3\n8,Oslo\n")
     assert read_private(tmp_path / "t.csv", "age", "city") == [("1", "x" * 8), ("8", "Oslo")]
 
