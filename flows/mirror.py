@@ -16,25 +16,20 @@ from pathlib import Path
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import domain_of
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Session
 from concord.tasks.door.admit import calibrated
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, stream
 from concord.tasks.door.release import RUN, Stores, alone_if_free
-from concord.tasks.publish.certify import Certified, outcomes, write
+from concord.tasks.publish.certify import write
+from concord.tasks.publish.describe import outcomes
 from concord.tasks.publish.track import track
 from concord.tasks.verify.checks import parsed
 from concord.tasks.verify.verify import verify
 
 NEEDED_CHECKS = ("released labels", "guarantee", "certificate")
 """The checks of `tasks.verify.verify` that a session must pass to be recorded again, besides those of the ledger."""
-
-
-def recorded_run(domain: str, certified: Certified, tracking: Tracking) -> Tracked | None:
-    """Where MLflow shows those very files, if it does."""
-    session = certified.certificate.path.partition("/")[0]
-    return tracking.find(domain, session, {Path(ref.path).name: ref.digest for ref in certified.files})
 
 
 def not_recorded(door: Stores, tracking: Tracking) -> list[Session]:

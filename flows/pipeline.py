@@ -32,7 +32,7 @@ from concord.tasks.door.admit import (
     training,
 )
 from concord.tasks.door.checkpoint import online_votes
-from concord.tasks.publish.certify import Certified, caveats
+from concord.tasks.publish.describe import Certified, caveats
 from concord.tasks.student.study import Student
 
 

@@ -15,7 +15,6 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
-from concord.flows import mirror
 from concord.flows.stage import stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
@@ -34,7 +33,7 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish import track as publish_track
-from concord.tasks.publish.certify import Certified
+from concord.tasks.publish.describe import Certified
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student, student_of
 
@@ -246,7 +245,7 @@ def track(
     """Record the session in MLflow as begun at the door, unless it is there, or is to be recorded again; whether it was
     there. Never cached: MLflow alone knows."""
     door, tracking = Stores.of(home), Tracking.of(home)
-    known = None if again else mirror.recorded_run(plan.privacy.domain, certified, tracking)
+    known = None if again else publish_track.recorded_run(plan.privacy.domain, certified, tracking)
     if known is not None:
         return known, True
     tracked = publish_track.track(

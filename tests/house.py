@@ -200,14 +200,15 @@ def of(name):
         return importlib.import_module("concord." + name)
     except ModuleNotFoundError:
         return importlib.import_module(name)
-root, told = sys.argv[1], sys.argv[2]
+root, result = sys.argv[1], sys.argv[2]
+folders = tuple(os.path.join(root, top, "") for top in ("flows", "tasks", "artifacts"))
 def ours(file):
-    return os.path.realpath(file or "").startswith(root + os.sep)
+    return os.path.realpath(file or "").startswith(folders)
 def noting(self, *arguments, **named):
     frames = [f.filename for f in traceback.extract_stack()[:-1] if ours(f.filename)]
     loaded = {os.path.realpath(m.__file__) for m in list(sys.modules.values()) if ours(getattr(m, "__file__", None))}
-    loaded = [file for file in loaded if os.path.getsize(file) and not file.startswith(os.path.join(root, "tests"))]
-    json.dump({"frames": len(frames), "files": len(loaded), "on_the_way": len(set(frames))}, open(told, "w"))
+    loaded = [file for file in loaded if os.path.getsize(file)]
+    json.dump({"frames": len(frames), "files": len(loaded), "on_the_way": len(set(frames))}, open(result, "w"))
     return answer(self, *arguments, **named)
 main = of("flows.cli").main
 stable = of("tasks.mechanisms.stable").StableVoting
@@ -232,8 +233,8 @@ def way(root: Path) -> dict[str, int]:
         environment = os.environ | {"PYTHONPATH": str(hidden if hidden.is_dir() else root)}
         command = [sys.executable, "-W", "ignore", "-c", PROBE, str(root.resolve()), str(folder / "way.json")]
         subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, timeout=600)
-        told: dict[str, int] = json.loads((folder / "way.json").read_text())
-    return told
+        walked: dict[str, int] = json.loads((folder / "way.json").read_text())
+    return walked
 
 
 def figures(house: House) -> dict[str, object]:

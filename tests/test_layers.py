@@ -11,7 +11,7 @@ from tests.house import House, imported
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
 LARGEST_FILE = 330
-LONGEST_CHAIN = 20
+LONGEST_CHAIN = 16
 
 TYPES = {"concord.artifacts", "concord.__version__"}
 PURE = {"numpy", "scipy", "dp_accounting"}

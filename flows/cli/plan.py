@@ -9,7 +9,7 @@ from rich.table import Table
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
-from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, recommend
+from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, read_agreement, recommend
 from concord.tasks.advice.expect import (
     EXCESSES,
     AtEpsilon,
@@ -18,10 +18,9 @@ from concord.tasks.advice.expect import (
     dearer,
     expect_choice,
     premises_of,
-    read_agreement,
 )
 from concord.tasks.mechanisms.odds import profile
-from concord.tasks.publish.figures import write_choice_figure, write_plan_figure
+from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 out = Console(highlight=False)

@@ -1,42 +1,43 @@
-"""What planning searches for: the cutoff that answers most, and the least margin and ensemble that are enough.
-
-Assumes      all figures are public; more votes of the winner never make a row fail more often
-Guarantees   nothing about privacy: every search is over public numbers and ends at the same place each time
-Ends         not applicable: nothing is drawn
-Not covered  several best cutoffs far apart: the search stops where a larger one answers less than half
-
-Checked by tests/tasks/advice/test_planning.py.
-
-Planning: which mechanism, and which cutoff, teaches most within a budget, from public figures alone.
+"""Compare: which mechanism, and which cutoff, teaches most within a budget, from public figures alone.
 
 Every mechanism is calibrated by the catalogue, just as the door calibrates it, and its outcome expected over a public
-profile of votes. What a mechanism teaches is counted in labels without noise: with a part e of labels changed by noise,
+profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public teachers cast
+on public rows. What a mechanism teaches is counted in labels without noise: with a part e of labels changed by noise,
 a learner needs (1 − e·C/(C − 1))^(−2) times as many rows (Angluin & Laird 1988, for C = 2 classes), so a released label
-is worth the inverse of that. Refused rows are worth nothing.
+is worth the inverse of that. Refused rows are worth nothing. The cutoff that answers most is searched, and the least
+margin and ensemble that are enough; more votes of the winner never make a row fail more often.
 
 Assumes      budget, teachers, queries and profile are public
-Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy
+Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy. Every search ends
+             at the same place each time
 Ends         not applicable
 Not covered  soft labels, which keep more of a noisy count than its label; how easy the rows are that get answered;
-             a session that goes on with further rows
+             a session that goes on with further rows; several best cutoffs far apart: the search stops where a larger
+             one answers less than half
 
-Checked by tests/tasks/advice/test_planning.py.
+Checked by tests/tasks/advice/test_planning.py and tests/flows/cli/test_plan_command.py.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
 from concord.artifacts.sections import MECHANISMS
+from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, calibrate, expectation
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.odds import Shares, profile
+
+Guess = float | NDArray[np.float64]
 
 FAILURE_ODDS = 0.01
 """A margin or a number of teachers is enough when a row is refused, or its label changed, with at most these odds."""
@@ -271,3 +272,42 @@ def _too_few(needed: int | None) -> str:
 def _worth(expected: Expectation, classes: int) -> float:
     kept = max(0.0, 1 - expected.changed * classes / (classes - 1))
     return expected.answered * kept**2
+
+
+def expected_agreement(plan: Plan) -> Guess:
+    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput where the table is none."""
+    guess = plan.labeling.agreement
+    if isinstance(guess, str):
+        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
+    return TYPICAL_AGREEMENT if guess is None else guess
+
+
+def read_agreement(guess: str, classes: int) -> Guess:
+    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput where it is neither.
+
+    A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
+    class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
+    """
+    try:
+        return float(guess)
+    except ValueError:
+        return _votes(guess, classes)
+
+
+def _votes(path: str, classes: int) -> Guess:
+    table = open_public(path, "agreement")
+    if len(table.names) not in (1, classes):
+        rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
+        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
+    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
+    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
+
+
+def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    try:
+        numbers = frame.select(pl.all().cast(pl.Float64))
+    except pl.exceptions.InvalidOperationError:
+        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
+    if sum(numbers.null_count().row(0)):
+        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
+    return numbers

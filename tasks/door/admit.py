@@ -18,8 +18,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
-from concord.tasks.advice.compare import Stream, choose_mechanism
-from concord.tasks.advice.expect import expected_agreement
+from concord.tasks.advice.compare import Stream, choose_mechanism, expected_agreement
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import commitment, session_key

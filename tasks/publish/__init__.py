@@ -1,4 +1,5 @@
 """What is published of a session, from released files and the ledger alone.
 
-Offers       `certify` (certificate and report), `figures`, `track` (what MLflow is given)
+Offers       `describe` (what a certificate says), `certify` (its files, with the report), `figures`, `plan_figure`,
+             `track` (what MLflow is given)
 """

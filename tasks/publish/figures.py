@@ -1,17 +1,14 @@
-"""Figures of sessions and of plans, as SVG that is the same for the same facts.
+"""Figures of a session, from released labels and the ledger alone, as SVG that is the same for the same facts.
 
-A session's figures are drawn from its released labels and the ledger alone; a plan's, from public figures. Lines and
-words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's scheme.
-One figure shows what the session would have promised if it had been planned to end sooner: rows that were answered
-would have been answered all the same, and a mechanism that is planned to end there costs what it says itself.
-Checked by tests/tasks/publish/test_figures.py, test_what_if.py and tests/flows/cli/test_plan_command.py.
+Lines and words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's
+light or dark scheme. One figure shows what the session would have promised if it had been planned to end sooner: rows
+that were answered would have been answered all the same, and a mechanism that is planned to end there costs what it
+says itself. Checked by tests/tasks/publish/test_figures.py and test_what_if.py.
 """
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -23,14 +20,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Counts
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Integers
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.tasks.advice.compare import Option, Stream, plan_mechanisms
-from concord.tasks.advice.expect import RATIOS, AtEpsilon, ChosenStudent, Premises
 from concord.tasks.mechanisms.mechanism import from_settings
 
 POINTS = 200
@@ -188,104 +182,3 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     plans = zip(rows.tolist(), answered.tolist(), strict=True)
     promised = [mechanism.epsilon_if_ended(asked, asked - had) for asked, had in plans]
     return Spending(rows, answered, np.array(promised, dtype=np.float64))
-
-
-def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], asked: Premises) -> None:
-    """Draw the options that were planned for what was asked, and one mechanism at `other` ε, and write them to `path`.
-
-    The format is that of its suffix.
-    Raises WrongInput where no such format is known, EnvironmentFailed where the file cannot be written.
-    """
-    with _drawn(path, width=15) as figure:
-        left, middle, right = figure.subplots(1, 3)
-        stream = asked.stream
-        _draw_rows(left, options, asked.queries)
-        _draw_teachers(middle, options, stream)
-        _draw_epsilon(right, other, asked)
-        if asked.subset is not None:
-            share = f"rows relabelled, teachers learn from {asked.subset['share']:.1%} of the private rows"
-            figure.suptitle(f"{share}; mechanisms at ε = {stream.epsilon:.4g}, δ = {stream.delta:.4g}", fontsize=10)
-
-
-def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
-    """Draw the private units that a chosen student takes, and write them to `path`. Raises likewise."""
-    with _drawn(path, width=7.5) as figure:
-        axes = figure.add_subplot()
-        for excess, units in sorted(choice.private_units.items()):
-            axes.plot([*units], [*units.values()], marker="o", markersize=3, label=f"{excess:.1%} of rows more")
-        axes.axvline(choice.epsilon, color=GREY, linestyle="--", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xticks([*units], [f"{epsilon:g}" for epsilon in units])
-        axes.minorticks_off()
-        axes.set_xlabel(f"ε of the choice among {choice.candidates:,} {choice.hypotheses}")
-        axes.set_ylabel("private units it takes")
-        axes.legend(title="wrong about at most", fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-@contextmanager
-def _drawn(path: Path, width: float) -> Iterator[Figure]:
-    """A figure to draw on, which is written to `path` then."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, 4), layout="constrained")
-        yield figure
-        known = figure.canvas.get_supported_filetypes()
-        if path.suffix.removeprefix(".") not in known:
-            raise WrongInput(f"figure must end in one of .{', .'.join(sorted(known))}, got {path.name!r}")
-        try:
-            figure.savefig(path)
-        except OSError as failed:
-            raise EnvironmentFailed(f"the figure {path} cannot be written: {failed.strerror}") from None
-
-
-def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
-    """Of the public rows: those with the teachers' label, those with another, and those without."""
-    places = range(len(options))
-    right = [option.expected_right / queries for option in options]
-    answered = [option.expected_answered / queries for option in options]
-    axes.barh(places, [1.0] * len(options), color=GREY, alpha=0.3, label="no label")
-    axes.barh(places, answered, color=ORANGE, label="label changed by noise")
-    axes.barh(places, right, color=BLUE, label="label most teachers gave")
-    names = [option.name if option.cutoff is None else f"{option.name}, T = {option.cutoff:,}" for option in options]
-    axes.set_yticks(places, names, parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
-    axes.set_xlabel(f"of {queries:,} public rows")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, fontsize=8)
-
-
-def _draw_teachers(axes: Axes, options: Sequence[Option], stream: Stream) -> None:
-    """Labels without noise that would teach as much, by the number of teachers."""
-    teachers = sorted({max(1, round(stream.teachers * ratio)) for ratio in RATIOS})
-    plans = [plan_mechanisms(replace(stream, teachers=count)) for count in teachers]
-    worth = [{option.name: option.worth for option in plan} for plan in plans]
-    for option in options:
-        axes.plot(teachers, [item[option.name] for item in worth], marker="o", markersize=3, label=option.name)
-    axes.axvline(stream.teachers, color=GREY, linestyle="--", linewidth=1)
-    _scale(axes, stream.queries)
-    axes.set_xticks(teachers, [f"{count:,}" for count in teachers])
-    axes.set_xlabel("teachers")
-    axes.set_ylabel("worth, in labels without noise")
-
-
-def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> None:
-    """Rows that one mechanism answers, and what they are worth, by the ε of the plan."""
-    epsilons = [item.epsilon for item in other]
-    answered, worth = ([getattr(item.option, of) for item in other] for of in ("expected_answered", "worth"))
-    axes.plot(epsilons, answered, color=BLUE, marker="o", markersize=3, label="rows answered")
-    axes.plot(epsilons, worth, "--", color=ORANGE, marker="o", markersize=3, label="worth, in labels without noise")
-    axes.axvline(asked.epsilon, color=GREY, linestyle="--", linewidth=1)
-    _scale(axes, asked.queries)
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axes.set_xlabel(f"ε of the plan, by {other[0].option.name}")
-    axes.set_ylabel("public rows")
-
-
-def _scale(axes: Axes, queries: int) -> None:
-    """Both ways logarithmic, up to all rows, with a legend."""
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(1, queries * 1.3)
-    axes.minorticks_off()
-    axes.legend(fontsize=8)

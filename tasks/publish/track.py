@@ -28,7 +28,7 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
-from concord.tasks.publish.certify import Certified, outcomes
+from concord.tasks.publish.describe import Certified, outcomes
 from concord.tasks.publish.figures import spending
 from concord.tasks.student.model import load, trusted_types
 
@@ -79,6 +79,12 @@ def track(
             studied=studied,
         )
     )
+
+
+def recorded_run(domain: str, certified: Certified, tracking: Tracking) -> Tracked | None:
+    """Where MLflow shows those very files, if it does."""
+    session = certified.certificate.path.partition("/")[0]
+    return tracking.find(domain, session, {Path(ref.path).name: ref.digest for ref in certified.files})
 
 
 def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger: Ledger) -> dict[str, Points]:

@@ -24,7 +24,7 @@ from concord.artifacts.ledger.ledger import Ledger, Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
-from concord.tasks.publish.certify import counted, describe, outcomes
+from concord.tasks.publish.describe import counted, describe, outcomes
 from concord.tasks.verify.checks import Subject, equal, parsed
 
 COMPARED_FIELDS = [*(name for name in Certificate.model_fields if name != "versions"), "versions"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from concord.artifacts.home.vault import Vault
-from concord.tasks.publish import certify
+from concord.tasks.publish.describe import describe
 from tests.promises.canary import ROWS, operated, published, relabelling
 from tests.promises.kept import drawn, sequences, totals
 from tests.promises.marks import leaks
@@ -20,11 +20,10 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     (hypothesis,) = drawn(scene.home).values()
     subset, size = next((what, size) for what, size in totals(scene.home) if what.startswith("rows of shards"))
     assert 1500 < size < 2000  # half of the units
-    described = certify.describe
     planted = f"1 ({ROWS:,} rows, {size} of them relabelled by {hypothesis['low'][0]:.6g})"
     monkeypatch.setattr(
         "concord.tasks.publish.certify.describe",
-        lambda *arguments: described(*arguments).model_copy(update={"data_version": planted}),
+        lambda *arguments: describe(*arguments).model_copy(update={"data_version": planted}),
     )
     file = next(scene.private.iterdir())
     monkeypatch.setattr(

@@ -17,7 +17,8 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Batch, Opening
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.certify import Certified, certify
+from concord.tasks.publish.certify import certify
+from concord.tasks.publish.describe import Certified
 from concord.tasks.student.study import Student, evaluate, publish_student, study
 
 CLASSES = ("no", "yes")

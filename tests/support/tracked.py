@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.certify import Certified
+from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified
 

@@ -13,7 +13,7 @@ from concord.artifacts.certificate import OPENED, Certificate
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.certify import describe
+from concord.tasks.publish.describe import describe
 from concord.tasks.verify.verify import verify
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world

@@ -1,0 +1,140 @@
+"""Describe: what a certificate says of a session, from the ledger as it stood at a moment.
+
+Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
+Guarantees   nothing here reads the vault: all that is said is a function of what was published before
+Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
+             tests/tasks/verify/test_verify_certificate.py and tests/tasks/publish/test_certify.py
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from concord import __version__
+from concord.artifacts.certificate import (
+    OPENED,
+    Beside,
+    Certificate,
+    Counts,
+    MechanismRecord,
+    RelabellingRecord,
+    StudentRecord,
+    library_versions,
+    together,
+)
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.guarantee import (
+    CAVEATS,
+    LABELS_ALONE,
+    LOST_WITNESS,
+    RELABELLED,
+    UNWITNESSED,
+    WITNESSED,
+    DomainCharge,
+    Guarantee,
+    faulty_caveat,
+    linked_caveat,
+)
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Reading, domain_of
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
+from concord.artifacts.vulnerabilities import concerning, older, oldest
+from concord.tasks.mechanisms.adaptive_adversary import GAME_PROOF
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+
+
+class Certified(BaseModel):
+    """What was written for a session: its certificate and its schema, its report, and the figures by what they show."""
+
+    model_config = ConfigDict(frozen=True)
+
+    certificate: Ref
+    schema_file: Ref
+    report: Ref
+    figures: dict[str, Ref]
+
+    @property
+    def files(self) -> list[Ref]:
+        """All that was written."""
+        return [self.certificate, self.schema_file, self.report, *self.figures.values()]
+
+
+def describe(
+    session_id: str,
+    labels: Sequence[Ref],
+    counts: Counts,
+    student: StudentRecord,
+    beside: Mapping[str, Sequence[Ref]],
+    ledger: Reading,
+    by: str = __version__,
+) -> Certificate:
+    """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
+
+    by   the version of Concord that writes it: it says what that one knew
+    """
+    session = ledger.session(session_id)
+    domain = domain_of(session, ledger)
+    name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
+    others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
+    sessions = [session, *map(ledger.session, beside)]
+    return Certificate(
+        session=session.id,
+        data_version=session.data_version,
+        guarantee=guarantee,
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
+        relabelling=RelabellingRecord.of([session.mechanism for session in sessions]),
+        teachers=session.teachers,
+        counts=counts,
+        domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
+        labels=tuple(labels),
+        caveats=caveats(domain, sessions, ledger, by),
+        student=student,
+        beside=tuple(others),
+        together=together(guarantee, others),
+        versions={**library_versions(), OPENED: oldest(sessions)},
+    )
+
+
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = __version__) -> tuple[str, ...]:
+    """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew."""
+    known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
+    faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
+    labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
+    relabelled = (RELABELLED,) if any("relabel" in session.mechanism for session in sessions) else ()
+    others = ledger.linked(domain.name)
+    links = (linked_caveat(domain, others),) if others else ()
+    lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
+    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *lost, WITNESSED if ledger.witnessed else UNWITNESSED)
+
+
+def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:
+    """Released labels, one a public row; a choice counts as one row, answered. Raises NotVerified."""
+    return released.labels(answers) if session.teachers else pa.table({"outcome": ["answered"]})
+
+
+def counted(labels: pa.Table, session: Session) -> Counts:
+    """Rows by outcome. Raises NotVerified where released labels and ledger do not say the same."""
+    outcomes = {item["values"]: item["counts"] for item in pc.value_counts(labels["outcome"]).to_pylist()}
+    answered, refused = outcomes.get("answered", 0), outcomes.get("refused", 0)
+    if (answered, refused) != (session.answered, session.refused):
+        raise NotVerified(
+            f"the released labels of session {session.id} hold {answered} answers and {refused} refusals, "
+            f"where the ledger has {session.answered} and {session.refused}"
+        )
+    return Counts(asked=answered + refused, answered=answered, refused=refused, not_asked=outcomes.get("not asked", 0))
+
+
+def _proof(settings: Mapping[str, Any]) -> str:
+    """Where the guarantee of such a session is proved."""
+    if settings["name"] == Universal.name:
+        return Universal.proof
+    proof = mechanism_class(settings["name"]).proof
+    if settings.get("accountant") == "game":
+        proof = f"{proof}; {GAME_PROOF}"
+    return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof
