@@ -118,6 +118,7 @@ APART = {
     "tasks/verify/holdings.py": set[str](),
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/recompute_game.py": set[str](),
+    "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
 }
 """What checks the ledger shares no line with what writes it."""
 

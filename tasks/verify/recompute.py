@@ -19,25 +19,19 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom, dlaplace, norm
+from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
+from concord.tasks.verify.recompute_gaussian import sums_delta
 
 Settings = Mapping[str, Any]
 DIGITS = 40
 TWO_TO_64 = 2**64
 WIDE = 12
-"""Standard deviations beyond which nothing is summed: less than 1e-32."""
+"""Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
 ROUNDING_ROOM = (1 + 1e-9) ** 2
 """By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
-NARROW_STEP = 1 << 15
-"""Reach of a sum of discrete Gaussians above which it is taken for continuous where it adds to another: lattice and
-density differ by about one in its variance, a few in 10^7."""
-FFT_FLOOR = 1e-11
-"""Part of its largest value below which a law by Fourier transform is rounding, and the normal density is taken."""
-LARGEST_GRID = 1 << 22
-"""Points up to which sums of discrete Gaussians are convolved; beyond, the continuous law is the same to 1e-9."""
 
 
 @dataclass(frozen=True)
@@ -135,55 +129,14 @@ def _moved(settings: Settings, rows: str) -> int:
 
 
 def _gaussian_delta(settings: Settings, epsilon: float) -> float:
-    """Exactly, from the law of the sum of discrete Gaussians; for large sums the closed form of Balle & Wang 2018."""
-    count, scale = _moved(settings, "queries"), float(settings["scale"])
-    if 2 * _reach(count, scale) + 1 > LARGEST_GRID:
-        return float(_balle_wang(math.sqrt(count) / scale, epsilon))
-    return _hockey_stick(*_sum_law(count, scale), epsilon)
-
-
-def _reach(count: int, scale: float) -> int:
-    return math.ceil(WIDE * scale * math.sqrt(count))
-
-
-def _balle_wang(mu: float, epsilon: Any) -> Any:
-    """δ of a continuous Gaussian of scale 1 shifted by mu, at ε or at each of an array."""
-    return norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
-
-
-@lru_cache(maxsize=4)
-def _sum_law(count: int, scale: float) -> tuple[Any, Any]:
-    """The law of the sum of so many discrete Gaussians, and the privacy loss at each of its values."""
-    reach = _reach(count, scale)
-    points = np.fft.ifftshift(np.arange(-reach, reach + 1))
-    single = np.exp(-(points.astype(float) ** 2) / (2 * scale**2))
-    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, len(points))
-    far = np.exp(-(points.astype(float) ** 2) / (2 * count * scale**2)) / (scale * math.sqrt(2 * math.pi * count))
-    return np.where(law > FFT_FLOOR * law.max(), law, far), (count - 2 * points) / (2 * scale**2)
+    """From the law of the sum of all noise."""
+    return sums_delta(epsilon, (_moved(settings, "queries"), float(settings["scale"])))
 
 
 def _confident_delta(settings: Settings, epsilon: float) -> float:
-    """Exactly, from the laws of two sums: of the noise of all tests, and of all released counts. For each value of the
-    narrower one, the δ of the other at what its loss leaves of ε; sums above NARROW are as good as continuous."""
+    """From the laws of two sums: of the noise of all tests, and of all released counts."""
     tests = int(settings["queries"]), float(settings["test_scale"])
-    counts = _moved(settings, "answers"), float(settings["scale"])
-    narrow, wide = sorted((tests, counts), key=lambda group: _reach(*group))
-    if _reach(*narrow) > NARROW_STEP:
-        return float(_balle_wang(math.sqrt(sum(count / scale**2 for count, scale in (narrow, wide))), epsilon))
-    law, loss = _sum_law(*narrow)
-    if _reach(*wide) > NARROW_STEP:
-        return float(np.sum(law * _balle_wang(math.sqrt(wide[0]) / wide[1], epsilon - loss)))
-    return float(np.sum(law * _sum_delta(*wide, epsilon - loss)))
-
-
-def _sum_delta(count: int, scale: float, epsilon: Any) -> Any:
-    """δ of so many discrete Gaussians, each shifted by one, at each ε of an array."""
-    law, loss = _sum_law(count, scale)
-    order = np.argsort(loss)
-    law, loss = law[order], loss[order]
-    here, there = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (law, law * np.exp(-loss)))
-    beyond = np.searchsorted(loss, epsilon, side="right")
-    return here[beyond] - np.exp(epsilon) * there[beyond]
+    return sums_delta(epsilon, tests, (_moved(settings, "answers"), float(settings["scale"])))
 
 
 def _rho(settings: Settings) -> float:
@@ -203,7 +156,8 @@ def _responses_delta(each: float, times: int, epsilon: float) -> float:
     flip = 1 / (1 + math.exp(each))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
-    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * each, epsilon)
+    cut = math.exp(-2 * WIDE**2) if flipped[0] > 0 else 0.0  # Hoeffding 1963
+    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * each, epsilon) + cut
 
 
 def _responses_nats(each: float, times: int, order: float) -> float:
@@ -268,7 +222,8 @@ def _epoch(settings: Settings) -> float:
 def _escapes(settings: Settings) -> float:
     """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
-    noise = np.arange(-math.ceil(80 * across), math.ceil(80 * across) + 1)
+    reach = int(settings["threshold"]) + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
+    noise = np.arange(-reach, reach + 1)
     chance = dlaplace.pmf(noise, 1 / across) * dlaplace.sf(int(settings["threshold"]) + noise, 1 / along)
     return float(int(settings["cutoff"]) * chance.sum())
 
