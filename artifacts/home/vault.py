@@ -180,10 +180,10 @@ class Vault:
         """
         target = self.root / path
         with self._told("cleared"):
+            discard(target, self.root)  # first: while the target is there, whoever was interrupted comes again
             if target.is_dir():
                 shutil.rmtree(target)
             target.unlink(missing_ok=True)
-            discard(target, self.root)
             if target.parent.is_dir():
                 sync_folder(target.parent)
 
