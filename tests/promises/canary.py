@@ -1,6 +1,7 @@
 """Canaries: private tables of marked values, and the places where none of them may turn up."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,9 @@ def moments_between(places: list[Path], first: float, last: float) -> list[datet
     files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
     seconds = [path.stat().st_mtime for path in files if path.suffix != ".db" and path.is_file()]
     for layer in (layer for path in files if path.is_file() for layer in layers(path.read_bytes())):
-        texts = [datetime.fromisoformat(found.decode()) for found in MOMENT.findall(layer)]
-        seconds += [moment.replace(tzinfo=UTC).timestamp() for moment in texts]
+        for found in MOMENT.findall(layer):
+            with suppress(ValueError):  # no moment, such as 24:00:00 in a docstring of the code that models bring
+                seconds.append(datetime.fromisoformat(found.decode()).replace(tzinfo=UTC).timestamp())
         seconds += [
             int(found[:10]) + int(found[10:13] or 0) / 1000 for found in re.findall(rb"\b1[789]\d{8,17}\b", layer)
         ]

@@ -101,7 +101,7 @@ def test_its_features_are_no_public_rows_either(door: Stores, tmp_path: Path) ->
 
     def made_public(name: str, rows: pl.DataFrame, digests: tuple[str, ...]) -> list[tuple[object, ...]]:
         plan = changed(tables(tmp_path / name, rows))
-        return pl.read_csv(f"{with_public(plan, vault, [name], digests).path('public')}/rows.csv").rows()
+        return pl.read_ipc(f"{with_public(plan, vault, [name], digests).path('public')}/rows-*.arrow").rows()
 
     found = made_public("whole", table, left_out)
     assert found == made_public("cut", table.filter(~pl.col("person").is_in(gone.implode())), ())
