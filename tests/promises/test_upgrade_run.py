@@ -33,9 +33,11 @@ def earlier(tmp_path: Path) -> Path:
 
 def concord(code: Path, *arguments: str) -> str:
     """What the command line of that code prints, in a process of its own."""
-    command = [sys.executable, "-c", "from concord.flows.cli import main; main()", *arguments]
+    is_package = (code / ".package").is_dir()  # earlier versions were three folders at the top
+    module = "concord.flows.cli" if is_package else "flows.cli"
+    command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
-    environment = {**alone, "PYTHONPATH": str(code)}
+    environment = {**alone, "PYTHONPATH": str(code / ".package" if is_package else code)}
     done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
