@@ -72,7 +72,7 @@ class Estimating(Pipeline):
 
     def open_estimate(self, public: Public, measured: Sequence[Ref]) -> None:
         """Reserve the cost where the session is not open yet, and keep what it is made from."""
-        claim(self.door, self.plan, self.private)
+        claim(self.door, self.plan, self.files_with_rows)
         if self.session is None:
             made_of = [ref.digest for ref in measured]
             self.hold(reserve_session(self.door, self.asked, made_of, new_session=self.new_session).id)

@@ -57,7 +57,7 @@ class Extension(Pipeline):
 
     def _stage(self, recipe: Checkpoint, path: str) -> list[PublicSource]:
         """Stage those files at `path` that are not staged for the session already."""
-        self.private = recipe.private
+        self.files_with_rows = recipe.private
         own, *others = recipe.sources
         there = {digest for source in others if staged(self.door.vault, source) for digest in source.digests}
         rows = self.plan.labeling.batch

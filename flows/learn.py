@@ -80,7 +80,7 @@ class Choosing(Pipeline):
 
     def open_choice(self, public: Public, counts: Ref) -> None:
         """Reserve the cost of the choice where its session is not open yet, and keep what it is made from."""
-        claim(self.door, self.plan, self.private)
+        claim(self.door, self.plan, self.files_with_rows)
         if self.choice is None:
             session = reserve_session(self.door, self.choice_asked, (counts.digest,), new_session=self._further)
             self._hold_choice(session.id)

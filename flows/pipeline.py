@@ -129,7 +129,7 @@ class Pipeline(RunContext):
 
     def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
         """Reserve the cost of the session where it is not open yet, and keep what it needs to go on."""
-        claim(self.door, self.plan, self.private)
+        claim(self.door, self.plan, self.files_with_rows)
         if self.session is None:
             made_of = training(self.plan, shards)
             self.hold(reserve_session(self.door, self.asked, made_of, new_session=self.new_session).id)

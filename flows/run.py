@@ -47,6 +47,7 @@ class RunContext:
 
     session: Session | None
     private: tuple[str, ...]
+    files_with_rows: tuple[str, ...]
     relabelled: tuple[Ref, ...] = ()
     erased: tuple[str, ...]
 
@@ -123,17 +124,26 @@ class RunContext:
         column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent
 
     def name_private(self) -> None:
-        """Note which files are private. Raises WrongInput where one has been named public, or is of another domain."""
+        """Note which files are private. Raises WrongInput where one has been named public, or is of another domain.
+
+        Only files with rows are told by their bytes: two exports without any are alike whoever is in the table, and
+        one row more in one of them must not decide how the run ends. That a whole file with rows is known again, byte
+        for byte, is the one thing here that a private row can change.
+        """
         if self.erased:
             console.print(f"{'erased':>8} units of domain {self.plan.privacy.domain} are left out")
-        self.private = tuple(self._digests("private"))
-        self.door.ledger.check_holding(self.plan.privacy.domain, self.private)
+        files = private_files(self.plan)
+        self.private = tuple(map(self._digest, files))
+        self.files_with_rows = tuple(
+            digest for file, digest in zip(files, self.private, strict=True) if file.holds_rows()
+        )
+        self.door.ledger.check_holding(self.plan.privacy.domain, self.files_with_rows)
         self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
         self.keep_apart("data.test", [] if self.plan.data.test is None else self._digests("test"))
 
     def keep_apart(self, field: str, digests: Iterable[str]) -> None:
         """Raise WrongInput where a private file has been named public: its rows would be published as they are."""
-        if not set(self.private).isdisjoint(digests):
+        if not set(self.files_with_rows).isdisjoint(digests):
             raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
 
     def keep(self, session: Session, public: Public, teachers: Sequence[Ref], relabelled: tuple[Ref, ...] = ()) -> None:
@@ -143,7 +153,7 @@ class RunContext:
             encoding=public.encoding,
             teachers=tuple(teachers),
             sources=self.sources,
-            private=self.private,
+            private=self.files_with_rows,
             relabelled=relabelled,
         )
         write_checkpoint(self.door.vault, session.id, recipe)

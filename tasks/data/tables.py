@@ -27,7 +27,7 @@ from pyarrow.fs import LocalFileSystem
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Kind
 from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
-from concord.tasks.data.lines import csv_names
+from concord.tasks.data.lines import csv_names, read_lines
 from concord.tasks.data.sound import nulls, polars_type, sound
 
 Format = Literal["parquet", "ipc", "csv"]
@@ -81,6 +81,15 @@ class TableFile:
                     for name, kind in present.items()
                 ]
                 yield clean_text(pl.DataFrame(cells)) if self.format == "csv" else pl.DataFrame(cells)
+
+    def holds_rows(self) -> bool:
+        """Whether it has a row beneath its column names. Raises WrongInput if it cannot be read."""
+        with self.readable():
+            if self.format == "csv":
+                return any(True for _ in read_lines(self.path))
+            if self.format == "parquet":
+                return bool(pyarrow.parquet.read_metadata(self.path).num_rows)
+            return bool(self._dataset.count_rows())
 
     @contextmanager
     def readable(self) -> Iterator[None]:
