@@ -164,7 +164,8 @@ def _recognised(connection: Connection) -> bool:
         if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
             raise NotVerified("the database holds a table of entries that is not a ledger's")
         return True
-    if connection.dialect.name == "sqlite" and tables.get_table_names():
+    others = {*tables.get_table_names()} - {ENTRIES.name}  # another process may have made that one since
+    if connection.dialect.name == "sqlite" and others:
         raise NotVerified("the database holds other tables and is not a ledger")
     return False
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, Inspector, event, inspect
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger import database as ledger_database
@@ -42,6 +42,19 @@ def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path:
     commit(again, "one", outcome(refused=1))
     assert ledger.session("one").refused == 1
     assert ledger.batches("one") == again.batches("one")
+
+
+def test_a_ledger_made_between_two_looks_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(connection: Connection) -> Inspector:
+        looks = inspect(connection)
+        assert not looks.has_table("entries")
+        monkeypatch.setattr(ledger_database, "inspect", inspect)
+        named(Ledger.of(tmp_path))
+        monkeypatch.setattr(looks, "has_table", lambda _: False)  # what was seen before the other process made it
+        return looks
+
+    monkeypatch.setattr(ledger_database, "inspect", looked)
+    assert [domain.name for domain in Ledger.of(tmp_path).domains()] == ["census"]
 
 
 def test_amounts_are_exact_decimals_in_text(ledger: Ledger, tmp_path: Path) -> None:
