@@ -17,6 +17,7 @@ from concord.tasks.advice.expect import (
     at_other_epsilons,
     dearer,
     expect_choice,
+    played,
     premises_of,
 )
 from concord.tasks.mechanisms.odds import profile
@@ -47,6 +48,7 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
         "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
         "relabel": asked.subset,
         "accountant": asked.accountant,
+        "played": played(asked),
         "dearer": dearer(asked),
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],
@@ -134,7 +136,12 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
             f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
             f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
         )
-    if found["dearer"]:
+    if found["played"] is False:
+        lines.append(
+            "accountant = 'game' brings nothing here: the table that the Rényi curve of stable voting proves answers "
+            "as much. It is the one that runs, and the domain is charged for it as with accountant = 'renyi'."
+        )
+    elif found["dearer"]:
         lines.append(
             "The ε of stable voting is that of the best adaptive attack. Its table is steeper for it, and the domain "
             f"is charged {found['dearer']:.2f} times as much as with accountant = 'renyi'."

@@ -128,6 +128,15 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
     }
 
 
+def played(premises: Premises) -> bool | None:
+    """Whether accountant = "game" brings a table of its own at the planned cutoff, or the one of the Rényi curve is
+    best. None if the game was not asked for, or if there is no cutoff yet."""
+    if premises.accountant == "renyi" or premises.cutoff is None:
+        return None
+    made = premises.stream.calibrated("stable", premises.cutoff)
+    return bool(made.settings()["accountant"] == premises.accountant)
+
+
 def dearer(premises: Premises) -> float | None:
     """How many times as much the domain is charged for stable voting at the planned cutoff as the Rényi accountant
     would have it charged, whose table is less steep. None if that accountant is planned, if there is no cutoff yet, or

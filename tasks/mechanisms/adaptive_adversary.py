@@ -1,4 +1,7 @@
-"""What the best adaptive adversary can gain against stable voting: a bound on δ, rounded towards safety.
+"""The adaptive adversary of stable voting: the most that any asker can gain, and the table calibrated against it.
+
+`adaptive_delta` bounds the δ of a table at ε; `fit` finds the table that answers most within (ε, δ), proved by its
+Rényi curve or by that bound.
 
 The adversary sees every answer, knows both neighbours, and chooses each query: an adjacent pair of distances, either
 way round, or a query whose labels differ. With x = e^ε·Q/P of the answers so far and r refusals left, its gain is
@@ -8,29 +11,25 @@ way round, or a query whose labels differ. With x = e^ε·Q/P of the answers so 
 
 and V_T(e^ε) is the least δ at which the mechanism is (ε, δ)-DP.
 
-Assumes      the table is the one that runs; neighbours differ by at most one in distance (distance.py)
-Guarantees   the δ returned is at least V_T(e^ε), label slips included
-Ends         at the cutoff; beyond it there is no claim
-Not covered  composition with other sessions: that is the Rényi curve's
+Privacy statement
+    Assumes      the table is the one that runs; neighbours differ by at most one in distance (distance.py); ε, δ and
+                 cutoff are the plan's: a table follows from the plan alone
+    Guarantees   the δ of `adaptive_delta` is at least V_T(e^ε), label slips included. The table of `fit` is within
+                 (epsilon, delta), recomputed from its integers: by its Rényi curve, or by the game if that was asked
+                 for and answers more
+    Ends         at the cutoff; beyond it there is no claim. Nothing is drawn here
+    Not covered  composition with other sessions, which is by the Rényi curve; the best table: `fit` takes the greedy
+                 one, whose steps all cost the same at one Rényi order
 
-Why it is an upper bound. V_r is a supremum of maxima of affine functions of x: convex and decreasing. So on a grid
+Proof. V_r is a supremum of maxima of affine functions of x: convex and decreasing. So on a grid
 (1) between two points the chord is above V_r; (2) below the grid 1 is, above it the Rényi bound at the last point is;
 (3) queries whose label moves x by less than a cell may be replaced by one that moves it a whole cell, with the most
 telling refusal among them: x is a martingale under P, so this only spreads it, and V_{r−1} ≤ V_r are convex.
 That leaves a finite game, solved by policy iteration (Howard 1960). What is still to be gained, rounding included, is
-added: if no query gains more than c times its chance of refusal, V + c satisfies every inequality and is a bound.
-Checked by tests/privacy/test_stable_game.py: against explicit strategies, closed forms and planted bugs.
-
-Calibration of stable voting: the refusal table that answers most within (ε, δ) and a cutoff.
-
-Assumes      nothing private: a table follows from the plan alone
-Guarantees   the table's proved cost, recomputed from its integers, is within (epsilon, delta): by its Rényi curve, or
-             by the adaptive game (game.py) where that was asked for and is affordable
-Ends         not applicable: nothing is drawn here
-Not covered  the best table: this is the greedy one, whose steps all cost the same at one Rényi order
-
-Deterministic, and cached by its arguments.
-Checked by tests/privacy/test_stable.py and tests/privacy/test_stable_game.py.
+added: if no query gains more than c times its chance of refusal, V + c satisfies every inequality and is a bound. ∎
+None of this hangs on how fine the grid is, so a table whose entries hardly differ is played on a coarse one.
+Checked by tests/privacy/test_stable_game.py, against explicit strategies, closed forms and planted bugs, and by
+tests/privacy/test_stable.py.
 """
 
 import math
@@ -66,9 +65,16 @@ GAME_PROOF = (
     "and tasks/verify/recompute_game.py by another path"
 )
 """What is added to the proof of stable voting that was calibrated to the game."""
+GAME_FOR_NOTHING = (
+    "the plan asked for accountant = 'game', which brings nothing here: the table that its Rényi curve proves answers "
+    "as much, and is the one that ran"
+)
+"""What is added instead where the plan asked for the game, and the table of the Rényi curve is the best."""
 
 TOLERANCE = 1e-13
 """Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""
+MOST_CELLS = 4096
+"""Of the grid from 1 to e^ε: with more, only tables whose steps are tiny would be played more finely."""
 MARGINS = (8.0, 4.0)
 """How far the grid of log x reaches below 0 and above ε, in units of 1/(order − 1), over which values fall e-fold."""
 
@@ -183,8 +189,8 @@ def adaptive_delta(table: Table, cutoff: int, epsilon: float, order: float, poin
     Time and sharpness grow with it: about cutoff · (points · log-range / step) · queries.
     """
     p, answered = probabilities(table)
-    step = float(np.log(p[:-1] / p[1:]).max())
-    width = epsilon / max(1, round(epsilon / step * points))
+    step = float(np.log(p[:-1] / p[1:]).max(initial=0.0))
+    width = epsilon / max(1, round(min(MOST_CELLS, epsilon * points / max(step, 1e-300))))
     start = round(epsilon / width)
     below, above = (math.ceil(room / (order - 1) / width) for room in MARGINS)
     logs = width * np.arange(-below, start + above + 1)

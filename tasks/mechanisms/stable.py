@@ -57,6 +57,8 @@ from concord.tasks.mechanisms.odds import (
 )
 
 FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
+PLANNED = "planned_accountant"
+"""A setting where the plan asked for another accountant, and there alone."""
 
 ROWS_AT_A_TIME = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
@@ -66,7 +68,12 @@ LEAST_REFUSED = 1 / 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StableVoting:
-    """Public settings only. `refusal` is (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats."""
+    """Public settings only.
+
+    refusal              (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats
+    accountant           what proves its (ε, δ)
+    planned_accountant   what the plan asked for, if that is another one because it brings nothing
+    """
 
     name: ClassVar[str] = "stable"
     keyed: ClassVar[bool] = True
@@ -85,6 +92,7 @@ class StableVoting:
     order: float
     refusal: Table
     accountant: Accountant = "renyi"
+    planned_accountant: Accountant | None = None
 
     def __post_init__(self) -> None:
         table = self.refusal
@@ -107,8 +115,9 @@ class StableVoting:
 
         order         a table's curve is infinite a little above the order it is built for, so this should be the
                       order of the domain it will be charged in
-        accountant    "game" calibrates to the best adaptive adversary (game.py), up to GAME_CUTOFF refusals: 7 to 14%
-                      less distance, in seconds. Its curve, which a domain is charged by, rises accordingly
+        accountant    "game" calibrates to the best adaptive adversary (adaptive_adversary.py), up to GAME_CUTOFF
+                      refusals: 7 to 14% less distance, in seconds. Its curve, which a domain is charged by, rises
+                      accordingly. If no such table answers more, it is the table of "renyi" that runs
         """
         made = fit(float(epsilon), float(delta), int(cutoff), float(order), accountant)
         return cls(
@@ -118,6 +127,7 @@ class StableVoting:
             order=made.order,
             refusal=made.refusal,
             accountant=made.accountant,
+            planned_accountant=None if made.accountant == accountant else accountant,
         )
 
     @classmethod
@@ -125,13 +135,14 @@ class StableVoting:
         """The mechanism that `settings` was taken from."""
         table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").astype(np.uint64)
         fields = {key: settings[key] for key in FIELDS}
-        return cls(**fields, refusal=table)
+        return cls(**fields, refusal=table, planned_accountant=settings.get(PLANNED))
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
         table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
         fields = {key: getattr(self, key) for key in FIELDS}
-        return {"name": self.name, **fields, "refusal": table}
+        planned = {} if self.planned_accountant is None else {PLANNED: self.planned_accountant}
+        return {"name": self.name, **fields, **planned, "refusal": table}
 
     @cached_property
     def per_refusal(self) -> Cost:
@@ -212,7 +223,7 @@ class StableVoting:
         Of all pairs, the one whose waiting times overlap least: their Bhattacharyya coefficient is
         √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.
         """
-        refused, answered = probabilities(self.refusal)
+        refused, answered = probabilities(self.refusal.repeat(2) if len(self.refusal) == 1 else self.refusal)
         p, q, not_p, not_q = refused[:-1], refused[1:], answered[:-1], answered[1:]
         overlap = np.sqrt(p * q) / (1 - np.sqrt(not_p * not_q))
         overlap[1:][q[1:] < LEAST_REFUSED] = 1.0

@@ -43,7 +43,7 @@ from concord.artifacts.ledger.ledger import Reading, domain_of
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
-from concord.tasks.mechanisms.adaptive_adversary import GAME_PROOF
+from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
@@ -137,4 +137,6 @@ def _proof(settings: Mapping[str, Any]) -> str:
     proof = mechanism_class(settings["name"]).proof
     if settings.get("accountant") == "game":
         proof = f"{proof}; {GAME_PROOF}"
+    if settings.get("planned_accountant") == "game":
+        proof = f"{proof}; {GAME_FOR_NOTHING}"
     return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof

@@ -29,7 +29,8 @@ A = p/(p + (1 − p)·s) = 1/(1 + |1 − ρ|·x_i/|x_j − x_i|): p itself drops
 V_{r−1}(x_j) ≤ U_r(x_j); what that gives are the same three values, with the same mean of x.
   Slack. If each query gives at most U_r(x_i) + c·A, where A is its chance of refusal, as above where steps are small,
 then U_r + c is a certificate: it adds c to one side, and c·(1 − A) at most to the other. So it does not matter how U_r
-was found, here by policy iteration, and what doubles round is paid for. Nothing is ever above 1.
+was found, here by policy iteration. Doubles round a query's worth by WORTH_ERROR at most, so that over the least A
+is added to c. Nothing is ever above 1.
 """
 
 import base64
@@ -53,8 +54,10 @@ CELLS = 32
 """Of the grid, to the largest step that a refusal takes in log x."""
 BEYOND = 8.0
 """How far the grid reaches below 1 and above e^ε in log x, in units of 1/(order − 1), over which values fall e-fold."""
-SLACK = 2e-13
-"""Paid for double arithmetic at each level: a query's worth is right to about 2e-15, and A is above 1/100."""
+MOST_CELLS = 4096
+"""Of the grid from 1 to e^ε, however small the steps: any grid gives a bound."""
+WORTH_ERROR = 2e-15
+"""How far double arithmetic puts a query's worth off at most."""
 ROUNDS = 60
 
 
@@ -79,7 +82,7 @@ def game_delta(settings: Mapping[str, Any], epsilon: float) -> float:
 @lru_cache(maxsize=8)
 def _played(refusal: str, cutoff: int, order: float, epsilon: float) -> float:
     table = [int(entry) for entry in np.frombuffer(base64.b64decode(refusal), "<u8")]
-    steps = [(high, low) for high, low in pairwise(table) if high != low]
+    steps = [(high, low) for high, low in pairwise(table) if high != low] or [(table[0], table[0])]
     x = _grid(steps, cutoff, order, epsilon)
     moves, slip = _moves(steps, x), (ALL_DRAWS - table[0]) / ALL_DRAWS
     value = np.maximum(0.0, 1 - x)
@@ -90,8 +93,8 @@ def _played(refusal: str, cutoff: int, order: float, epsilon: float) -> float:
 
 def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Floats:
     """0, and powers of one number, among them e^ε; above it room for all refusals at their largest step."""
-    largest = max((math.log(high / low) for high, low in steps), default=epsilon)
-    cells, margin = max(1, round(epsilon / largest * CELLS)), BEYOND / (order - 1)
+    largest = max(math.log1p((high - low) / low) for high, low in steps)
+    cells, margin = max(1, round(min(MOST_CELLS, epsilon * CELLS / max(largest, 1e-300)))), BEYOND / (order - 1)
     below, above = (math.ceil(room / epsilon * cells) for room in (margin, margin + cutoff * largest))
     return np.concatenate([[0.0], np.exp(epsilon / cells * np.arange(-below, cells + above + 1))])
 
@@ -156,7 +159,8 @@ def _level(moves: Moves, x: Floats, before: Floats, slip: float) -> Floats:
         value = np.concatenate([[1.0], np.maximum(found, value[1:])])
     gain = (_worth(moves, refused, value) - value[1:]) / moves.chance
     short = max(0.0, float(gain.max(initial=0.0)), float((differing - value[1:]).max()))
-    return np.concatenate([[1.0], np.minimum(1.0, value[1:] + short + SLACK)])
+    rounded = WORTH_ERROR / float(moves.chance.min())
+    return np.concatenate([[1.0], np.minimum(1.0, value[1:] + short + rounded)])
 
 
 def _worth(moves: Moves, refused: Floats, value: Floats) -> Floats:

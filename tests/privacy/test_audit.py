@@ -136,6 +136,13 @@ def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> Non
     assert not distance_to_instability(np.concatenate([split.here, split.there])).any()
 
 
+def test_a_table_of_one_entry_is_attacked_as_well() -> None:
+    table = np.array([2**63], np.uint64)
+    mechanism = StableVoting(epsilon=EPSILON, delta=0.5, cutoff=2, order=4.0, refusal=table)
+    waiting, _ = mechanism.attacks(2, teachers=30)
+    assert (waiting.labels == 0).all()  # no answer tells anything
+
+
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
     attack = mechanism.attacks(2, teachers=30)[0]

@@ -46,6 +46,25 @@ def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
         assert name in printed
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "cutoff", "brings", "words"),
+    [
+        (20.0, 1, False, "accountant = 'game' brings nothing here: the table that the Rényi curve of stable voting"),
+        (2.0, 10, True, "times as much as with accountant = 'renyi'"),
+    ],
+)
+def test_a_plan_says_whether_the_game_brings_anything(
+    tmp_path: Path, epsilon: float, cutoff: int, brings: bool, words: str
+) -> None:
+    changes = {"privacy__epsilon": epsilon, "privacy__lifetime": {"epsilon": 30.0, "delta": 4e-5}}
+    asked = {"labeling__accountant": "game", "labeling__cutoff": cutoff}
+    plan = str(write_plan(write_tables(tmp_path), **changes, **asked))
+    found = planned(plan)
+    assert found["played"] is brings
+    assert (found["dearer"] > 1) is brings
+    assert words in " ".join(concord(plan)[1].split())
+
+
 def test_a_plan_says_its_figures_and_options_go_before_it(tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path)))
     tables = tables_of_plan(tmp_path)

@@ -12,9 +12,11 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
+from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.recompute import least_delta
 from tests.support.published import SESSION, TEACHERS, World, certified, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -47,6 +49,23 @@ def test_it_says_what_the_ledger_and_the_files_say(small: World) -> None:
     assert [small.released.find(ref.path) for ref in certificate.labels] == list(certificate.labels)
     for ref in (written.certificate, written.schema_file, written.report, *written.figures.values()):
         assert small.released.find(ref.path) == ref
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cutoff", "ran", "words"),
+    [(3.9, 1, "renyi", GAME_FOR_NOTHING), (1.0, 2, "game", GAME_PROOF)],
+)
+def test_it_says_what_proved_the_table_where_the_game_was_asked_for(
+    small: World, epsilon: float, cutoff: int, ran: str, words: str
+) -> None:
+    made = StableVoting.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff, order=5.75, accountant="game")
+    certified(small, made, small.truth)
+    record = read(small).mechanism
+    assert record.settings["accountant"] == ran
+    assert (record.settings.get("planned_accountant") == "game") is (ran == "renyi")
+    assert record.proof.endswith(words)
+    assert StableVoting.from_settings(record.settings).settings() == made.settings()
+    assert least_delta(record.settings, epsilon) <= 1e-5
 
 
 def test_replacing_a_unit_is_two_steps(small: World) -> None:

@@ -3,7 +3,8 @@
 import base64
 import dataclasses
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -82,6 +83,66 @@ def test_no_strategy_gains_more_and_some_gain_nearly_as_much(
 ) -> None:
     reached = exact(entries, cutoff, Fraction(start), queries)
     assert reached <= path(entries, cutoff, math.log(start)) <= 1.03 * reached
+
+
+WHOLE = 2**64
+EXACTLY = [
+    pytest.param([WHOLE * 15 // 16, WHOLE // 2, WHOLE // 8], 2, 2.0, id="large steps"),
+    pytest.param([WHOLE * 15 // 16, WHOLE * 15 // 16 - 2**40, WHOLE // 2], 2, 1.0, id="a small and a large step"),
+    pytest.param([WHOLE // 2, 2**44], 2, 2.0, id="hardly ever refused"),
+    pytest.param([WHOLE * 9 // 10, WHOLE // 2, 2**24], 1, 2.0, id="least chance of refusal"),
+]
+"""A table, refusals, and ε."""
+
+
+@pytest.mark.parametrize(("table", "cutoff", "epsilon"), EXACTLY)
+def test_no_query_improves_what_is_found_in_exact_fractions(table: list[int], cutoff: int, epsilon: float) -> None:
+    """A double's rounding counts for more, the less a query is refused."""
+    steps = [(high, low) for high, low in pairwise(table) if high != low]
+    x = recompute_game._grid(steps, cutoff, ORDER, epsilon)
+    moves, slip = recompute_game._moves(steps, x), (WHOLE - table[0]) / WHOLE
+    value = np.maximum(0.0, 1 - x)
+    for _ in range(cutoff):
+        before, value = value, recompute_game._level(moves, x, value, slip)
+        assert max(gains(table, x.tolist(), before.tolist(), value.tolist())) <= 0
+
+
+def gains(table: list[int], x: list[float], before: list[float], value: list[float]) -> Iterator[Fraction]:
+    """What each query gives more than the value, at every point of the grid but the first, exactly."""
+    differ = Fraction(WHOLE - table[0], WHOLE)
+    points, sooner, now = ([Fraction(item) for item in items] for items in (x, before, value))
+
+    def chord(values: list[Fraction], at: Fraction) -> Fraction:
+        if at >= points[-1]:
+            return values[-1]
+        low = bisect_right(points, at) - 1
+        part = (at - points[low]) / (points[low + 1] - points[low])
+        return values[low] + part * (values[low + 1] - values[low])
+
+    for here in range(1, len(points)):
+        yield differ + (1 - differ) * sooner[here] - now[here]
+        for pair in pairwise(table):
+            for p, q in (pair, pair[::-1]):
+                P, Q = Fraction(p, WHOLE), Fraction(q, WHOLE)
+                refused = P * chord(sooner, points[here] * Q / P)
+                yield refused + (1 - P) * chord(now, points[here] * (1 - Q) / (1 - P)) - now[here]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("entries", [(7,), (7, 7, 7)], ids=["one entry", "flat"])
+def test_a_table_that_never_falls_gives_what_escapes(path: Way, entries: tuple[int, ...]) -> None:
+    """Neighbours then differ in rows whose labels do, alone: of three, one in eight escapes each time."""
+    escapes = 1 - (7 / 8) ** 3
+    assert escapes <= path(entries, 3, 1.0) <= escapes * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fall", [1, 2**20, 2**40])
+def test_a_table_that_hardly_falls_is_played_on_a_coarse_grid(fall: int) -> None:
+    table = np.array([WHOLE // 8 * 7, WHOLE // 8 * 7 - fall], "<u8")
+    settings = {"cutoff": 3, "order": ORDER, "refusal": base64.b64encode(table.tobytes()).decode()}
+    escapes = 1 - (7 / 8) ** 3
+    for delta in (adaptive_delta(table.astype(np.uint64), 3, 1.0, ORDER), game_delta(settings, 1.0)):
+        assert escapes <= delta <= escapes * (1 + 1e-6)
 
 
 def one_way(steps: Any, x: Any) -> Any:
