@@ -3,7 +3,8 @@
 Offers       `api` (run, open_session, load_student), `learn`, `extend`, `study` and `estimate` (the flows, each a
              paragraph to read), `start` (a flow on its servers, once or by cron), `scheduled` (flows as deployments),
              `cli`
-Its own      `run`, `pipeline`, `mirror` (MLflow made good from the ledger and the released files), `work`, `stage`,
-             `outcome`, `environment`, `server`, `hosted`, `leaving`
+Its own      `run`, `pipeline`, `universal` (a run whose student is chosen), `work` (the stages), `stage`, `keys`,
+             `outcome`, `mirror` (MLflow made good from the ledger and the released files), `environment`, `server`,
+             `hosted`, `leaving`
 Imports      tasks and artifacts; Prefect, Typer and Rich are known here alone
 """

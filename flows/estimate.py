@@ -13,9 +13,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import work
+from concord.flows.keys import Public, only
 from concord.flows.outcome import spent_in_words
 from concord.flows.pipeline import Pipeline
-from concord.flows.work import Public
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.door.admit import admit, check_ensemble, claim, planned_domain, reserve_session, spent
 from concord.tasks.door.choose import HeldOut, Suggestion, estimate_asked
@@ -49,23 +49,16 @@ class Estimating(Pipeline):
     def set_aside(self, public: Public) -> list[Ref]:
         """Private rows by shard, those of some units set aside."""
         self.name_private()
-        teachers, share = self.plan.teachers, self.held_out.about["share"]
-        table = (self.private, self.plan.privacy.domain, self.plan.privacy.secret, self.plan.data.public_share)
-        depends = (table, public.encoding.digest, teachers.count, teachers.block, share, *self.erased)
-        arguments = {"encoding": public.encoding, "aside": share, "erased": self.erased}
-        call = self._call("split", depends, plan=self.plan, **arguments)
-        shards: list[Ref] = self.stages.one("split", work.split, call)
+        share = self.held_out.about["share"]
+        shards: list[Ref] = self.stages.one(work.split, **self.units(public), share=None, aside=share)
         return shards
 
     def measure(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
         """Each teacher tried on what was set aside in its shard; mapped over blocks."""
-        plan, encoding = self.plan.teachers, public.encoding
-        calls = []
-        for first, block in zip(range(0, plan.count, plan.block), shards, strict=True):
-            span = (first, min(first + plan.block, plan.count))
-            depends = (block.digest, span, plan.estimator, plan.params, encoding.digest)
-            calls.append(self._call("measure", depends, block=block, shards=span, plan=plan, encoding=encoding))
-        measured = self.stages.each("measure", work.measure, calls)
+        learner = {"plan": only(self.plan.teachers, "estimator", "params"), "encoding": public.encoding}
+        blocks = zip(self.spans, shards, strict=True)
+        calls = [{"block": block, "shards": span, **learner} for span, block in blocks]
+        measured = self.stages.each(work.measure, calls)
         if self.session is not None:
             check_ensemble(self.door.vault, self.session, [ref.digest for ref in measured])
         return measured

@@ -8,9 +8,9 @@ from pathlib import Path
 from prefect import flow
 
 from concord.flows import work
+from concord.flows.keys import Files, Public
 from concord.flows.outcome import Summary, shown
 from concord.flows.pipeline import Pipeline
-from concord.flows.work import Public
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.checkpoint import (
     Checkpoint,
@@ -60,7 +60,6 @@ class Extension(Pipeline):
         self.files_with_rows = recipe.private
         own, *others = recipe.sources
         there = {digest for source in others if staged(self.door.vault, source) for digest in source.digests}
-        rows = self.plan.labeling.batch
         calls = []
         for file in find_files(path, "--public"):
             digest = self._digest(file)
@@ -68,10 +67,9 @@ class Extension(Pipeline):
             if digest in there or digest in own.digests:
                 continue
             there.add(digest)
-            arguments = {"file": str(file.path), "digest": digest, "encoding": recipe.encoding, "rows": rows}
-            depends = (recipe.encoding.digest, digest, rows)
-            calls.append(self._call("encode", depends, **arguments))
-        return self.stages.each("encode", work.put, calls)
+            table = Files(str(file.path), (digest,))
+            calls.append({"table": table, "encoding": recipe.encoding, "rows": self.plan.labeling.batch})
+        return self.stages.each(work.put, calls)
 
 
 @flow(name="extend", flow_run_name="extend {session}")

@@ -1,8 +1,7 @@
-"""The stages of one run in order: what each is given, and on what its cached result depends."""
+"""The stages of one run in order, and what each is given: its cached result depends on that, whole (`flows.keys`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +12,11 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.flows import work
+from concord.flows.keys import Public, only
 from concord.flows.mirror import record_missing
 from concord.flows.outcome import Summary, briefly
 from concord.flows.run import RunContext
 from concord.flows.stage import console
-from concord.flows.work import Public
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.data.split import with_public
 from concord.tasks.door.admit import (
@@ -35,6 +34,9 @@ from concord.tasks.door.checkpoint import online_votes
 from concord.tasks.publish.describe import Certified, caveats
 from concord.tasks.student.study import Student
 
+UNITS = ("data.label", "data.unit", "data.public_share", "privacy.domain", "privacy.secret")
+"""Fields of the plan that say which private rows there are, and whose they are."""
+
 
 class Pipeline(RunContext):
     """One run over one plan, stage by stage."""
@@ -44,9 +46,8 @@ class Pipeline(RunContext):
         if self.plan.data.public is None:
             private = self._digests("private")
             self.plan = with_public(self.plan, self.door.vault, private, self.erased, self._say)
-        data = self.plan.data.model_dump(include={"label", "unit", "classes", "features"})
-        depends = (data, self._digests("public"), self.plan.labeling.batch)
-        public: Public = self.stages.one("encode", work.encode, self._call("encode", depends, plan=self.plan))
+        view = only(self.plan, "data.label", "data.unit", "data.classes", "data.features", "labeling.batch")
+        public: Public = self.stages.one(work.encode, plan=view, table=self.files("public"))
         self.rehearse(public.encoding)
         return public
 
@@ -74,15 +75,15 @@ class Pipeline(RunContext):
 
     def split(self, public: Public) -> list[Ref]:
         """Private rows, or those of the secret subset, by shard; one file a block."""
-        teachers, domain, secret = self.plan.teachers, self.plan.privacy.domain, self.plan.privacy.secret
         self.name_private()
         share = None if self.relabelling is None else self.relabelling.share
-        shape = (teachers.count, teachers.block, secret, self.plan.data.public_share, share)
-        depends = (self.private, public.encoding.digest, domain, *shape, *self.erased)
-        arguments = {"encoding": public.encoding, "share": share, "erased": self.erased}
-        call = self._call("split", depends, plan=self.plan, **arguments)
-        shards: list[Ref] = self.stages.one("split", work.split, call)
+        shards: list[Ref] = self.stages.one(work.split, **self.units(public), share=share, aside=None)
         return shards
+
+    def units(self, public: Public) -> dict[str, Any]:
+        """What the shards of the private table follow from, but for samples of it."""
+        view = only(self.plan, *UNITS, "teachers.count", "teachers.block")
+        return {"plan": view, "table": self.table, "encoding": public.encoding, "erased": self.erased}
 
     def relabel(self, public: Public, shards: list[Ref]) -> list[Ref]:
         """What teachers learn from: the shards, relabelled where the plan asks for it; in as many blocks.
@@ -90,11 +91,10 @@ class Pipeline(RunContext):
         Raises NotVerified where it is not what the session was opened with.
         """
         if self.relabelling is not None:
-            depends = ([block.digest for block in shards], public.encoding.digest, asdict(self.relabelling))
             space = asking_relabel.candidates(self.plan, public.encoding, self.sources[0].batches, self.door.vault)
-            arguments = {"encoding": public.encoding, "space": space, "settings": self.relabelling}
-            call = self._call("relabel", depends, plan=self.plan, blocks=shards, **arguments)
-            made: asking_relabel.RelabelledRows = self.stages.one("relabel", work.relabel, call)
+            view = only(self.plan, "privacy.domain", "teachers.count", "teachers.block")
+            given = {"encoding": public.encoding, "space": space, "settings": self.relabelling}
+            made: asking_relabel.RelabelledRows = self.stages.one(work.relabel, plan=view, blocks=shards, **given)
             self.relabelled = (made.choice, *shards, *made.blocks)
             shards = list(made.blocks)
         if self.session is not None:
@@ -103,28 +103,16 @@ class Pipeline(RunContext):
 
     def teach(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
         """One model a shard, mapped over blocks."""
-        plan, encoding = self.plan.teachers, public.encoding
-        learner = (plan.estimator, plan.params, encoding.digest)
-        calls = []
-        for first, block in zip(range(0, plan.count, plan.block), shards, strict=True):
-            span = (first, min(first + plan.block, plan.count))
-            depends = (block.digest, span, *learner)
-            calls.append(self._call("teach", depends, block=block, shards=span, plan=plan, encoding=encoding))
-        return self.stages.each("teach", work.teach, calls)
+        learner = {"plan": only(self.plan.teachers, "estimator", "params"), "encoding": public.encoding}
+        blocks = zip(self.spans, shards, strict=True)
+        return self.stages.each(work.teach, [{"block": block, "shards": span, **learner} for span, block in blocks])
 
     def poll(self, public: Public, teachers: Sequence[Ref]) -> list[Ref]:
         """Votes of all teachers, mapped over batches of public rows; those on rows asked online are there."""
-        ensemble = (public.encoding.digest, *(block.digest for block in teachers))
-        vault = self.door.vault
+        vault, asked = self.door.vault, {"teachers": list(teachers), "encoding": public.encoding}
         there = {batch.ref.digest: vault.find(online_votes(vault, teachers, batch)) for batch in public.batches}
-        calls = [
-            self._call(
-                "poll", (batch.ref.digest, ensemble), batch=batch, teachers=list(teachers), encoding=public.encoding
-            )
-            for batch in public.batches
-            if there[batch.ref.digest] is None
-        ]
-        fresh = iter(self.stages.each("poll", work.poll, calls))
+        lacking = [batch for batch in public.batches if there[batch.ref.digest] is None]
+        fresh = iter(self.stages.each(work.poll, [{"batch": batch, **asked} for batch in lacking]))
         return [there[batch.ref.digest] or next(fresh) for batch in public.batches]
 
     def open(self, public: Public, shards: Sequence[Ref], teachers: Sequence[Ref]) -> None:
@@ -146,12 +134,9 @@ class Pipeline(RunContext):
 
     def study(self, public: Public, labels: Sequence[Ref]) -> Student:
         """The student, learned from released labels and public rows alone."""
-        test = None if self.plan.data.test is None else self._digests("test")
-        learned_from = ([batch.ref.digest for batch in public.batches], [ref.digest for ref in labels])
-        depends = (self.plan.student.model_dump(), public.encoding.digest, *learned_from, test)
-        arguments = {"session": self._session.id, "encoding": public.encoding, "batches": public.batches}
-        call = self._call("study", depends, plan=self.plan, labels=list(labels), **arguments)
-        student: Student = self.stages.one("study", work.study, call)
+        given = {"plan": self.plan.student, "teachers": self.plan.teachers.count, "labels": list(labels)}
+        read = {"encoding": public.encoding, "batches": public.batches, "test": self.test}
+        student: Student = self.stages.one(work.study, session=self._session.id, **given, **read)
         return student
 
     def certify(self, public: Public, labels: Sequence[Ref], student: Student) -> Summary:
@@ -174,11 +159,15 @@ class Pipeline(RunContext):
         """Publish what is said about a session: what it `released`, and by name what others of this run did."""
         charged, guarantee = spent(self.door, self.domain), Guarantee.of(self.domain, session)
         result = caveats(self.domain, [session, *map(self.door.ledger.session, beside)], self.door.ledger)
-        details = (self.plan.student.model_dump(), student.model_dump())  # other words may teach the same student
-        answers = ([ref.digest for ref in released], {name: [ref.digest for ref in beside[name]] for name in beside})
-        depends = (session.id, session.asked, session.status, charged, answers, details, result)
-        call = self._call("certify", depends, plan=self.plan, session=session.id)
-        call |= {"per_refusal": per_refusal, "labels": list(released), "beside": dict(beside), "student": student}
+        call: dict[str, Any] = {
+            "plan": only(self.plan, "student", "data.classes"),  # other words may teach the same student
+            "session": session.id,
+            "per_refusal": per_refusal,
+            "labels": list(released),
+            "beside": dict(beside),
+            "student": student,
+            "ledger": (session.asked, session.status, charged, result),
+        }
         certified, tracked = self.publish(call, public, per_refusal)
         return Summary(
             run_id=tracked.run_id,
@@ -207,7 +196,7 @@ class Pipeline(RunContext):
         }
 
         def published() -> tuple[tuple[Certified, Tracked], bool]:
-            certified, cached = self.stages.result("certify", work.certify, call)
+            certified, cached = self.stages.result(work.certify, **call)
             with self._still_certified(call["session"]):
                 tracked, there = work.track(self.home, self.plan, certified, public, per_refusal, **how)
             return (certified, tracked), cached and there

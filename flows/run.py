@@ -1,6 +1,6 @@
-"""A line of stages: the session it goes on with, the rows it walks, what it is charged, and the keys of its results."""
+"""A line of stages: the session it goes on with, the rows it walks, what it is charged, and the files it names."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,14 +13,14 @@ from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Domain, Session
-from concord.flows.outcome import STAGES, StageName
+from concord.flows.keys import Files, Public
+from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, console
-from concord.flows.work import Public
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.encode import labelled_rows
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import private_files
-from concord.tasks.door.admit import calibrated, canonical_json, check_going_on, spent
+from concord.tasks.door.admit import calibrated, check_going_on, spent
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     PublicSource,
@@ -35,12 +35,9 @@ from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
 from concord.tasks.publish.track import column_types
 from concord.tasks.student import study
 
-VERSIONS: dict[StageName, int] = {**dict.fromkeys(STAGES, 1), "split": 2, "relabel": 2, "count": 2, "certify": 2}
-"""Raised when what a stage computes changes, so that no older cached result answers for it."""
-
 
 class RunContext:
-    """What every run stands on, whatever its stages. Every stage's key digests all that its result depends on.
+    """What every run stands on, whatever its stages.
 
     Use as a context: while it lasts, no other command goes on with its session, and none erases in its domain.
     """
@@ -132,10 +129,10 @@ class RunContext:
         """
         if self.erased:
             console.print(f"{'erased':>8} units of domain {self.plan.privacy.domain} are left out")
-        files = private_files(self.plan)
-        self.private = tuple(map(self._digest, files))
+        self.table = self.files("private")
+        self.private = self.table.digests
         self.files_with_rows = tuple(
-            digest for file, digest in zip(files, self.private, strict=True) if file.holds_rows()
+            digest for file, digest in zip(private_files(self.plan), self.private, strict=True) if file.holds_rows()
         )
         self.door.ledger.check_holding(self.plan.privacy.domain, self.files_with_rows)
         self.keep_apart("data.public", (digest for source in self.sources for digest in source.digests))
@@ -181,10 +178,20 @@ class RunContext:
             raise RuntimeError("the session is opened at the door, before anything is published")
         return self.session
 
-    def _call(self, name: StageName, depends: Sequence[Any], **arguments: Any) -> dict[str, Any]:
-        """A task's arguments: `arguments`, the home folder, and the key its result is cached by."""
-        key = f"{name}-{self.door.vault.digest(name, str(VERSIONS[name]), canonical_json(depends))}"
-        return {"key": key, "home": self.home, **arguments}
+    def files(self, field: Literal["private", "public", "test"]) -> Files:
+        """The files behind a path of the plan. Raises WrongInput."""
+        return Files(self.plan.path(field), tuple(self._digests(field)))
+
+    @property
+    def test(self) -> Files | None:
+        """The public test table, where there is one."""
+        return None if self.plan.data.test is None else self.files("test")
+
+    @property
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The shards of each block: the first, and the one after the last."""
+        count, block = self.plan.teachers.count, self.plan.teachers.block
+        return ((first, min(first + block, count)) for first in range(0, count, block))
 
     def _digests(self, field: Literal["private", "public", "test"]) -> list[str]:
         """Keyed digests of the files behind a path of the plan. Raises WrongInput."""

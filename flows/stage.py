@@ -22,11 +22,11 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect import task
@@ -56,6 +56,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref
+from concord.flows.keys import Place, key_of
 from concord.flows.outcome import STAGES, StageName, StageReport
 
 console = Console(stderr=True, highlight=False)
@@ -192,20 +193,23 @@ class SealedResults(WritableFileSystem):
         return bytes.fromhex(keyed_digest(secret, "result", key, record))
 
 
-Work = TypeVar("Work", bound=Callable[..., Any])
 Call = Mapping[str, Any]
 
 
-def stage(name: str) -> Callable[[Work], Task[..., Any]]:
-    """A stage's work as a Prefect task, cached by its argument `key` alone: the digest of all that its result depends
-    on. Results are small references; JSON, never pickles, and sealed (`flows.stage`)."""
+def stage(name: StageName, version: int = 1) -> Callable[[Callable[..., Any]], Task[..., Any]]:
+    """A function `(place, **arguments)` as a stage: a Prefect task, cached by all its arguments (`flows.keys`).
+
+    version   raised when what the stage computes changes, so that no older cached result answers for it
+    Results are small references; JSON, never pickles, and sealed (`flows.stage`).
+    """
     return cast(
-        "Callable[[Work], Task[..., Any]]",
+        "Callable[[Callable[..., Any]], Task[..., Any]]",
         task(
             name=name,
+            version=str(version),
             persist_result=True,
             result_serializer="json",
-            cache_key_fn=lambda _, arguments: cast(str, arguments["key"]),
+            cache_key_fn=lambda _, arguments: cast(str, arguments["place"].key),
         ),
     )
 
@@ -218,13 +222,14 @@ class Stages:
         self.reports: list[StageReport] = []
         self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
 
-    def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:
+    def one(self, work: Task[..., Any], **arguments: Any) -> Any:
         """The result of a stage that is one task, run in the flow's own process."""
-        return self.uncached(name, lambda: self.result(name, work, call))
+        return self.uncached(named(work), lambda: self.result(work, **arguments))
 
-    def result(self, name: StageName, work: Task[..., Any], call: Call) -> tuple[Any, bool]:
+    def result(self, work: Task[..., Any], **arguments: Any) -> tuple[Any, bool]:
         """The result of one task, and whether it is from the cache: part of a stage that does more."""
-        task = self._ready(name, work, [call])
+        call = self.call(work, arguments)
+        task = self._ready(work, [call])
         state = _state(task, call)
         result = state.result()
         if state.name == "Cached" and not self._there(result):
@@ -232,14 +237,20 @@ class Stages:
             result = state.result()
         return result, state.name == "Cached"
 
+    def call(self, work: Task[..., Any], arguments: Call) -> Call:
+        """What a stage is called with: its arguments, and the place that their key names."""
+        key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
+        return {"place": Place(self.home, key), **arguments}
+
     def again(self, name: StageName) -> bool:
         """Whether a stage was asked to run again."""
         return name in self._again
 
-    def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
+    def each(self, work: Task[..., Any], mapped: Iterable[Call]) -> list[Any]:
         """The results of a stage mapped over blocks or batches by the flow's task runner, in order."""
-        task = self._ready(name, work, calls)
-        return self._timed(name, lambda progress: self._mapped(task, calls, progress), len(calls))
+        calls = [self.call(work, arguments) for arguments in mapped]
+        task = self._ready(work, calls)
+        return self._timed(named(work), lambda progress: self._mapped(task, calls, progress), len(calls))
 
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which says itself whether it replayed what was there."""
@@ -259,12 +270,13 @@ class Stages:
         self.reports.append(StageReport(name=name, cached=progress.all_cached, seconds=seconds))
         return results
 
-    def _ready(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
+    def _ready(self, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
         """The task that answers from cache, or runs again where that is asked for or its result is not to be believed;
         which is said here, once: the tasks may run anywhere."""
+        name = named(work)
         if self.again(name):
             return work.with_options(refresh_cache=True)
-        if foreign := sum(self._kept.is_foreign(call["key"]) for call in calls):
+        if foreign := sum(self._kept.is_foreign(call["place"].key) for call in calls):
             many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
             console.print(f"{name:>8} {many} not what was written: computed again")
         return work
@@ -291,6 +303,11 @@ class Stages:
             (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
             for ref in _refs(_plain(result))
         )
+
+
+def named(work: Task[..., Any]) -> StageName:
+    """Which stage a task is."""
+    return cast(StageName, work.name)
 
 
 def _state(work: Task[..., Any], call: Call) -> State[Any]:

@@ -11,9 +11,9 @@ from prefect import flow
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import StudentPlan
+from concord.flows.keys import Public
 from concord.flows.outcome import Summary, shown
 from concord.flows.pipeline import Pipeline
-from concord.flows.work import Public
 from concord.tasks.door import release
 from concord.tasks.door.checkpoint import Checkpoint, check_fitted, read_checkpoint, write_checkpoint
 from concord.tasks.door.release import Stores

@@ -1,20 +1,20 @@
-"""The Prefect tasks: each opens the home folder, calls its stage, and returns small references."""
+"""The stages: each takes a place and what its result depends on, and returns small references."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from prefect import task
-from pydantic import BaseModel
 
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault, derive, owner
+from concord.artifacts.home.vault import owner
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sections import TeachersPlan
+from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.artifacts.sessions import Session
+from concord.flows.keys import Files, Place, Public
 from concord.flows.stage import stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
@@ -38,84 +38,62 @@ from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student, student_of
 
 
-class Public(BaseModel):
-    """The public side: how rows become numbers, and the staged stream of public rows."""
-
-    encoding: Encoding
-    batches: list[PublicBatch]
-
-    @property
-    def rows(self) -> int:
-        """How many public rows there are."""
-        return sum(batch.rows for batch in self.batches)
-
-
 @stage("encode")
-def encode(key: str, home: Path, plan: Plan) -> Public:
+def encode(place: Place, plan: Plan, table: Files) -> Public:
     """Learn the encoding from public rows and stage them in batches."""
-    encoding = data_encode.learn_encoding(plan)
-    folder = f"public/{key[:16]}"
-    vault = Vault(home / "vault")
-    batches = data_encode.stage_public(plan.path("public"), encoding, vault, folder, plan.labeling.batch)
+    encoding = data_encode.learn_encoding(table.of(plan, "public"))
+    folder = f"public/{place.key[:16]}"
+    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, plan.labeling.batch)
     return Public(encoding=encoding, batches=list(batches))
 
 
 @stage("encode")
-def put(key: str, home: Path, file: str, digest: str, encoding: Encoding, rows: int) -> PublicSource:
+def put(place: Place, table: Files, encoding: Encoding, rows: int) -> PublicSource:
     """Stage further public rows, from one file, in batches of `rows`."""
-    folder, vault = f"public/{key[:16]}", Vault(home / "vault")
-    batches = data_encode.stage_public(file, encoding, vault, folder, rows, field="--public")
-    return PublicSource(path=file, digests=(digest,), batches=batches)
+    folder = f"public/{place.key[:16]}"
+    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field="--public")
+    return PublicSource(path=table.path, digests=table.digests, batches=batches)
 
 
-@stage("split")
+@stage("split", version=2)
 def split(
-    key: str,
-    home: Path,
+    place: Place,
     plan: Plan,
+    table: Files,
     encoding: Encoding,
     erased: Sequence[str],
-    share: float | None = None,
-    aside: float | None = None,
+    share: float | None,
+    aside: float | None,
 ) -> list[Ref]:
     """Assign every unit that was not erased, or those of a secret subset, to a shard; one file a block of shards."""
-    vault, domain = Vault(home / "vault"), plan.privacy.domain
-    secret = derive(vault.secret(f"domains/{domain}"), "split")
-    folder = f"shards/{domain}/{key[:16]}"
-    left_out = Erased.of(vault, domain, erased)
-    return list(data_split.split(plan, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
+    vault, domain = place.vault, plan.privacy.domain
+    folder, secret = f"shards/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    return list(data_split.split(placed, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
 
 
-@stage("relabel")
+@stage("relabel", version=2)
 def relabel(
-    key: str,
-    home: Path,
-    plan: Plan,
-    blocks: Sequence[Ref],
-    encoding: Encoding,
-    space: HypothesisClass,
-    settings: Relabelling,
+    place: Place, plan: Plan, blocks: Sequence[Ref], encoding: Encoding, space: HypothesisClass, settings: Relabelling
 ) -> RelabelledRows:
     """Label the secret subset by one hypothesis, chosen once; one file a block of shards."""
-    vault, domain = Vault(home / "vault"), plan.privacy.domain
-    secret = derive(vault.secret(f"domains/{domain}"), "resample")
-    folder = f"relabelled/{domain}/{key[:24]}"
-    return asking_relabel.relabel(blocks, plan.teachers, encoding, space, settings, vault, folder, secret)
+    domain = plan.privacy.domain
+    folder, secret = f"relabelled/{domain}/{place.key[:24]}", place.secret(domain, "resample")
+    return asking_relabel.relabel(blocks, plan.teachers, encoding, space, settings, place.vault, folder, secret)
 
 
 @stage("teach")
-def teach(key: str, home: Path, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
+def teach(place: Place, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
     """Train one teacher a shard, for one block of shards."""
-    vault = Vault(home / "vault")
-    path = f"teachers/{owner(block)}/{key[:16]}/{shards[0]:06d}"
-    return asking_teachers.teach(block, range(*shards), plan, encoding, vault, path)
+    path = f"teachers/{owner(block)}/{place.key[:16]}/{shards[0]:06d}"
+    return asking_teachers.teach(block, range(*shards), plan, encoding, place.vault, path)
 
 
 @stage("poll")
-def poll(key: str, home: Path, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
+def poll(place: Place, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
     """Count all teachers' votes on one batch of public rows."""
-    vault = Vault(home / "vault")
-    return asking_teachers.poll(batch, tuple(teachers), encoding, vault, f"{votes_folder(vault, teachers)}/{key}")
+    path = f"{votes_folder(place.vault, teachers)}/{place.key}"
+    return asking_teachers.poll(batch, tuple(teachers), encoding, place.vault, path)
 
 
 @task(name="release", persist_result=False)
@@ -131,25 +109,28 @@ def release(
     return door_release.release(Stores.of(home), session, mechanism, classes, batches, votes)
 
 
-@stage("count")
+@stage("count", version=2)
 def count(
-    key: str, home: Path, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], erased: Sequence[str]
+    place: Place,
+    plan: Plan,
+    table: Files,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    erased: Sequence[str],
 ) -> Ref:
     """Count the errors of every candidate for the student on the private rows, but those of erased units."""
-    vault, domain = Vault(home / "vault"), plan.privacy.domain
+    vault, domain = place.vault, plan.privacy.domain
     candidates = UniversalChoice.of(plan, encoding, batches, vault).candidates
-    secret = derive(vault.secret(f"domains/{domain}"), "split")
-    left_out = Erased.of(vault, domain, erased)
-    folder = f"counts/{domain}/{key[:16]}"
-    return door_choose.count_errors(plan, encoding, candidates, vault, folder, secret, left_out)
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, secret = f"counts/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    return door_choose.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
 
 
 @stage("measure")
-def measure(key: str, home: Path, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
+def measure(place: Place, block: Ref, shards: Sequence[int], plan: TeachersPlan, encoding: Encoding) -> Ref:
     """Try the teachers of one block of shards on the rows set aside in each."""
-    vault = Vault(home / "vault")
-    path = f"measured/{owner(block)}/{key[:20]}/{shards[0]:06d}"
-    return door_choose.measure(block, range(*shards), plan, encoding, vault, path)
+    path = f"measured/{owner(block)}/{place.key[:20]}/{shards[0]:06d}"
+    return door_choose.measure(block, range(*shards), plan, encoding, place.vault, path)
 
 
 @task(name="release estimate", persist_result=False)
@@ -172,53 +153,46 @@ def choose(
 
 
 @stage("study")
-def study_chosen(
-    key: str,  # noqa: ARG001  # the cache's
-    home: Path,
-    plan: Plan,
-    session: str,
-    encoding: Encoding,
-    chosen: Ref,
-) -> Student:
+def study_chosen(place: Place, session: str, encoding: Encoding, chosen: Ref, test: Files | None) -> Student:
     """The student that a released hypothesis is, tried on public test rows, and its file."""
-    released = Released(home)
-    student = student_of(released.read(chosen), encoding)
-    accuracy = None if plan.data.test is None else student_study.evaluate(student, plan.path("test"), encoding)
-    return student_study.publish_student(student, session, accuracy, released)
+    return _published(place, student_of(place.released.read(chosen), encoding), session, encoding, test)
 
 
 @stage("study")
 def study(
-    key: str,  # noqa: ARG001  # the cache's
-    home: Path,
-    plan: Plan,
+    place: Place,
     session: str,
+    plan: StudentPlan,
+    teachers: int,
     encoding: Encoding,
     batches: Sequence[PublicBatch],
     labels: Sequence[Ref],
+    test: Files | None,
 ) -> Student:
     """Learn the student, try it on public test rows where there are any, and publish its file."""
-    released = Released(home)
-    table = released.labels(labels)
-    count, vault = plan.teachers.count, Vault(home / "vault")
-    student = student_study.study(plan.student, encoding, batches, table, teachers=count, vault=vault)
-    accuracy = None if plan.data.test is None else student_study.evaluate(student, plan.path("test"), encoding)
-    return student_study.publish_student(student, session, accuracy, released)
+    table = place.released.labels(labels)
+    student = student_study.study(plan, encoding, batches, table, teachers=teachers, vault=place.vault)
+    return _published(place, student, session, encoding, test)
 
 
-@stage("certify")
+def _published(place: Place, student: Any, session: str, encoding: Encoding, test: Files | None) -> Student:
+    accuracy = None if test is None else student_study.evaluate(student, test.path, encoding)
+    return student_study.publish_student(student, session, accuracy, place.released)
+
+
+@stage("certify", version=2)
 def certify(
-    key: str,  # noqa: ARG001  # the cache's
-    home: Path,
+    place: Place,
     plan: Plan,
     session: str,
     per_refusal: Cost | None,
     labels: Sequence[Ref],
     beside: Mapping[str, Sequence[Ref]],
     student: Student,
+    ledger: Sequence[Any],  # noqa: ARG001  # what the ledger says now, so that the key digests it
 ) -> Certified:
     """Write certificate and report."""
-    door = Stores.of(home)
+    door = Stores.of(place.home)
     return publish_certify.certify(
         plan,
         session,

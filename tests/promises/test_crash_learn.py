@@ -6,7 +6,7 @@ Without Prefect's engine, which has no say in the guarantee and would take secon
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,14 @@ SAMPLES = 16
 class Direct(Stages):
     """Stages as plain calls."""
 
-    def one(self, name: StageName, work: Task[..., Any], call: Call) -> Any:  # noqa: ARG002
-        return work.fn(**call)
+    def one(self, work: Task[..., Any], **arguments: Any) -> Any:
+        return work.fn(**self.call(work, arguments))
 
-    def result(self, name: StageName, work: Task[..., Any], call: Call) -> tuple[Any, bool]:
-        return self.one(name, work, call), False
+    def result(self, work: Task[..., Any], **arguments: Any) -> tuple[Any, bool]:
+        return self.one(work, **arguments), False
 
-    def each(self, name: StageName, work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:  # noqa: ARG002
-        return [work.fn(**call) for call in calls]
+    def each(self, work: Task[..., Any], mapped: Iterable[Call]) -> list[Any]:
+        return [self.one(work, **arguments) for arguments in mapped]
 
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
         return work()[0]
