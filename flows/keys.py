@@ -3,8 +3,8 @@
 Assumes      a stage computes from its arguments and the home's secrets alone, and what it does has a version
 Guarantees   a key digests each argument whole. A value of a type that cannot be digested is refused; so is reading a
              field of a plan that is not in the stage's view of it (`only`), since no key holds it
-Not covered  where files lie: a table or home that moved is the same one. `Files` is the only type that leaves that out
-             Checked by tests/flows/test_keys.py
+Not covered  where files lie: a table, a home or a file of the vault that moved is the same one. `Files` and `Ref` are
+             known by their digests alone. Checked by tests/flows/test_keys.py
 """
 
 import json
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.encode import PublicBatch
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -89,6 +89,8 @@ def digested(value: Any) -> Any:
         return value
     if isinstance(value, Files):
         return list(value.digests)
+    if isinstance(value, Ref):
+        return value.digest
     if isinstance(value, BaseModel):
         return {name: digested(field) for name, field in value}
     if is_dataclass(value) and not isinstance(value, type):

@@ -47,7 +47,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     Files: (files("00"), files("01")),
     Files | None: (None, files("00")),
     Encoding: (encoding("s"), encoding("m")),
-    Ref: (ONE, Ref(path="a/c", digest="00")),
+    Ref: (ONE, OTHER),
     TeachersPlan: (TeachersPlan(count=1), TeachersPlan(count=1, params={"C": 2.0})),
     StudentPlan: (StudentPlan(), StudentPlan(seed=1)),
     PublicBatch: (PublicBatch(ref=ONE, first=0, rows=1), PublicBatch(ref=ONE, first=1, rows=1)),
@@ -120,6 +120,16 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: Plan) -> None:
 def test_files_that_moved_are_the_same_files() -> None:
     assert digested(Files("here.csv", ("00",))) == digested(Files("there.csv", ("00",)))
     assert digested(Files("here.csv", ("00",))) != digested(Files("here.csv", ("00", "01")))
+
+
+def test_a_block_that_moved_within_the_vault_is_not_trained_again(tmp_path: Path) -> None:
+    stages = Stages(tmp_path / "home", None)
+    learner = {"shards": (0, 5), "plan": only(TeachersPlan(count=5), "estimator", "params"), "encoding": encoding("s")}
+    keys = [
+        stages.call(work.teach, {"block": block, **learner})["place"].key
+        for block in (ONE, Ref(path="elsewhere/a/b", digest=ONE.digest), OTHER)
+    ]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None:
