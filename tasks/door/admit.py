@@ -18,6 +18,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
+from concord.artifacts.vulnerabilities import opened_by
 from concord.tasks.advice.compare import Stream, choose_mechanism, expected_agreement
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
@@ -165,15 +166,17 @@ def admit(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
 
 
 def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
-    """The latest session of that identity, if there is one; a further one that was asked for is one without a row.
+    """The latest session of that identity, if there is one. If a further one was asked for, that is one without a row,
+    in which something can still be drawn.
 
-    Raises BudgetRefused where that session was forgotten and a further one was not asked for.
+    Raises BudgetRefused if that session was forgotten and a further one was not asked for, NotVerified if nothing more
+    can be drawn in it.
     """
     domain = asked.plan.privacy.domain
     same = [session for session in door.ledger.sessions(domain) if session.identity == asked.identity]
     gone = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "forgotten"}
     forgotten = bool(same) and same[-1].id in gone
-    if not same or (new_session and (same[-1].batches or forgotten)):
+    if not same or (new_session and (same[-1].batches or forgotten or not runs(same[-1], asked.mechanism))):
         return None
     if forgotten:
         raise BudgetRefused(
@@ -267,11 +270,19 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def runs(session: Session, mechanism: Charged) -> bool:
+    """Whether the session was opened with that very mechanism: its table or scales are what the session is certified
+    for."""
+    return canonical_json(mechanism.settings()) == canonical_json(session.mechanism)
+
+
 def check_going_on(vault: Vault, session: Session, mechanism: Charged) -> None:
-    """Raise NotVerified where the session's key is gone, or it runs another mechanism than this one."""
+    """Raise NotVerified if the session's key is gone, or if it runs another mechanism than this one."""
     session_key(vault, session.id)
-    if canonical_json(mechanism.settings()) != canonical_json(session.mechanism):
+    if not runs(session, mechanism):
         raise NotVerified(
-            f"session {session.id} runs {session.mechanism.get('name')} with a table or scale that this version of "
-            "concord does not calibrate to; go on with the version that opened it"
+            f"version {opened_by(session)} of concord opened session {session.id} with another table or scale for "
+            f"{session.mechanism.get('name')!r} than version {__version__} would take, so nothing more can be drawn in "
+            "it: what it released stays valid; --new-session opens another, which costs again, and "
+            f"`concord close {session.id}` ends it"
         )
