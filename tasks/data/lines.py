@@ -24,11 +24,11 @@ def csv_names(path: Path) -> list[str]:
         return [name.strip() for name in split_line(file.readline(LONGEST_LINE))]
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Every line after the first that is not blank."""
+def read_lines(path: Path, *, strict: bool = False) -> Iterator[str]:
+    """Every line after the first that is not blank. Raises UnicodeDecodeError only if it is to be `strict`."""
     with _opened(path, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
-    with _opened(path, newline="" if lone else "\n") as file:
+    with _opened(path, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
         lines = iter(partial(_line, file, "\r\n" if lone else "\n"), "")
         next(lines, None)
         yield from filter(str.strip, lines)
@@ -51,5 +51,5 @@ def _line(file: TextIO, ends: str) -> str:
     return line
 
 
-def _opened(path: Path, newline: str) -> TextIO:
-    return path.open(encoding="utf-8-sig", errors=ESCAPED, newline=newline)
+def _opened(path: Path, newline: str, errors: str = ESCAPED) -> TextIO:
+    return path.open(encoding="utf-8-sig", errors=errors, newline=newline)

@@ -1,9 +1,8 @@
 """Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob.
 
-A line of a CSV file is a row: line breaks inside quotes are not read. Checked by tests/tasks/data/test_tables.py.
-
-Public tables: read strictly. Whatever is wrong is told in one sentence that names the field, the value and the rule.
-
+A line of a CSV file is a row: line breaks inside quotes are not read. Private and public ones are cut into cells by the
+same rules (lines.py), so that a cell is the same category on both sides. A public table is read strictly: whatever is
+wrong with it is reported in one sentence that names the field, the value and the rule.
 Checked by tests/tasks/data/test_tables.py.
 """
 
@@ -18,7 +17,6 @@ from typing import Literal
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 from polars.exceptions import PanicException
@@ -27,7 +25,7 @@ from pyarrow.fs import LocalFileSystem
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Kind
 from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
-from concord.tasks.data.lines import csv_names, read_lines
+from concord.tasks.data.lines import csv_names, read_lines, split_line
 from concord.tasks.data.sound import nulls, polars_type, sound
 
 Format = Literal["parquet", "ipc", "csv"]
@@ -36,6 +34,8 @@ PRIVATE = "data.private"
 line, which are names only where it has a header."""
 ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
+FRAME_TEXT = 1 << 26
+"""Characters of a CSV file held in memory at a time, at most."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,16 @@ class TableFile:
         """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
         return polars_type(self.stored_as(name))
 
-    def frames(self, columns: Sequence[str], rows: int = ROWS_IN_MEMORY) -> Iterator[pl.DataFrame]:
-        """Those of the columns that the file has, in frames of at most `rows` rows. Raises WrongInput."""
+    def frames(self, columns: Sequence[str], rows: int = 0) -> Iterator[pl.DataFrame]:
+        """Those of the columns that the file has; of a CSV file all of them, null if it has none. Raises WrongInput.
+
+        rows   of a frame at most; ROWS_IN_MEMORY if not given
+        """
+        rows = rows or ROWS_IN_MEMORY
+        if self.format == "csv":
+            with self.readable():
+                yield from self._text_frames(columns, rows)
+            return
         present = {name: self.stored_as(name) for name in columns if name in self.names}
         with self.readable():
             stored = {name.strip(): name for name in self._schema.names}
@@ -80,7 +88,27 @@ class TableFile:
                     sound(name, batch.column(stored[name]), kind) if stored[name] in known else nulls(name, batch)
                     for name, kind in present.items()
                 ]
-                yield clean_text(pl.DataFrame(cells)) if self.format == "csv" else pl.DataFrame(cells)
+                yield pl.DataFrame(cells)
+
+    def _text_frames(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Cells of all lines by the place of their column. In a private file, a cell that a line lacks is null, and so
+        is nothing a reason to fail; in a public one each line must have as many cells as the first."""
+        places = [self.names.index(name) if name in self.names else len(self.names) for name in columns]
+        strict = self.field != PRIVATE
+        for lines in _groups(read_lines(self.path, strict=strict), rows):
+            split = [split_line(line) for line in lines]
+            if strict:
+                self._check_cells(lines, split)
+            cells = {
+                name: [row[place] if place < len(row) else None for row in split]
+                for name, place in zip(columns, places, strict=True)
+            }
+            yield clean_text(pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)))
+
+    def _check_cells(self, lines: Sequence[str], split: Sequence[Sequence[str]]) -> None:
+        for line, cells in zip(lines, split, strict=True):
+            if len(cells) != len(self.names):
+                raise ValueError(f"expected {len(self.names)} columns, got {len(cells)}: {line.rstrip()[:80]}")
 
     def holds_rows(self) -> bool:
         """Whether it has a row beneath its column names. Raises WrongInput if it cannot be read."""
@@ -118,8 +146,7 @@ class TableFile:
 
     @cached_property
     def _dataset(self) -> pyarrow.dataset.Dataset:
-        form = _text_format(self.path) if self.format == "csv" else self.format
-        return pyarrow.dataset.dataset(str(self.path), format=form, filesystem=LocalFileSystem())
+        return pyarrow.dataset.dataset(str(self.path), format=self.format, filesystem=LocalFileSystem())
 
 
 def find_files(path: str, field: str) -> tuple[TableFile, ...]:
@@ -153,13 +180,18 @@ def _format(path: Path, field: str) -> Format:
     raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {path}")
 
 
-def _text_format(path: Path) -> pyarrow.dataset.CsvFileFormat:
-    """Every cell as text: what a column is, is decided over all of it, not by its first block."""
-    names = csv_names(path)
-    return pyarrow.dataset.CsvFileFormat(
-        read_options=pa.csv.ReadOptions(column_names=names, skip_rows=1),
-        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-    )
+def _groups(lines: Iterator[str], rows: int) -> Iterator[list[str]]:
+    """So many lines at a time, or fewer that are long."""
+    group: list[str] = []
+    size = 0
+    for line in lines:
+        group.append(line)
+        size += len(line)
+        if len(group) == rows or size >= FRAME_TEXT:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _as_parquet(path: Path) -> pyarrow.parquet.FileMetaData:

@@ -26,7 +26,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import polars as pl
@@ -35,13 +34,9 @@ import pyarrow as pa
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.tasks.data.cells import NULL_WORDS, canonical_id, clean_text, text
-from concord.tasks.data.lines import csv_names, read_lines, split_line
+from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
 from concord.tasks.data.names import read_as_one
-from concord.tasks.data.tables import PRIVATE, ROWS_IN_MEMORY, TableFile, find_files
-
-FRAME_TEXT = 1 << 26
-"""Characters held in memory at a time, at most."""
+from concord.tasks.data.tables import PRIVATE, TableFile, find_files
 
 MUST_HAVE = ("data.label", "data.unit")
 """Fields that name columns without which the first line of a CSV file is no header."""
@@ -95,40 +90,11 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
 
 def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     for file in files:
-        read = _lines_in_frames(file.path, columns) if file.format == "csv" else file.frames(columns)
-        for frame in read:
+        for frame in file.frames(columns):
             if frame.is_empty():
                 continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]
             yield frame.with_columns(absent).select(columns)
-
-
-def _lines_in_frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    names = csv_names(path)
-    places = [names.index(name) if name in names else len(names) for name in columns]
-    for lines in _groups(read_lines(path)):
-        yield clean_text(_text_frame([split_line(line) for line in lines], columns, places))
-
-
-def _text_frame(rows: Sequence[Sequence[str]], columns: Sequence[str], places: Sequence[int]) -> pl.DataFrame:
-    cells = {
-        name: [row[place] if place < len(row) else None for row in rows]
-        for name, place in zip(columns, places, strict=True)
-    }
-    return pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-
-
-def _groups(lines: Iterator[str]) -> Iterator[list[str]]:
-    group: list[str] = []
-    size = 0
-    for line in lines:
-        group.append(line)
-        size += len(line)
-        if len(group) == ROWS_IN_MEMORY or size >= FRAME_TEXT:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 UNIT = "concord.unit"

@@ -146,6 +146,29 @@ def test_a_fault_of_a_public_table_is_one_sentence(tmp_path: Path, make: Callabl
     assert "\n" not in sentence
 
 
+CELLS = [
+    '1, "Ann"',
+    '1, "Ann, Bo" ',
+    '1 ,\t"A""n"',
+    '1,A"n"n',
+    '1,"A"n',
+    '"1"," Ann "',
+    "1,",
+    "1,Ann\r",
+    "1,A\rn",
+    "1,'Ann'",
+]
+
+
+@pytest.mark.parametrize("line", CELLS)
+def test_a_cell_of_a_csv_file_is_the_same_in_public_as_in_private(tmp_path: Path, line: str) -> None:
+    """A category that the encoding learned with its quotes would be met without them."""
+    (tmp_path / "t.csv").write_bytes(f"age,city\n7,Bonn\n{line}\n8,Oslo\n".encode())
+    public = pl.concat(open_public(str(tmp_path)).frames(["age", "city"])).rows()
+    assert len(public) == 3
+    assert public == read_private(tmp_path / "t.csv", "age", "city")
+
+
 def test_a_missing_file_is_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"^data\.test must be a file, .* does not exist$"):
         open_public(str(tmp_path / "none.csv"), "data.test")
@@ -220,7 +243,7 @@ def test_an_empty_private_table_has_no_rows(tmp_path: Path, name: str) -> None:
 
 
 def test_frames_are_small_however_long_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.units.ROWS_IN_MEMORY", 10)
+    monkeypatch.setattr("concord.tasks.data.tables.ROWS_IN_MEMORY", 10)
     (tmp_path / "t.csv").write_text("age\n" + "\n".join(map(str, range(35))))
     frames = list(private_frames(str(tmp_path / "t.csv"), {"age": "data.features"}))
     assert [frame.height for frame in frames] == [10, 10, 10, 5]
