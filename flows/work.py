@@ -152,13 +152,13 @@ def choose(
     return door_choose.choose(Stores.of(home), session, choice, batches, counts, classes)
 
 
-@stage("study")
+@stage("study", version=2)
 def study_chosen(place: Place, session: str, encoding: Encoding, chosen: Ref, test: Files | None) -> Student:
     """The student that a released hypothesis is, tried on public test rows, and its file."""
     return _published(place, student_of(place.released.read(chosen), encoding), session, encoding, test)
 
 
-@stage("study")
+@stage("study", version=2)
 def study(
     place: Place,
     session: str,

@@ -219,12 +219,15 @@ FIRST_KEPT = ("vault", "ledger.db")
 """What a home holds as soon as anything happened in it."""
 
 MOVED = {
-    "tasks.chosen": "concord.tasks.student.study",
-    "tasks.encode": "concord.tasks.data.encode",
-    "tasks.student": "concord.tasks.student.model",
+    "tasks.chosen": "concord_student",
+    "tasks.encode": "concord.tasks.student.model",
+    "tasks.student": "concord_student",
     "tasks.teach": "concord.tasks.asking.teachers",
+    "concord.tasks.data.encode": "concord.tasks.student.model",
+    "concord.tasks.student.model": "concord_student",
+    "concord.tasks.student.study": "concord_student",
 }
-"""Where types are that files of version 0.1.0 name: students in released/, teachers in the vault."""
+"""Where types are that files of earlier versions name: students in released/, teachers in the vault."""
 
 
 def is_home(home: Path) -> bool:

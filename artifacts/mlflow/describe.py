@@ -42,7 +42,7 @@ class Publication:
     datasets     SHA-256 of the public rows and of the released labels, by name
     student      the fitted pipeline; `student_file` its released bytes, `trusted_types` what skops must trust in them
     example      a pandas frame of public rows; `columns` are the types that raw ones have
-    code         folders of the packages the student is made of
+    code         files of the types of ours that the student is made of
     started      when the door was passed; `studied` when there was a student, and certificate and report were begun
     """
 

@@ -68,18 +68,14 @@ with warnings.catch_warnings():  # what MLflow says of its own type hints, once 
     importlib.import_module("mlflow.pyfunc")
 
 REQUIREMENTS = (
-    "cryptography",
     "mlflow",
     "numpy",
     "pandas",
-    "polars",
-    "pyarrow",
-    "pydantic",
     "scikit-learn",
     "scipy",
     "skops",
 )
-"""What a copy of the model needs to run; the code of this project travels with it."""
+"""What a copy of the model needs to run, besides the one file that travels with it."""
 
 
 def save(folder: Path, described: Model, publication: Publication) -> None:

@@ -13,14 +13,13 @@ Not covered  public rows that are private ones in disguise. Checked by tests/tas
 import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from sklearn.base import BaseEstimator, TransformerMixin
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
@@ -196,32 +195,6 @@ def encode_public(path: str, encoding: Encoding) -> Matrix:
     """All rows of a public table, encoded where they lie: (rows, encoding.width). Raises WrongInput."""
     frames = _cast_frames(open_public(path), encoding)
     return np.concatenate([encode(frame, encoding) for frame in frames])
-
-
-class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """`encode` as a scikit-learn transformer of raw public rows, so that a published model takes them as they are.
-
-    encoding   JSON of an Encoding: plain text, so that skops and `clone` can carry it
-    """
-
-    def __init__(self, encoding: str) -> None:
-        self.encoding = encoding
-
-    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002
-        """Nothing is learned: the encoding is complete."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def transform(self, X: Any) -> Matrix:
-        """The matrix (rows, width) of a polars or pandas frame. Raises ValueError where a feature column is absent."""
-        encoding = Encoding.model_validate_json(self.encoding)
-        frame = X if isinstance(X, pl.DataFrame) else pl.from_pandas(X)
-        absent = [name for name in encoding.features if name not in frame.columns]
-        if absent:
-            raise ValueError(f"rows must hold the feature column {absent[0]!r}")
-        return encode(cast_rows(frame.select(encoding.features), encoding), encoding)
 
 
 def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:

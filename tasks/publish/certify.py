@@ -39,7 +39,8 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.student.study import Chosen, Student
+from concord.tasks.student.concord_student import Chosen
+from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
 

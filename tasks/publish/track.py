@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-import concord
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger, domain_of
@@ -30,7 +30,8 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.describe import Certified, outcomes
 from concord.tasks.publish.figures import spending
-from concord.tasks.student.model import load, trusted_types
+from concord.tasks.student import concord_student
+from concord.tasks.student.model import is_older, load, trusted_types
 
 EXAMPLE_ROWS = 5
 Points = list[tuple[int, float]]
@@ -60,6 +61,11 @@ def track(
     session = ledger.session(certificate.session)
     labels = outcomes(session, certificate.labels, released)
     file = released.read(certificate.student.file)
+    if is_older(file):
+        raise NotVerified(
+            f"the student of session {session.id} is of an earlier version, and MLflow could not load it: publish it "
+            "anew with `concord run PLAN --from study`, which spends nothing"
+        )
     return tracking.publish(
         Publication(
             certificate=certificate,
@@ -74,7 +80,7 @@ def track(
             trusted_types=trusted_types(file, plan.student.estimator),
             example=_example(batches[0], encoding, vault),
             columns=column_types(plan.path("public"), encoding),
-            code=[Path(concord.__path__[0])],
+            code=[Path(concord_student.__file__)],
             started=started,
             studied=studied,
         )

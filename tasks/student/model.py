@@ -9,46 +9,33 @@ import itertools
 import json
 import re
 import zipfile
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import skops.io
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import get_tags
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.whole import MOVED
+from concord.artifacts.schemas import Encoding
+from concord.tasks.student import concord_student
+from concord.tasks.student.parts import published_student
 
-PACKAGES = ("concord", "sklearn", "numpy", "scipy")
+PACKAGES = (concord_student.NAME, "sklearn", "numpy", "scipy")
 """Where the types of a student may come from, beside the package of its own estimator."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry of the file: the earliest a zip archive can hold."""
+OLDER = re.compile(r'"__module__": "(?:concord|tasks)\.')
+"""A type of a student that an earlier version published."""
 
 
-class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A regressor of class scores as a classifier: the class of the highest score, ties to the lowest.
+class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """How students of version 0.1.0 begin: an encoding, as JSON text. `load` puts today's parts in its place."""
 
-    Unlike class weights, scores may be negative: means of unbiased noisy votes stay unbiased.
-    """
-
-    def __init__(self, regressor: Any, classes: Sequence[str]) -> None:
-        self.regressor = regressor
-        self.classes = classes
-
-    def fit(self, X: Any, scores: NDArray[Any]) -> Self:
-        """Learn scores (rows, classes) from features X (rows, width)."""
-        joint = get_tags(self.regressor).target_tags.multi_output
-        self.regressor_ = clone(self.regressor if joint else MultiOutputRegressor(self.regressor)).fit(X, scores)
-        self.classes_ = np.array(self.classes)
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class names (rows,)."""
-        return np.asarray(self.classes_[np.argmax(self.regressor_.predict(X), axis=1)])
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
 
 
 def dump(student: Any) -> bytes:
@@ -114,31 +101,38 @@ class _Names:
 def trusted_types(file: bytes, estimator: str) -> list[str]:
     """The types in a student's file beyond skops' own defaults, sorted.
 
-    Raises NotVerified where one is neither of PACKAGES nor of the package of `estimator`, its dotted name.
+    Raises NotVerified where one is neither of PACKAGES nor of the package of `estimator`, its dotted name, nor Encode.
     """
     packages = {*PACKAGES, estimator.split(".")[0]}
     types: list[str] = sorted(skops.io.get_untrusted_types(data=file))
     for name in types:
-        if name.split(".")[0] not in packages:
+        if name.split(".")[0] not in packages and name != f"{Encode.__module__}.{Encode.__name__}":
             raise NotVerified(f"the student's file holds {name}, which is not of {', '.join(sorted(packages))}")
     return types
 
 
 def load(file: bytes, estimator: str) -> Any:
     """The student of a file. Raises NotVerified where it holds types it should not."""
-    file = _renamed(file)
-    return skops.io.loads(file, trusted=trusted_types(file, estimator))
+    current = _renamed(file) if is_older(file) else file
+    student = skops.io.loads(current, trusted=trusted_types(current, estimator))
+    if current is file:
+        return student
+    return published_student(Encoding.model_validate_json(student["encode"].encoding), student["student"])
+
+
+def is_older(file: bytes) -> bool:
+    """Whether an earlier version published that student, whose encoding was a type of Concord's own."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        return OLDER.search(archive.read("schema.json").decode()) is not None
 
 
 def _renamed(file: bytes) -> bytes:
-    """A student's file with types by their names of today; one that version 0.1.0 did not write is as it was."""
+    """A student's file with types by their names of today."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     names = re.compile("|".join(map(re.escape, MOVED)))
     pattern = rf'"__module__": "({names.pattern})"'
     schema = re.sub(pattern, lambda found: f'"__module__": "{MOVED[found[1]]}"', parts["schema.json"].decode())
-    if schema.encode() == parts["schema.json"]:
-        return file
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for name, part in {**parts, "schema.json": schema.encode()}.items():

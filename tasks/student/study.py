@@ -3,23 +3,19 @@
 Assumes      labels came through the door; rows are public; the encoding is of public rows
 Guarantees   nothing here reads a private row: post-processing, which costs nothing however often it is repeated
 Not covered  what a student may infer about people from public knowledge. Checked by tests/tasks/student/test_study.py
-
-A chosen hypothesis as the published student: a classifier of encoded rows, from its JSON alone.
-
-Checked by tests/flows/test_universal_flow.py.
 """
 
 import json
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from sklearn.base import BaseEstimator, ClassifierMixin, is_regressor
+from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
@@ -29,9 +25,10 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import StudentPlan
-from concord.tasks.data.encode import Encode, Matrix, PublicBatch, encode, labelled_rows, read_frame
-from concord.tasks.mechanisms.hypotheses.catalogue import from_description
-from concord.tasks.student.model import ScoreClassifier, dump
+from concord.tasks.data.encode import Matrix, PublicBatch, encode, labelled_rows, read_frame
+from concord.tasks.student.concord_student import Chosen, ScoreClassifier
+from concord.tasks.student.model import dump
+from concord.tasks.student.parts import published_student
 
 Targets = NDArray[np.float64]
 Refused = Literal["random", "drop", "soft"]
@@ -63,7 +60,7 @@ def study(
     """
     used, targets = lessons(labels, encoding.classes, plan.refused, teachers=teachers, seed=plan.seed)
     learned = _fit(plan, _encoded(batches, used, encoding, vault), targets, encoding.classes)
-    return Pipeline([("encode", Encode(encoding.model_dump_json())), ("student", learned)])
+    return published_student(encoding, learned)
 
 
 def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
@@ -188,26 +185,7 @@ def _constant(names: NDArray[Any]) -> DummyClassifier:
     return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(names), 1)), names)
 
 
-class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A hypothesis, as JSON text so that skops can carry it, and the names of its two classes."""
-
-    def __init__(self, hypothesis: str, classes: Sequence[str]) -> None:
-        self.hypothesis = hypothesis
-        self.classes = classes
-
-    def fit(self, X: object = None, y: object = None) -> Self:  # noqa: ARG002
-        """Nothing is learned: the hypothesis is chosen already."""
-        self.classes_ = np.array(self.classes)
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class names (rows,) of encoded rows (rows, width)."""
-        labels = from_description(json.loads(self.hypothesis)).predict(np.asarray(X, dtype=np.float64))
-        return np.asarray(self.classes_[labels])
-
-
 def student_of(released: bytes, encoding: Encoding) -> Pipeline:
     """The student that a released hypothesis is, from raw public columns to class names."""
     hypothesis = json.dumps(json.loads(released)["hypothesis"], sort_keys=True)
-    chosen = Chosen(hypothesis, list(encoding.classes)).fit()
-    return Pipeline([("encode", Encode(encoding.model_dump_json())), ("student", chosen)])
+    return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())

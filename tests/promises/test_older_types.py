@@ -1,68 +1,84 @@
-"""Files of version 0.1.0 name types by where they were then; they load as they did."""
+"""Files of earlier versions name types by where they were then; they load as they did."""
 
 import io
 import pickle
+import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import MOVED
 from concord.artifacts.plan import load_plan
-from concord.artifacts.schemas import Encoding
 from concord.tasks.asking.teachers import Teacher, load_teachers
-from concord.tasks.data.encode import Encode, Matrix, learn_encoding
-from concord.tasks.student.model import dump, load
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import encode, learn_encoding
+from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.model import Encode, dump, is_older, load, trusted_types
+from concord.tasks.student.parts import published_student
 from tests.support.people import people, write_plan, write_tables
 
-LOGISTIC = "sklearn.linear_model.LogisticRegression"
+LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.Ridge"
+ENCODE, SCORES = "concord.tasks.student.model", "concord_student"
+THEN = {
+    "0.1.0": {ENCODE: "tasks.encode", SCORES: "tasks.student"},
+    "0.2.0": {ENCODE: "concord.tasks.data.encode", SCORES: "concord.tasks.student.model"},
+}
+"""Where `Encode` and `ScoreClassifier` are, and were."""
 
 
-def older(file: bytes) -> bytes:
-    """A student's file as version 0.1.0 named its types."""
+def older(file: bytes, moved: dict[str, str]) -> bytes:
+    """A student's file with types by other modules."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    for before, now in MOVED.items():
-        parts["schema.json"] = parts["schema.json"].replace(f'"{now}"'.encode(), f'"{before}"'.encode())
+    names = "|".join(moved).encode()
+    renamed = re.sub(rb'"(%b)"' % names, lambda found: f'"{moved[found[1].decode()]}"'.encode(), parts["schema.json"])
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
-        for name, part in parts.items():
+        for name, part in (parts | {"schema.json": renamed}).items():
             archive.writestr(name, part)
     return whole.getvalue()
 
 
-def test_a_student_of_0_1_0_predicts_as_it_did(tmp_path: Path) -> None:
+def fitted(estimator: str, X: Any, y: Any) -> Any:
+    if estimator == RIDGE:
+        return ScoreClassifier(Ridge(), ["no", "yes"]).fit(X, np.eye(2)[y])
+    return LogisticRegression().fit(X, np.array(["no", "yes"])[y])
+
+
+@pytest.mark.parametrize("version", THEN)
+@pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
+def test_an_older_student_predicts_as_it_did(tmp_path: Path, version: str, estimator: str) -> None:
     write_tables(tmp_path)
     encoding = learn_encoding(load_plan(write_plan(tmp_path)))
     rows = people(60, 3)
-    truth = (rows["outcome"] == "yes").to_numpy()
-    learned = LogisticRegression().fit(encode_of(rows, encoding), truth)
-    file = dump(Pipeline([("encode", Encode(encoding.model_dump_json())), ("student", learned)]))
-    old = older(file)
-    assert b"tasks.encode" in zipfile.ZipFile(io.BytesIO(old)).read("schema.json")
-    public = rows.drop("outcome")
-    assert (load(old, LOGISTIC).predict(public) == load(file, LOGISTIC).predict(public)).all()
+    X = encode(cast_rows(rows, encoding), encoding)
+    learned = fitted(estimator, X, (rows["outcome"] == "yes").to_numpy().astype(int))
+    began = Pipeline([("encode", Encode(encoding.model_dump_json())), ("student", learned)])
+    old = older(dump(began), THEN[version])
+    assert THEN[version][ENCODE].encode() in zipfile.ZipFile(io.BytesIO(old)).read("schema.json")
+    assert is_older(old)
+    again, public = load(old, estimator), rows.drop("outcome")
+    assert (again.predict(public) == learned.predict(X)).all()
+    assert dump(again) == dump(published_student(encoding, learned))
 
 
-def encode_of(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
-    return Encode(encoding.model_dump_json()).transform(rows)
+def test_todays_student_is_no_older_one(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    file = dump(published_student(learn_encoding(load_plan(write_plan(tmp_path))), LogisticRegression()))
+    assert not is_older(file)
+    assert {name.split(".")[0] for name in trusted_types(file, LOGISTIC)} <= {"concord_student", "numpy", "sklearn"}
 
 
 def test_a_type_that_was_never_ours_is_refused_by_its_old_name_too() -> None:
     file = dump(Pipeline([("encode", Encode("{}"))]))
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        schema = archive.read("schema.json").replace(b'"concord.tasks.data.encode"', b'"tasks.other"')
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("schema.json", schema)
     with pytest.raises(NotVerified, match=r"tasks\.other"):
-        load(whole.getvalue(), LOGISTIC)
+        load(older(file, {ENCODE: "tasks.other"}), LOGISTIC)
 
 
 def test_teachers_of_0_1_0_vote_as_they_did(tmp_path: Path) -> None:

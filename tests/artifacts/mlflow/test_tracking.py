@@ -25,10 +25,19 @@ from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.track import column_types
+from concord.tasks.student.model import load
 from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+REFUSE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("concord", "flows", "tasks", "artifacts", "polars", "prefect", "opendp"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+"""
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SAID = datetime(2026, 1, 2, 4, tzinfo=UTC).timestamp() * 1000
 """When MLflow is told that was."""
@@ -208,16 +217,19 @@ def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> N
     assert "mlflow.source.name" not in recorded.tags
 
 
-def test_the_model_loads_in_another_process_with_its_own_code_and_takes_raw_rows(published: Published) -> None:
-    program = """
-import sys, mlflow.pyfunc, mlflow.sklearn, pandas as pd
+def test_the_model_loads_where_there_is_no_concord_and_takes_raw_rows(published: Published) -> None:
+    program = (
+        REFUSE
+        + """
+import mlflow.pyfunc, mlflow.sklearn, pandas as pd
 rows = pd.read_parquet(sys.argv[1])
 model = mlflow.pyfunc.load_model(sys.argv[2])
 first = model.predict(rows)
 second = mlflow.sklearn.load_model("models:/people-student@champion").predict(rows)
-import concord.tasks.student.model
-print(concord.tasks.student.model.__file__, (first == second).all(), len(model.input_example), *sorted(set(first)))
+import concord_student
+print(concord_student.__file__, (first == second).all(), len(model.input_example), *first)
 """
+    )
     home = published.world.home
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -230,7 +242,9 @@ print(concord.tasks.student.model.__file__, (first == second).all(), len(model.i
     )
     module, *rest = done.stdout.split()
     assert module.startswith(str(home / "mlartifacts"))
-    assert rest == ["True", "5", "no", "yes"]
+    student = load(published.world.released.read(published.certificate.student.file), "sklearn")
+    assert rest == ["True", "5", *student.predict(pl.read_parquet(home / "public.parquet"))]
+    assert set(rest[2:]) == {"no", "yes"}
 
 
 def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None:

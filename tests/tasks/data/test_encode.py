@@ -1,7 +1,6 @@
 """Encode: rules for a cell that look at that cell alone, statistics that are public, and matrices by hand."""
 
 import datetime
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
@@ -18,7 +16,6 @@ from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import LABEL, canonical_id, cast_rows
 from concord.tasks.data.encode import (
     VOCABULARY,
-    Encode,
     encode,
     labelled_rows,
     learn_encoding,
@@ -271,16 +268,3 @@ def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) 
     pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
     with pytest.raises(WrongInput, match=r"data\.test must name a declared class in every row of 'y', got 'maybe'"):
         labelled_rows(str(path), encoding)
-
-
-def test_the_transformer_takes_raw_rows_of_polars_and_pandas() -> None:
-    encoding = ENCODING.model_copy(update={"columns": ENCODING.columns[:4]})
-    raw = pl.DataFrame(
-        {"age": ["3.5", None], "city": ["Rome", "?"], "active": [True, None], "since": [DAY, None], "more": [1, 2]}
-    )
-    transformer = pickle.loads(pickle.dumps(clone(Encode(encoding.model_dump_json()).fit(None))))
-    expected = encode(cast_rows(raw, encoding), encoding)
-    assert np.array_equal(transformer.transform(raw), expected)
-    assert np.array_equal(transformer.transform(raw.to_pandas()), expected)
-    with pytest.raises(ValueError, match="must hold the feature column 'city'"):
-        transformer.transform(raw.drop("city"))

@@ -13,7 +13,8 @@ from sklearn.svm import LinearSVR
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.sections import StudentPlan
-from concord.tasks.student.model import ScoreClassifier, canonical_file, dump, load, trusted_types
+from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.model import canonical_file, dump, load, trusted_types
 from concord.tasks.student.study import Refused, evaluate, lessons, publish_student, study
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
 

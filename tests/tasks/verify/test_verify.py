@@ -106,7 +106,7 @@ def test_an_honest_home_passes_every_check(honest: tuple[World, Tracked]) -> Non
         ("mlartifacts/people/models/*/artifacts/model.skops", "model", "model.skops"),
         ("mlartifacts/people/models/*/artifacts/MLmodel", "model", "registered model's folder"),
         (
-            "mlartifacts/people/models/*/artifacts/code/concord/tasks/student/model.py",
+            "mlartifacts/people/models/*/artifacts/code/concord_student.py",
             "model",
             "registered model's folder",
         ),

@@ -1,0 +1,304 @@
+"""What a published student needs and scikit-learn lacks: this file travels with it, and imports nothing of Concord.
+
+Its types are known as `concord_student.…`, wherever the file lies; within Concord it answers to that name too.
+
+`Cells` reads raw cells: each by itself, by fixed rules that cannot fail. It gives the very bits that Concord reads
+private rows to (concord.tasks.data.cells, whose rules these are), so that a student is asked as it was trained.
+Everything after it is scikit-learn's, but for a logarithm, a regressor's scores and a chosen hypothesis as classifiers.
+
+Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_concord_student.py
+"""
+
+import datetime
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils import get_tags
+
+Numbers = NDArray[np.float64]
+
+NAME = "concord_student"
+LARGEST = 1e100
+"""Numbers beyond it count as missing."""
+DAY = 86_400_000_000
+"""Microseconds."""
+DAYS = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31, in days since 1970."""
+TICKS = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": DAY, "ns": 1000 * DAY}
+"""How many of a unit of time a day has."""
+EPOCH = datetime.datetime(1970, 1, 1)
+TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "1": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0, "0": 0.0}
+BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a" + (
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What Unicode calls white space; Python's own list is longer."""
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_GAP, _TWO = rf"[{BLANKS}]*+", r"([0-9]{1,2}+)"
+MOMENT = re.compile(
+    rf"([0-9]{{1,4}}+|\+[0-9]++)-{_GAP}{_TWO}-{_GAP}{_TWO}"
+    rf"(?:T?{_GAP}{_TWO}:{_GAP}{_TWO}:{_GAP}{_TWO}(?:\.([0-9]+))?)?"
+)
+"""Year, month and day, and perhaps hour, minute, second and a fraction."""
+
+
+class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Raw columns of a pandas or polars frame as clean ones: what is no cell of the kind is missing.
+
+    kind   numeric, boolean (0 or 1) or date (days since 1970): float64, NaN where missing; categorical: words, None
+           where missing; uint8 or float32: lists of `size` numbers, one column each, zeros where missing
+    """
+
+    def __init__(self, kind: str, size: int = 1) -> None:
+        self.kind = kind
+        self.size = size
+
+    def fit(self, X: Any, y: Any = None) -> "Cells":  # noqa: ARG002
+        """Nothing is learned."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Clean cells (rows, columns), or (rows, size) of lists."""
+        columns = [raw(X[name]) for name in X.columns]
+        if self.kind in ("uint8", "float32"):
+            return np.hstack([lists(cells, self.kind, self.size) for cells in columns])
+        return np.column_stack([READ[self.kind](cells) for cells in columns])
+
+
+def raw(column: Any) -> Any:
+    """The cells of a column: an array if that leaves nothing out, else a list."""
+    cells = column.to_numpy()
+    if cells.dtype.kind in "mM" or str(column.dtype).lower() == cells.dtype.name:
+        return cells
+    return column.to_list()
+
+
+def numbers(cells: Any) -> Numbers:
+    """Finite numbers of numbers, truth values and text that reads as a number; NaN for everything else."""
+    plain = isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf" and cells.ndim == 1
+    found = cells.astype(np.float64) if plain else np.array([number(cell) for cell in cells], dtype=np.float64)
+    found[found == 0] = 0.0  # −0.0 is 0.0
+    return np.where(np.abs(found) <= LARGEST, found, np.nan)
+
+
+def number(cell: Any) -> float:
+    """The number that a cell is or reads as; NaN if it does not."""
+    if isinstance(cell, str):
+        word = cell.strip(BLANKS)
+        return float(word) if NUMBER.fullmatch(word) else math.nan
+    try:
+        return float(cell) if isinstance(cell, int | float | Decimal | np.number | np.bool_) else math.nan
+    except (OverflowError, ValueError):  # whole numbers beyond floats, decimals that are none
+        return math.nan
+
+
+def truths(cells: Any) -> Numbers:
+    """1 and 0 of truth values, their words and the numbers 1 and 0; NaN for everything else."""
+    found = [TRUTH.get(cell.strip(BLANKS), math.nan) if isinstance(cell, str) else number(cell) for cell in cells]
+    return np.array([value + 0.0 if value in (0, 1) else math.nan for value in found], dtype=np.float64)
+
+
+def dates(cells: Any) -> Numbers:
+    """Days since 1970, UTC, of dates, moments and ISO text; NaN for everything else."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
+        known = _written(cells)
+        moments = cells.astype("datetime64[us]").view(np.int64).astype(np.float64)
+        return np.where(known, moments / DAY, np.nan)
+    return np.array([date(cell) for cell in cells], dtype=np.float64)
+
+
+def date(cell: Any) -> float:
+    """Days since 1970 of one cell; NaN if it is no date."""
+    if isinstance(cell, str):
+        return _read_date(cell.strip(BLANKS))
+    if not isinstance(cell, datetime.date) or cell != cell:  # NaT is a date that is not itself
+        return math.nan
+    if not isinstance(cell, datetime.datetime):
+        return float(cell.toordinal() - EPOCH.toordinal())
+    moment = cell if cell.tzinfo is None else cell.astimezone(datetime.UTC).replace(tzinfo=None)
+    return float((moment - EPOCH) // datetime.timedelta(microseconds=1)) / DAY
+
+
+def words(cells: Any) -> NDArray[np.object_]:
+    """Text of any plain cell, None for everything else: a whole number reads the same however it is stored."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
+        texts = np.datetime_as_string(cells)
+        found = [
+            str(text).replace("T", " ") if there else None for text, there in zip(texts, _written(cells), strict=True)
+        ]
+    else:
+        found = [word(cell) for cell in cells]
+    result = np.empty(len(found), dtype=object)
+    result[:] = found
+    return result
+
+
+def word(cell: Any) -> str | None:
+    """The text of one cell."""
+    if isinstance(cell, str):
+        return cell.strip(BLANKS)
+    if isinstance(cell, bool | np.bool_):
+        return "true" if cell else "false"
+    if isinstance(cell, int | np.integer):
+        return str(int(cell))
+    if isinstance(cell, float | np.floating):
+        return _digits(cell)
+    if isinstance(cell, Decimal):
+        return format(cell, "f")
+    if isinstance(cell, datetime.datetime):
+        return None if cell != cell or cell.tzinfo else cell.isoformat(" ", "microseconds")
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    return cell.hex() if isinstance(cell, bytes) else None
+
+
+READ: dict[str, Callable[[Any], NDArray[Any]]] = {
+    "numeric": numbers,
+    "boolean": truths,
+    "date": dates,
+    "categorical": words,
+}
+
+
+def lists(cells: Iterable[Any], element: str, size: int) -> NDArray[np.float32]:
+    """Lists of that size (rows, size); one of another size is all zeros, and so is an element that does not fit."""
+    found = [_list(cell, element, size) for cell in cells]
+    return np.array(found, dtype=np.float32).reshape(len(found), size)
+
+
+def _list(cell: Any, element: str, size: int) -> NDArray[Any]:
+    nothing = np.zeros(size, dtype=np.float32)
+    if not isinstance(cell, list | tuple | np.ndarray) or len(cell) != size:
+        return nothing
+    if not isinstance(cell, np.ndarray) or cell.dtype == object:
+        cell = [math.nan if part is None else part for part in cell]
+    parts = np.asarray(cell)
+    if parts.dtype.kind not in "biuf" or parts.ndim != 1:
+        return nothing
+    with np.errstate(all="ignore"):
+        if element == "float32":
+            single = parts.astype(np.float32)
+            return np.where(np.isfinite(single), single, nothing)
+        whole = np.trunc(parts) + np.float32(0)  # −0 is 0
+        return np.where((whole >= 0) & (whole <= 255), whole, nothing)
+
+
+def signed_log(X: Numbers) -> Numbers:
+    """±ln(1 + |x|) of every number, one by one: those of many at once may differ in the last bit by where they lie."""
+    logs = [math.log1p(number) for number in np.abs(X).ravel().tolist()]
+    return np.asarray(np.copysign(np.reshape(logs, X.shape), X))
+
+
+class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A regressor of class scores as a classifier: the class of the highest score, ties to the lowest.
+
+    Unlike class weights, scores may be negative: means of unbiased noisy votes stay unbiased.
+    """
+
+    def __init__(self, regressor: Any, classes: Sequence[str]) -> None:
+        self.regressor = regressor
+        self.classes = classes
+
+    def fit(self, X: Any, scores: NDArray[Any]) -> "ScoreClassifier":
+        """Learn scores (rows, classes) from features X (rows, width)."""
+        joint = get_tags(self.regressor).target_tags.multi_output
+        self.regressor_ = clone(self.regressor if joint else MultiOutputRegressor(self.regressor)).fit(X, scores)
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class names (rows,)."""
+        return np.asarray(self.classes_[np.argmax(self.regressor_.predict(X), axis=1)])
+
+
+class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A hypothesis, as JSON text of a box or a half-plane, and the names of its two classes."""
+
+    def __init__(self, hypothesis: str, classes: Sequence[str]) -> None:
+        self.hypothesis = hypothesis
+        self.classes = classes
+
+    def fit(self, X: object = None, y: object = None) -> "Chosen":  # noqa: ARG002
+        """Nothing is learned: the hypothesis is chosen already."""
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class names (rows,) of encoded rows (rows, width)."""
+        fields = json.loads(self.hypothesis)
+        within = _in_box if fields["kind"] == "box" else _in_half_plane
+        inside = within(np.nan_to_num(np.asarray(X, dtype=np.float64)), **fields)
+        return np.asarray(self.classes_[np.where(inside, fields["inside"], 1 - fields["inside"])])
+
+
+def _in_box(X: Numbers, columns: Any, low: Any, high: Any, **_: Any) -> NDArray[np.bool_]:
+    within = np.ones(len(X), dtype=bool)
+    for column, least, end in zip(columns, low, high, strict=True):
+        within &= (least is None or X[:, column] >= least) & (end is None or X[:, column] < end)
+    return within
+
+
+def _in_half_plane(X: Numbers, plane: Any, through: Any, direction: Any, **_: Any) -> NDArray[np.bool_]:
+    whole = [_coordinate(X[:, column], plane, axis) for axis, column in enumerate(plane["columns"])]
+    along, across = (number - start for number, start in zip(whole, through, strict=True))
+    left = direction[0] * across - direction[1] * along
+    return np.asarray((left > 0) | ((left == 0) & (direction[0] * along + direction[1] * across <= 0)))
+
+
+def _coordinate(numbers: Numbers, plane: Any, axis: int, bits: int = 20) -> NDArray[np.int64]:
+    """Round down to the grid, clip, and count units: the least power of two of which the range holds 2^bits."""
+    low, high = plane["origin"][axis], plane["top"][axis]
+    if plane["grid"] is not None:
+        points = np.array(plane["grid"][axis])
+        numbers = points[np.maximum(np.searchsorted(points, numbers, side="right") - 1, 0)]
+    unit = 2.0 ** (math.ceil(math.log2(high - low)) - bits) if high > low else 1.0
+    return np.asarray(np.rint((np.clip(numbers, low, high) - low) / unit).astype(np.int64))
+
+
+def _read_date(text: str) -> float:
+    found = MOMENT.fullmatch(text)
+    if found is None:
+        return math.nan
+    try:
+        year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+        whole = datetime.datetime(year, month, day, hour, minute, min(second, 59)) - EPOCH
+    except (ValueError, OverflowError):
+        return math.nan
+    leap = datetime.timedelta(seconds=1 if second == 60 else 0)
+    ticks = (whole + leap) // datetime.timedelta(microseconds=1) + int((found[7] or "")[:6].ljust(6, "0"))
+    return float(ticks) / DAY if second <= 60 and ticks < DAY * (DAYS[1] + 1) else math.nan
+
+
+def _written(moments: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which moments are of the years 1 to 9999."""
+    day = TICKS[np.datetime_data(moments.dtype)[0]]
+    ticks = moments.view(np.int64)
+    return np.asarray(~np.isnat(moments) & (ticks >= day * DAYS[0]) & (ticks < day * (DAYS[1] + 1)))
+
+
+def _digits(value: Any) -> str | None:
+    """The shortest digits of a float; of a whole one, those of the whole number."""
+    if not np.isfinite(value):
+        return None
+    if float(value).is_integer() and -(2**63) <= float(value) < 2**63:
+        return str(int(value))
+    value = np.float32(value) if isinstance(value, np.float16) else value
+    if 1e-5 <= abs(float(value)) < 1e16:
+        return str(np.format_float_positional(value, unique=True, trim="-"))
+    return str(np.format_float_scientific(value, unique=True, trim="-", exp_digits=1))
+
+
+for _part in (Cells, ScoreClassifier, Chosen, signed_log):
+    _part.__module__ = NAME
+sys.modules.setdefault(NAME, sys.modules[__name__])

@@ -1,0 +1,141 @@
+"""The published encoding gives the bits of the private side's, whatever the cells, their types and their frame."""
+
+import ast
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from concord.artifacts.schemas import Column, Empty, Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import encode
+from concord.tasks.data.sound import polars_type, sound
+from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
+from concord.tasks.student import concord_student
+from concord.tasks.student.concord_student import Chosen
+from concord.tasks.student.parts import published_encoding
+from tests.support.raw import CELLS, TYPES, Cell, cells_of, column
+
+PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
+VOCABULARY = (
+    *("a", "0", "-0.5", "Rome", "1970-01-01", "1.5", "0.00001", "0.000015", "1e-7", "7.5", "1e+19", "true", "-1"),
+    *("9.223372036854776e+18", "5e-324", "1.00", "ff", "", "6e-8", "0.1", "1970-01-01 00:00:00.000", "a\x00"),
+)
+COLUMNS: tuple[Column, ...] = (
+    *(PLAIN.model_copy(update={"name": name, "missing": False, "mean": mean}) for name, mean in (("b", 1), ("c", 2))),
+    *(PLAIN, PLAIN.model_copy(update={"name": "log", "log": True})),
+    PLAIN.model_copy(update={"name": "narrow", "low": -0.5, "high": 0.7, "missing": False, "mean": 1 / 3}),
+    PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
+    PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
+    OneHot(name="word", vocabulary=VOCABULARY, missing=True),
+    OneHot(name="known", vocabulary=VOCABULARY[:4], missing=False),
+    Empty(name="nothing"),
+    Passed(name="bytes", element="uint8", size=2),
+    Passed(name="wave", element="float32", size=2),
+)
+ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+PUBLISHED = published_encoding(ENCODING)
+LEAST_MOMENT = struct.pack("<q", -(2**63))
+"""NumPy takes it for no moment at all."""
+
+columns = st.sampled_from(TYPES).flatmap(
+    lambda stored: st.tuples(st.just(stored), st.lists(cells_of(stored), min_size=1))
+)
+moments = st.lists(st.sampled_from([*"0123456789-:. T+", "2020", "01", "31", "-0", ":5", "\u3000", "\x1c", "59", "60"]))
+
+
+def alike(rows: pl.DataFrame) -> None:
+    """Both sides give the same bits, for a polars frame and for a pandas frame."""
+    as_pandas = rows.to_pandas()
+    for frame, read in ((rows, rows), (as_pandas, pl.from_pandas(as_pandas))):
+        private = encode(cast_rows(read, ENCODING), ENCODING)
+        published = PUBLISHED.transform(frame).astype(np.float32)
+        differing = np.argwhere(published.view(np.uint32) != private.view(np.uint32))
+        assert not len(differing), [(rows[int(row), 0], ENCODING.outputs[at]) for row, at in differing]
+
+
+def everywhere(cells: pl.Series) -> pl.DataFrame:
+    return pl.DataFrame([cells.alias(name) for name in ENCODING.features])
+
+
+@pytest.mark.parametrize("cases", [150, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
+    @settings(max_examples=cases)
+    @given(columns)
+    def holds(typed: tuple[pa.DataType, list[Cell]]) -> None:
+        stored, cells = typed
+        if polars_type(stored) != pl.Unknown:
+            bits = [None if pa.types.is_timestamp(stored) and cell == LEAST_MOMENT else cell for cell in cells]
+            alike(everywhere(sound("c", column(stored, bits), stored)))
+
+    holds()
+
+
+@pytest.mark.parametrize("stored", [pa.float64(), pa.float32(), pa.int64(), pa.string(), pa.date32()], ids=str)
+def test_odd_cells_together_become_what_they_become_for_a_teacher(stored: pa.DataType) -> None:
+    alike(everywhere(sound("c", column(stored, CELLS), stored)))
+
+
+texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
+
+
+@pytest.mark.parametrize("cases", [40, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_text_is_read_alike(cases: int) -> None:
+    @settings(max_examples=cases)
+    @given(texts)
+    @example(["2020-1-2", "+02020-01-02", "2020- 01-02", "2020-01-203:04:05", "2020-01-02\u30003:4:5.9999999"])
+    @example(["9999-12-31 23:59:60", "2016-12-31T23:59:60.5", "2020-01-02T 03:04:05", "2020-01-02 T03:04:05"])
+    @example(["-0001-01-01", "20-01-02", "2020-02-30", "2020-01-02 24:00:00", "+" + "9" * 5000 + "-01-01"])
+    @example(["\x1c1", "\x851\x85", "1.", ".5", ".", "1_0", "infinity", "-0", "1e400", "1e-400"])
+    def holds(words: list[str]) -> None:
+        alike(everywhere(pl.Series(words, dtype=pl.String)))
+
+    holds()
+
+
+def test_a_column_of_python_objects_is_read_cell_by_cell() -> None:
+    mixed = [1, True, "7", None, pd.NA, pd.NaT, float("nan"), 10**400, b"\xff", {"a": 1}, [1, 2], object()]
+    frame = pd.DataFrame({name: pd.Series(mixed, dtype=object) for name in ENCODING.features})
+    matrix = pd.DataFrame(PUBLISHED.transform(frame), columns=ENCODING.outputs)
+    assert matrix["plain missing"].tolist() == [0, 0, 0, *[1] * 9]
+    assert matrix["truth missing"].tolist() == [0, 0, *[1] * 10]
+    assert matrix["word=true"].tolist() == [0, 1, *[0] * 10]
+    assert matrix[["bytes[1]", "wave[1]"]].iloc[10].tolist() == [2 / np.float32(255), 2]
+
+
+def test_a_row_without_a_feature_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="date"):
+        PUBLISHED.transform(everywhere(pl.Series([1])).drop("date"))
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"), [("intervals", [1]), ("stumps", [0, 1, 2]), ("rectangles", [0, 2]), ("halfspaces", [1, 2])]
+)
+def test_a_chosen_hypothesis_says_what_the_candidate_says(name: str, columns: list[int]) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.integers(-3, 4, size=(40, 3)) / 3
+    odd = np.array([[np.nan, np.inf, -np.inf], [-0.0, 1e-300, 5e-324], [1 / 3, 2 / 3, 1]])
+    asked = np.concatenate([X, X + 1e-9, rng.normal(size=(200, 3)), odd])
+    grid = None if name != "halfspaces" else [np.unique(X[:, at]).tolist() for at in columns]
+    candidates = hypothesis_class(name, columns=columns, grid=grid).dichotomies(X)
+    for at in range(0, len(candidates), max(1, len(candidates) // 50)):
+        candidate = candidates[at]
+        text = json.dumps(candidate.describe())
+        said = Chosen(text, ["no", "yes"]).fit().predict(asked)
+        assert (said == np.array(["no", "yes"])[candidate.predict(asked)]).all()
+
+
+def test_the_file_that_travels_imports_nothing_of_ours() -> None:
+    tree = ast.parse(Path(concord_student.__file__).read_text())
+    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "sklearn"}
+    assert Chosen.__module__ == concord_student.NAME == Path(concord_student.__file__).stem
