@@ -5,7 +5,8 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns and a
 """
 
 import hashlib
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +22,11 @@ class Ref(BaseModel):
 
     path: str
     digest: str
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def votes_schema(classes: int) -> pa.Schema:

@@ -16,13 +16,13 @@ tests/flows/test_api.py.
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare
 
 if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
@@ -116,7 +116,7 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     from concord.artifacts.home.released import sha256
     from concord.tasks.student.model import load
 
-    root = Path(home or os.environ.get("CONCORD_HOME", ".concord"))
+    root = Path(home or Settings.now().home)
     folder = Path(subject) if Path(subject).is_dir() else root / "released" / str(subject)
     try:
         record = Certificate.model_validate_json((folder / "certificate.json").read_bytes()).student
@@ -129,6 +129,6 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
 
 
 def _prepared(home: str | Path | None) -> Path:
-    folder = prepare(Path(home or os.environ.get("CONCORD_HOME", ".concord")))
+    folder = prepare(Path(home or Settings.now().home))
     keep_to(folder)
     return folder

@@ -4,8 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from concord.artifacts.errors import EnvironmentFailed, sqlite_address
+from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.whole import FORMAT, check_format, is_home, tidy
+from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
 from concord.flows.server import DATABASE
 
 
@@ -40,7 +41,7 @@ def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path
     reading   nothing in it needs to be written, so one that cannot be is looked at as it is
     Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
     """
-    if not is_home(home) and "CONCORD_LEDGER" not in os.environ:
+    if not is_home(home) and Settings.now().ledger is None:
         raise EnvironmentFailed(
             f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
         )
@@ -61,7 +62,7 @@ def _point_at(home: Path) -> None:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_TRACKING_URI": sqlite_address(home / "mlflow.db"),
+        STORE: sqlite_address(own_store_file(home)),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,  # a server that dies in the middle is given up within a minute: each
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
@@ -71,12 +72,12 @@ def _point_at(home: Path) -> None:
         settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
-    if os.environ["MLFLOW_TRACKING_URI"].startswith("sqlite"):  # a pool would write to a file that was deleted
+    if os.environ[STORE].startswith("sqlite"):  # a pool would write to a file that was deleted
         os.environ.setdefault("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
 
 
 def keep_to(home: Path) -> None:
     """Raise EnvironmentFailed where this process was prepared for another home: settings are read once a process."""
     first = Path(os.environ["PREFECT_HOME"]).parent
-    if first != home and os.environ["MLFLOW_TRACKING_URI"] == sqlite_address(first / "mlflow.db"):
+    if first != home and os.environ[STORE] == sqlite_address(own_store_file(first)):
         raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")

@@ -17,8 +17,8 @@ from concord.flows.keys import Public, only
 from concord.flows.outcome import spent_in_words
 from concord.flows.pipeline import Pipeline
 from concord.tasks.asking import teachers as asking_teachers
-from concord.tasks.door.admit import admit, check_ensemble, claim, planned_domain, reserve_session, spent
-from concord.tasks.door.choose import HeldOut, Suggestion, estimate_asked
+from concord.tasks.door.admit import Asked, admit, check_ensemble, claim, planned_domain, reserve_session, spent
+from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
 
 out = Console(highlight=False)
@@ -39,7 +39,8 @@ class Estimating(Pipeline):
         """Find the session of this very estimate, or make sure that one may be opened."""
         self.domain = planned_domain(self.door, self.plan)
         self.spent_before = spent(self.door, self.domain)
-        self.asked = estimate_asked(self.plan, self.held_out, public.encoding, self.door.vault)
+        depends, teachers = estimate_depends_on(self.plan, self.held_out), self.plan.teachers.count
+        self.asked = Asked.once(self.plan, self.held_out, public.encoding, self.door.vault, depends, teachers=teachers)
         self.wait_for(self.asked.identity)
         self.session = admit(self.door, self.asked, new_session=self.new_session)
         if self.session is not None:

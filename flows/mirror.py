@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.ledger import domain_of
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Session
@@ -93,5 +92,5 @@ def _per_refusal(door: Stores, session: Session, recipe: Checkpoint) -> Cost | N
     """What one refusal of the session costs, as its mechanism says; None if it is charged whole."""
     if not session.teachers:
         return None
-    own, order = recipe.sources[0].batches, domain_of(session, door.ledger).filter.order
+    own, order = recipe.sources[0].batches, door.ledger.domain_of(session).filter.order
     return calibrated(recipe.plan, recipe.encoding, own, order, door.vault).per_refusal

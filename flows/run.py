@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.ledger.ledger import domain_of
 from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -115,7 +114,7 @@ class RunContext:
     def go_on(self, session: Session, recipe: Checkpoint) -> None:
         """Make sure that the session goes on by its recipe as it began: the same mechanism, tables that still fit."""
         own = Public(encoding=recipe.encoding, batches=list(recipe.sources[0].batches))
-        self.calibrate(domain_of(session, self.door.ledger), own)
+        self.calibrate(self.door.ledger.domain_of(session), own)
         check_going_on(self.door.vault, session, self.mechanism)
         self.rehearse(recipe.encoding)
         column_types(self.plan.path("public"), recipe.encoding)  # MLflow is told of them once all is spent

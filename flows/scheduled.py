@@ -8,7 +8,6 @@ Each run ends in a state that says how it went, by its name:
 A crash is a crash: the next run goes on where this one was.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from prefect.states import Completed, Failed
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import StudentPlan
+from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
 from concord.flows.outcome import Summary, in_words
 
@@ -77,7 +77,7 @@ def scheduled_study(session: str, student: StudentPlan | None = None, home: Path
 def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
     """Work done in a home folder, as the state its run ends in. MLflow is imported within, where all is prepared."""
     try:
-        summary = work(prepare(home or Path(os.environ.get("CONCORD_HOME", ".concord"))))
+        summary = work(prepare(home or Settings.now().home))
     except ConcordError as error:
         return Failed(name=type(error).__name__, message=str(error))
     nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)

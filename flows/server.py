@@ -40,8 +40,9 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, ClassVar
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, check_answers, sqlite_address
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.whole import locked
+from concord.artifacts.settings import check_answers, sqlite_address
 from concord.flows.leaving import NOTHING_LOST, leave
 
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"

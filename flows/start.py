@@ -31,10 +31,11 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 from rich.console import Console
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput, check_answers
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.artifacts.sessions import Session
+from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
 from concord.flows.estimate import estimate
 from concord.flows.extend import extend
@@ -110,7 +111,7 @@ def latest(door: Stores, name: str) -> Session:
 
 def servers_awake() -> None:
     """Every server must answer before anything begins. Raises EnvironmentFailed."""
-    check_answers("MLFLOW_TRACKING_URI")
+    check_answers(STORE)
     server.awake()
 
 

@@ -14,7 +14,7 @@ from concord.flows.outcome import Summary
 from concord.flows.pipeline import UNITS, Pipeline
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.door.admit import Asked, check_ensemble, claim, going_on, planned_domain, reserve_session, spent
-from concord.tasks.door.choose import UniversalChoice, choice_asked
+from concord.tasks.door.choose import UniversalChoice, choice_depends_on
 from concord.tasks.door.release import RUN, alone
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.student.study import Student
@@ -139,7 +139,8 @@ class Choosing(Pipeline):
     def _find_choice(self, chooser: UniversalChoice, stream: Public) -> None:
         """The session in which `chooser` is asked, if there is one."""
         self.chooser = chooser
-        self.choice_asked = choice_asked(self.plan, chooser, stream.encoding, stream.batches, self.door.vault)
+        depends = choice_depends_on(self.plan, chooser, stream.batches)
+        self.choice_asked = Asked.once(self.plan, chooser, stream.encoding, self.door.vault, depends)
         self.choice = going_on(self.door, self.choice_asked, new_session=self.new_session)
 
     def _hold_choice(self, session: str) -> None:

@@ -26,9 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-
-KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
-"""The environment names the vault's key itself, in base64, or the file that holds it so."""
+from concord.artifacts.settings import KEY, KEY_FILE, Settings
 
 KEY_BYTES, SALT_BYTES, TAG_BYTES = 32, 32, 16
 CHUNK_BYTES = 1 << 18
@@ -43,13 +41,14 @@ class Cipher:
 
     @classmethod
     def given(cls) -> Self | None:
-        """The cipher of the key that the environment names, if any. Raises EnvironmentFailed where it is no key."""
-        text, path = os.environ.get(KEY), os.environ.get(KEY_FILE)
+        """The cipher of the key that the environment names, if any. Raises EnvironmentFailed if it is no key."""
+        settings = Settings.now()
+        text, path = settings.vault_key, settings.vault_key_file
         if text and path:
             raise EnvironmentFailed(f"the vault's key must be given once, got both {KEY} and {KEY_FILE}")
         if text:
-            return cls(_key_of(text, KEY))
-        return cls(_key_of(_read_key(Path(path)), KEY_FILE)) if path else None
+            return cls(_key_of(text.get_secret_value(), KEY))
+        return cls(_key_of(_read_key(path), KEY_FILE)) if path else None
 
     def writer(self, file: BinaryIO, name: str) -> "Writer":
         """What is written to the result reaches `file` encrypted under that name, once it is finished."""

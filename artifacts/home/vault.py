@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.cipher import KEY, KEY_FILE, Cipher, Writer, encrypted
+from concord.artifacts.home.cipher import Cipher, Writer, encrypted
 from concord.artifacts.home.whole import discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import Ref
+from concord.artifacts.settings import KEY, KEY_FILE
 
 KEY_BYTES = 32
 SEAL_BYTES = 32

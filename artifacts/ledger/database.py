@@ -1,9 +1,9 @@
-"""The ledger's table in its database: lines are read back and added, under the database's own lock.
+"""The ledger's table in its database: records are read back and added, under the database's own lock.
 
 Assumes      SQLite on a local disk, or PostgreSQL
-Guarantees   one writer at a time; lines are durable when a transaction ends, all of them or none; the lock is freed
+Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies
-Not covered  what the lines say: artifacts.ledger.events reads them. Checked by
+Not covered  what the records say: artifacts.ledger.events reads them. Checked by
              tests/artifacts/ledger/test_ledger_database.py
 """
 
@@ -35,8 +35,9 @@ from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput, sqlite_file
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.events import LogRecord
+from concord.artifacts.settings import sqlite_file
 
 LOCK_WAIT = 60
 """Seconds a process waits for another one's transaction."""
@@ -54,57 +55,57 @@ ENTRIES = Table(
 
 
 class Rows:
-    """The lines, as one reading or one transaction sees them."""
+    """The records, as one reading or one transaction sees them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def since(self, seq: int) -> list[LogRecord]:
-        """The lines from number `seq` on, in order."""
+        """The records from number `seq` on, in order."""
         rows = self._connection.execute(select(ENTRIES).where(ENTRIES.c.seq >= seq).order_by(ENTRIES.c.seq))
         return [LogRecord(**row) for row in rows.mappings()]
 
     def digests(self, first: int, last: int) -> tuple[str, ...]:
-        """The digests of lines `first` to `last`, of those there are."""
+        """The digests of records `first` to `last`, of those there are."""
         asked = select(ENTRIES.c.digest).where(ENTRIES.c.seq.between(first, last)).order_by(ENTRIES.c.seq)
         return tuple(self._connection.execute(asked).scalars())
 
-    def add(self, line: LogRecord) -> None:
-        """Add a line; it is durable when the transaction ends."""
-        self._connection.execute(insert(ENTRIES), asdict(line))
+    def add(self, record: LogRecord) -> None:
+        """Add a record; it is durable when the transaction ends."""
+        self._connection.execute(insert(ENTRIES), asdict(record))
 
 
 class Entries:
     """The table at one database URL."""
 
     def __init__(self, url: str) -> None:
-        """Open it, making it where there is none. Raises NotVerified where the database is not a ledger."""
+        """Open it, making it if there is none. Raises NotVerified if the database is not a ledger."""
         self.engine = _engine(url)
-        with _told_in_one_sentence(), self.engine.connect() as connection:
+        with _in_one_sentence(), self.engine.connect() as connection:
             there = _recognised(connection)  # to look at a ledger needs no lock, and no leave to write
         if not there:
-            with _told_in_one_sentence(), self._transaction() as connection:
+            with _in_one_sentence(), self._transaction() as connection:
                 if not _recognised(connection):
                     METADATA.create_all(connection, checkfirst=False)
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
-        """The lines as they are."""
-        with _told_in_one_sentence(), self.engine.connect() as connection:
+        """The records as they are."""
+        with _in_one_sentence(), self.engine.connect() as connection:
             yield Rows(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Rows]:
-        """The lines, nobody else's to add to until the block ends."""
-        with _told_in_one_sentence(), self._transaction() as connection:
+        """The records, nobody else's to add to until the block ends."""
+        with _in_one_sentence(), self._transaction() as connection:
             yield Rows(connection)
 
     def back_up(self, file: Path) -> bool:
-        """Copy the whole table to a new file, durable; not where it is a server's, which has backups of its own."""
+        """Copy the whole table to a new file, durable; not if it is a server's, which has backups of its own."""
         if self.engine.dialect.name != "sqlite":
             return False
         _bear(file)
-        with _told_in_one_sentence(), self.engine.connect() as connection:
+        with _in_one_sentence(), self.engine.connect() as connection:
             connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
         with file.open("rb") as copy:
             os.fsync(copy.fileno())
@@ -158,7 +159,7 @@ def _durable(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _recognised(connection: Connection) -> bool:
-    """Whether the database holds a ledger. Raises NotVerified where it holds anything else."""
+    """Whether the database holds a ledger. Raises NotVerified if it holds anything else."""
     tables = inspect(connection)
     if tables.has_table(ENTRIES.name):
         if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
@@ -171,7 +172,7 @@ def _recognised(connection: Connection) -> bool:
 
 
 @contextmanager
-def _told_in_one_sentence() -> Iterator[None]:
+def _in_one_sentence() -> Iterator[None]:
     """Database errors as ours: the machine's failures apart from a database that is not what it was."""
     try:
         yield

@@ -1,21 +1,17 @@
-"""Remarks: what stands on the record of a domain and charges nothing.
+"""Events: what the ledger writes down, and the chain of records that it is written in.
+
+A record is a line of text sealed by the digest of the record before. Its body is canonical JSON and must be, to the
+letter, what this version would write for what it reads: an unknown key, another spelling of a number or a later
+version's entry is refused. Beside what domains and sessions go through (artifacts.sessions), two kinds of entry are
+written. A remark stands on the record of a domain and charges nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
     holds       a private file was learned from; about: its digest, keyed by the vault that read it
     linked      the domain may hold files, and people, of another one; about: that domain
 
-Checked by tests/artifacts/ledger/test_remarks.py.
-
-The entries that concern a witness: that one sees the ledger, and how the ledger goes on where it does not agree.
-
-Checked by tests/artifacts/ledger/test_witness.py.
-
-The chain: what the ledger writes down, as lines of text each sealed by the digest of the line before.
-
-A line's body is canonical JSON and must be, to the letter, what this version would write for what it reads: an unknown
-key, another spelling of a number or a later version's entry is refused. Checked by
-tests/artifacts/ledger/test_chain.py.
+The others concern a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if the two
+do not agree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
 """
 
 import hashlib
@@ -38,7 +34,7 @@ RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
 class Remark:
     """Something that is so of a domain from here on.
 
-    about    what it is said of, by a name that may be told or a keyed digest: never a private value or plain digest
+    about    what it concerns, by a public name or a keyed digest: never a private value or a plain digest
     reason   why, in the operator's words; may be empty
     """
 
@@ -48,36 +44,38 @@ class Remark:
 
 
 class Remarks:
-    """What was remarked so far, by domain; the same is said once."""
+    """What was remarked so far, by domain; the same is remarked once."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[tuple[str, str], Remark]] = {}
+        self._remarks: dict[str, dict[tuple[str, str], Remark]] = {}
 
     def add(self, domain: str, remark: Remark) -> None:
         """A further remark on the domain."""
-        self._said.setdefault(domain, {})[remark.kind, remark.about] = remark
+        self._remarks.setdefault(domain, {})[remark.kind, remark.about] = remark
 
     def on(self, domain: str) -> tuple[Remark, ...]:
         """All remarks on the domain, in order."""
-        return tuple(self._said.get(domain, {}).values())
+        return tuple(self._remarks.get(domain, {}).values())
 
     def has(self, domain: str, remark: Remark) -> bool:
-        """Whether that was said of the domain, with whatever reason."""
-        return (remark.kind, remark.about) in self._said.get(domain, {})
+        """Whether the domain has that remark, with whatever reason."""
+        return (remark.kind, remark.about) in self._remarks.get(domain, {})
 
     def linked(self, domain: str) -> set[str]:
         """The domains it is linked to, by one link or by several, in either direction."""
-        links = [{name, about} for name, result in self._said.items() for kind, about in result if kind == "linked"]
+        links = [
+            {name, about} for name, remarks in self._remarks.items() for kind, about in remarks if kind == "linked"
+        ]
         reached = {domain}
         while any(link & reached and not link <= reached for link in links):
             reached |= {name for link in links if link & reached for name in link}
         return reached - {domain}
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
-        """Raise WrongInput where a domain that this one is not linked to holds one of the files."""
+        """Raise WrongInput if a domain that this one is not linked to holds one of the files."""
         own, asked = {domain, *self.linked(domain)}, [("holds", file) for file in files]
-        for other, result in self._said.items():
-            if other not in own and not result.keys().isdisjoint(asked):
+        for other, remarks in self._remarks.items():
+            if other not in own and not remarks.keys().isdisjoint(asked):
                 raise WrongInput(
                     f"a file of data.private belongs to domain {other!r}, where its people are counted already: name "
                     f"that domain, or let `concord link {other} {domain}` say that people may be in both"
@@ -109,7 +107,7 @@ class Restoration:
 class Watch:
     """From here on a witness sees the ledger, or none does.
 
-    Where one did already it is gone, and nobody knows what it saw: every open session is charged whole and closed.
+    If one did already, it is gone and nobody knows what it saw: every open session is charged whole and closed.
     reason   how it was lost; empty for the first
     """
 
@@ -126,7 +124,7 @@ def missing(witnessed: Charge, own: Charge) -> Charge:
 
 
 GENESIS = "0" * 64
-"""What the first line follows."""
+"""What the first record follows."""
 
 Event = Domain | Recap | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
 """Everything the ledger writes down."""
@@ -172,14 +170,14 @@ class LogRecord:
 
     @classmethod
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
-        """The line of `entry` following `head`, or the first one."""
+        """The record of `entry` following `head`, or the first one."""
         kind = _KIND_OF[type(entry.event)]
         text = {"at": at, "domain": entry.domain, "session": entry.session, "kind": kind, "body": _text(entry.event)}
         seq, previous = _next(head)
         return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
 
     def entry_after(self, head: Self | None) -> Entry:
-        """What this line says. Raises NotVerified where it does not follow `head` or cannot be read."""
+        """What this record says. Raises NotVerified if it does not follow `head` or cannot be read."""
         text = {"at": self.at, "domain": self.domain, "session": self.session, "kind": self.kind, "body": self.body}
         try:
             chained = (self.seq, self.previous) == _next(head)

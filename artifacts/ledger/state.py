@@ -1,8 +1,8 @@
-"""The book: what the ledger's entries add up to, and what may be written next.
+"""The state of a ledger: what its entries add up to, and what may be written next.
 
 `read` folds what was written into the state. The methods named for what is asked (name, recap, remark, hold, restore,
-open, begin, commit, settle) decide: each returns the entries to write, none where all of it is on record already, or
-raises one sentence. Deciding never changes the book: only what has been written and read back counts. Checked by
+open, begin, commit, settle) decide: each returns the entries to write, none if all of it is on record already, or
+raises one sentence. Deciding never changes the state: only what has been written and read back counts. Checked by
 tests/artifacts/ledger/test_ledger.py, and against a model, with planted faults, by
 tests/artifacts/ledger/test_ledger_model.py.
 """
@@ -29,9 +29,9 @@ from concord.artifacts.sessions import (
 
 
 class LedgerState:
-    """Domains, sessions and batches, as the lines read so far leave them.
+    """Domains, sessions and batches, as the records read so far leave them.
 
-    head       the last of those lines
+    head       the last of those records
     restored   what was seen in place of this history and made good: the digest of the last entry each time
     witnessed, lost_its_witness   whether a witness sees it; whether one was gone once
     """
@@ -48,16 +48,18 @@ class LedgerState:
 
     @property
     def length(self) -> int:
-        """How many lines were read."""
+        """How many records were read."""
         return 0 if self.head is None else self.head.seq
 
-    def read(self, line: LogRecord) -> None:
-        """Fold the next line in. Raises NotVerified naming it where it cannot follow those before."""
+    def read(self, record: LogRecord) -> None:
+        """Fold the next record in. Raises NotVerified naming it if it cannot follow those before."""
         try:
-            self._enter(line.entry_after(self.head))
+            self._enter(record.entry_after(self.head))
         except ConcordError as wrong:
-            raise NotVerified(f"entry {line.seq!r} ({line.kind!r}) of the ledger does not verify: {wrong}") from None
-        self.head = line
+            raise NotVerified(
+                f"entry {record.seq!r} ({record.kind!r}) of the ledger does not verify: {wrong}"
+            ) from None
+        self.head = record
 
     def _enter(self, entry: Entry) -> None:
         match entry.event:
@@ -120,7 +122,7 @@ class LedgerState:
                 self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "LedgerState":
-        """This book; where it does not name the domain yet, a trial one that does and holds nothing else."""
+        """This state; if it does not name the domain yet, a trial one that does and holds nothing else."""
         if domain.name in self.domains:
             return self
         trial = LedgerState()
@@ -128,13 +130,13 @@ class LedgerState:
         return trial
 
     def domain(self, name: str) -> Domain:
-        """The domain of that name. Raises WrongInput where there is none."""
+        """The domain of that name. Raises WrongInput if there is none."""
         if name not in self.domains:
             raise WrongInput(f"the ledger has no domain {name!r}: `concord budget` lists those there are")
         return self.domains[name]
 
     def session(self, name: str) -> Session:
-        """The session of that id. Raises WrongInput where there is none."""
+        """The session of that id. Raises WrongInput if there is none."""
         if name not in self.sessions:
             raise WrongInput(f"the ledger has no session {name!r}: `concord budget` lists those there are")
         return self.sessions[name]
@@ -144,11 +146,11 @@ class LedgerState:
         return tuple(session for session in self.sessions.values() if session.domain == domain)
 
     def batches(self, session: str) -> tuple[Batch, ...]:
-        """The session's batches, with the outcomes of those committed. Raises WrongInput where there is none."""
+        """The session's batches, with the outcomes of those committed. Raises WrongInput if there is none."""
         return tuple(self._batches[self.session(session).id])
 
     def batch(self, session: str, index: int) -> Batch | None:
-        """One of the session's batches, if it was begun. Raises WrongInput where there is no such session."""
+        """One of the session's batches, if it was begun. Raises WrongInput if there is no such session."""
         batches = self._batches[self.session(session).id]
         return batches[index] if 0 <= index < len(batches) else None
 
@@ -165,7 +167,7 @@ class LedgerState:
         return tuple(Standing(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
 
     def total_with(self, domain: str, whole: Cost) -> Charge:
-        """The total after such a session as well. Raises BudgetRefused where its cost is infinite."""
+        """The total after such a session as well. Raises BudgetRefused if its cost is infinite."""
         try:
             return self.total(domain) + self.domain(domain).filter.charge(whole)
         except ValueError as infinite:
@@ -188,7 +190,7 @@ class LedgerState:
         return []
 
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> list[Entry]:
-        """Another cap for a domain. Raises BudgetRefused where more than that is charged already."""
+        """Another cap for a domain. Raises BudgetRefused if more than that is charged already."""
         changed = self.domain(name).recapped(epsilon, delta)
         if not changed.filter.admits(self.total(name)):
             raise BudgetRefused(
@@ -198,7 +200,7 @@ class LedgerState:
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
 
     def remark(self, name: str, remark: Remark) -> list[Entry]:
-        """A remark on a domain; none where the same was said of it before. Raises WrongInput where it cannot be so."""
+        """A remark on a domain; none if it has the same one already. Raises WrongInput if it cannot be so."""
         self.domain(name)
         match remark.kind:
             case "forgotten":
@@ -212,12 +214,8 @@ class LedgerState:
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
     def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
-        """That the domain holds those files, by their keyed digests. Raises WrongInput where another one does."""
-        return [
-            entry
-            for fromkey in dict.fromkeys(files)
-            for entry in self.remark(name, Remark(kind="holds", about=fromkey))
-        ]
+        """That the domain holds those files, by their keyed digests. Raises WrongInput if another one does."""
+        return [entry for file in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=file))]
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""
@@ -250,14 +248,14 @@ class LedgerState:
         """
         answered = any(map(_relabelled, self.sessions_of(domain)))
         if answered or domain in self._lost:
-            result = "has answered" if answered else "may have answered, in a session that is lost,"
+            past = "has answered" if answered else "may have answered, in a session that is lost,"
             raise BudgetRefused(
-                f"domain {domain!r} {result} from its secret subset, and what is learned from one subset twice is not "
+                f"domain {domain!r} {past} from its secret subset, and what is learned from one subset twice is not "
                 "amplified for each by itself: a plan without [relabel] may open further sessions in it"
             )
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:
-        """A batch before its draw; none where the same batch is on record, to be replayed or drawn alike."""
+        """A batch before its draw; none if the same batch is on record, to be replayed or drawn alike."""
         session, known = self.session(name), self.batch(name, batch.index)
         if known is None:
             session.begin(batch)
@@ -274,7 +272,7 @@ class LedgerState:
         return []
 
     def commit(self, name: str, outcome: BatchOutcome) -> list[Entry]:
-        """What was released for the pending batch, and the settlement where that was the last of the session."""
+        """What was released for the pending batch, and the settlement if that was the last of the session."""
         session, known = self.session(name), self.batch(name, outcome.index)
         if known is not None and known.outcome is not None:
             if known.outcome != outcome:
@@ -287,7 +285,7 @@ class LedgerState:
         return [Entry(domain=session.domain, session=name, event=event) for event in events]
 
     def settle(self, name: str, *, give_back: bool) -> list[Entry]:
-        """The end of an open session; none where it has ended."""
+        """The end of an open session; none if it has ended."""
         session = self.session(name)
         if session.status != "open":
             return []

@@ -1,27 +1,21 @@
 """The witness: a file outside the home that has seen how far the ledger came, and what was charged by then.
 
-One line a sighting, added after the ledger's commit and before anything is drawn on it. A ledger that ends before what
-its witness saw, or holds something else there, was put back to an older copy; what follows, artifacts.ledger.witness
-says.
-
-Assumes      the file is kept where no copy of the home is put back over it, and is not edited
-Guarantees   what was drawn on is in the file first, synced, with what its domains are charged; written by one process
-             at a time, and a line that a dying one left unfinished counts for nothing
-Not covered  the witness itself put back, together with the home. Checked by tests/artifacts/ledger/test_witness.py
-
-Watching: how a ledger and its witness stand to each other, and how the ledger goes on where they differ.
+A sighting is one line, added after the ledger's commit and before anything is drawn on it. A ledger that ends before
+what its witness saw, or holds something else there, was put back to an older copy:
 
     nothing was ever seen       go on; once the witness has seen the ledger, the ledger says that it is witnessed
     all that was seen is there  go on
     the witness is gone         stop; `restore` says so on the record, and goes on with a new one or without any
-    what was seen is not there  stop; `restore` charges what was seen, beside what was spent apart from it
+    what was seen is not there  stop; `restore` charges what was seen, and what was spent apart from it
 
 Either way `restore` ends every open session at its whole charge: an older copy might draw on it again.
 
-Assumes      the witness is what it was (artifacts.ledger.witness)
-Guarantees   a ledger that says it is witnessed is written to only when its witness holds nothing that it lacks
-Not covered  what was spent after a copy that is put back together with an old witness, or in place of one that is gone:
-             the latter is said in every certificate from then on. Checked by tests/artifacts/ledger/test_witness.py
+Assumes      the file is kept where no copy of the home is put back over it, and is not edited
+Guarantees   what was drawn on is in the file first, synced, with what its domains are charged; it is written by one
+             process at a time, and a line that a dying one left unfinished counts for nothing. A ledger that says it is
+             witnessed is written to only if its witness holds nothing that it lacks
+Not covered  the witness put back together with the home, and what was spent after that copy; or in place of one that is
+             gone, which every certificate says from then on. Checked by tests/artifacts/ledger/test_witness.py
 """
 
 import fcntl
@@ -43,6 +37,7 @@ from concord.artifacts.ledger.database import Rows
 from concord.artifacts.ledger.events import Entry, Restoration, Standing, Watch, missing
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
+from concord.artifacts.settings import WITNESS, Settings
 
 TAIL_BYTES = 1 << 12
 
@@ -73,18 +68,18 @@ class Witness:
 
     @classmethod
     def of(cls, home: Path) -> Self | None:
-        """The witness CONCORD_WITNESS names, if it names one. Raises WrongInput where it lies in the home folder."""
-        named = os.environ.get("CONCORD_WITNESS")
-        if not named:
+        """The witness CONCORD_WITNESS names, if it names one. Raises WrongInput if it lies in the home folder."""
+        named = Settings.now().witness
+        if named is None:
             return None
-        path = Path(named).absolute()
+        path = named.absolute()
         if path.resolve().is_relative_to(home.resolve()):
-            raise WrongInput(f"CONCORD_WITNESS must name a file outside the home folder {home}, got {path}")
+            raise WrongInput(f"{WITNESS} must name a file outside the home folder {home}, got {path}")
         return cls(path)
 
     def last(self) -> Sighting | None:
-        """The last sighting, if there was one. Raises NotVerified where the file is no witness."""
-        with self._told("read"):
+        """The last sighting, if there was one. Raises NotVerified if the file is no witness."""
+        with self._in_one_sentence("read"):
             if not self.path.exists():
                 return None
             with self.path.open("rb") as file:
@@ -92,7 +87,7 @@ class Witness:
 
     def heads(self) -> list[str]:
         """The digest of every entry as it was last seen, from the first. Raises NotVerified as `last`."""
-        with self._told("read"):
+        with self._in_one_sentence("read"):
             lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
         heads: list[str] = []
         for sighting in filter(None, (self._read(line) for line in lines)):
@@ -100,8 +95,8 @@ class Witness:
         return heads
 
     def see(self, since: Callable[[Sighting | None], Sighting | None]) -> None:
-        """Write down what there is to see since the last sighting; `since` gives None where that is nothing."""
-        with self._told("written"), self._alone() as file:
+        """Write down what there is to see since the last sighting; `since` gives None if that is nothing."""
+        with self._in_one_sentence("written"), self._alone() as file:
             end, line = _last_line(file)
             seen = since(self._read(line))
             if seen is None:
@@ -128,7 +123,7 @@ class Witness:
             yield file
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _in_one_sentence(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as failed:
@@ -158,7 +153,7 @@ GONE = (
 
 
 class Watching:
-    """The witness of one ledger, where it has one."""
+    """The witness of one ledger, if it has one: how the two stand to each other."""
 
     def __init__(self, witness: Witness | None) -> None:
         self.witness = witness
@@ -167,59 +162,59 @@ class Watching:
         """The last sighting, if there was one."""
         return None if self.witness is None else self.witness.last()
 
-    def check(self, seen: Sighting | None, book: LedgerState, rows: Rows) -> None:
-        """Raise NotVerified where the ledger lacks what was `seen` before it was read, or its witness is gone."""
-        if seen is None and book.witnessed:
+    def check(self, seen: Sighting | None, state: LedgerState, rows: Rows) -> None:
+        """Raise NotVerified if the ledger lacks what was `seen` before it was read, or its witness is gone."""
+        if seen is None and state.witnessed:
             seen = self.last() or self._gone()  # what says so was written after the first sighting
-        if seen is not None and not _stands(seen, book, rows):
+        if seen is not None and not _stands(seen, state, rows):
             raise NotVerified(
-                f"the ledger has {book.length} entries and its witness saw entry {seen.seq}, which is not among "
+                f"the ledger has {state.length} entries and its witness saw entry {seen.seq}, which is not among "
                 "them: an older copy was put back, or the witness is another ledger's; `concord restore` goes on from "
                 "an older copy, charging what may have been spent since"
             )
 
-    def show(self, book: LedgerState, rows: Rows) -> None:
+    def show(self, state: LedgerState, rows: Rows) -> None:
         """Let the witness see what it has not seen yet."""
         if self.witness is not None:
-            self.witness.see(lambda last: self._sighting(last, book, rows))
+            self.witness.see(lambda last: self._sighting(last, state, rows))
 
-    def restore(self, book: LedgerState, rows: Rows, reason: str) -> list[Entry]:
-        """What the ledger has to say to go on. Raises WrongInput where nothing keeps it from that; NotVerified where
-        what was spent cannot be told.
+    def restore(self, state: LedgerState, rows: Rows, reason: str) -> list[Entry]:
+        """What the ledger has to say to go on. Raises WrongInput if nothing keeps it from that; NotVerified if
+        nobody can know what was spent.
         """
         seen = self.last()
         if seen is None:
-            return self._without(book, reason)
-        if _stands(seen, book, rows):
+            return self._without(state, reason)
+        if _stands(seen, state, rows):
             raise WrongInput("nothing is to be restored: the ledger holds all that its witness saw")
-        then = self._agreed(book, rows)
-        _check_apart(book, then, seen.standings)
+        then = self._agreed(state, rows)
+        _check_apart(state, then, seen.standings)
         standings = tuple(
-            replace(standing, charge=standing.charge + _since(then, book, standing)) for standing in seen.standings
+            replace(standing, charge=standing.charge + _since(then, state, standing)) for standing in seen.standings
         )
         return [Entry(domain="", event=Restoration(witnessed=seen.head, standings=standings, reason=reason))]
 
-    def announce(self, book: LedgerState) -> list[Entry]:
-        """That a witness sees the ledger, for the record; none where it says so."""
-        return [] if book.witnessed else [Entry(domain="", event=Watch(witnessed=True))]
+    def announce(self, state: LedgerState) -> list[Entry]:
+        """That a witness sees the ledger, for the record; none if it says so already."""
+        return [] if state.witnessed else [Entry(domain="", event=Watch(witnessed=True))]
 
-    def _without(self, book: LedgerState, reason: str) -> list[Entry]:
-        if not book.witnessed:
+    def _without(self, state: LedgerState, reason: str) -> list[Entry]:
+        if not state.witnessed:
             raise WrongInput("nothing is to be restored: CONCORD_WITNESS must name the witness that saw the ledger")
         if self.witness is not None:
-            self.witness.see(lambda _: None)  # where it cannot be written, that shows before anything is charged
+            self.witness.see(lambda _: None)  # if it cannot be written, that shows before anything is charged
         return [Entry(domain="", event=Watch(witnessed=self.witness is not None, reason=reason))]
 
-    def _agreed(self, book: LedgerState, rows: Rows) -> LedgerState:
-        """The book when it and what the witness saw were last the same. Raises NotVerified where they never were."""
+    def _agreed(self, state: LedgerState, rows: Rows) -> LedgerState:
+        """The state when it was last what the witness saw. Raises NotVerified if it never was."""
         met, then = self._met(rows), LedgerState()
-        if book.length and not met:
+        if state.length and not met:
             raise NotVerified(
                 "the ledger holds nothing of what the witness saw, which is another ledger's: CONCORD_WITNESS must "
                 "name its own"
             )
-        for line in rows.since(1)[:met]:
-            then.read(line)
+        for record in rows.since(1)[:met]:
+            then.read(record)
         return then
 
     def _gone(self) -> NoReturn:
@@ -229,10 +224,10 @@ class Watching:
         named = f"the ledger says that a witness sees it, and {self.witness.path} has seen nothing"
         raise NotVerified(f"{named}: {GONE.format(how='with a new one there')}")
 
-    def _sighting(self, last: Sighting | None, book: LedgerState, rows: Rows) -> Sighting | None:
-        since = 0 if last is None else last.seq if last.head not in book.restored else self._met(rows)
-        heads = rows.digests(since + 1, book.length)
-        return Sighting(seq=book.length, heads=heads, standings=book.standings()) if heads else None
+    def _sighting(self, last: Sighting | None, state: LedgerState, rows: Rows) -> Sighting | None:
+        since = 0 if last is None else last.seq if last.head not in state.restored else self._met(rows)
+        heads = rows.digests(since + 1, state.length)
+        return Sighting(seq=state.length, heads=heads, standings=state.standings()) if heads else None
 
     def _met(self, rows: Rows) -> int:
         """The last entry that the ledger holds as its witness saw it; 0 without one."""
@@ -241,28 +236,28 @@ class Watching:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike))
 
 
-def _stands(seen: Sighting, book: LedgerState, rows: Rows) -> bool:
+def _stands(seen: Sighting, state: LedgerState, rows: Rows) -> bool:
     """Whether the ledger holds what was seen, or went on without it by a restoration on the record."""
-    return seen.head in book.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
+    return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 
 
-def _check_apart(book: LedgerState, then: LedgerState, standings: tuple[Standing, ...]) -> None:
-    """Raise NotVerified where what was spent here and elsewhere since `then` does not just add up: a row answered twice
+def _check_apart(state: LedgerState, then: LedgerState, standings: tuple[Standing, ...]) -> None:
+    """Raise NotVerified if what was spent here and elsewhere since `then` does not just add up: a row answered twice
     under one secret draw is covered by no charge."""
     for before in then.sessions.values():
-        now = book.session(before.id)
+        now = state.session(before.id)
         if (now.batches, now.asked) != (before.batches, before.asked):
             raise NotVerified(
                 f"session {now.id} was drawn on in this ledger, and may have been where its witness saw it: what both "
                 "together spent cannot be told; begin a new home and a new domain"
             )
     for domain in (standing.domain for standing in standings):
-        if not book.domains.get(domain.name, domain).differs_only_in_cap(domain):
+        if not state.domains.get(domain.name, domain).differs_only_in_cap(domain):
             raise NotVerified(f"domain {domain.name!r} of this ledger is not the one that its witness saw")
 
 
-def _since(then: LedgerState, book: LedgerState, standing: Standing) -> Charge:
+def _since(then: LedgerState, state: LedgerState, standing: Standing) -> Charge:
     """What the domain was charged in this ledger for what it did not hold then."""
     domain = standing.domain.name
-    new = (session.charge for session in book.sessions_of(domain) if session.id not in then.sessions)
-    return reduce(add, new, missing(book.lost(domain), then.lost(domain)))
+    new = (session.charge for session in state.sessions_of(domain) if session.id not in then.sessions)
+    return reduce(add, new, missing(state.lost(domain), then.lost(domain)))

@@ -27,9 +27,9 @@ from urllib.parse import quote
 import mlflow.artifacts
 from mlflow.exceptions import MlflowException
 
-from concord.artifacts.errors import check_answers, sqlite_address, sqlite_file
 from concord.artifacts.home.released import sha256
-from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own, own_store, uri_of
+from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
+from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
 
 ADDRESSES = (
     ("experiments", "artifact_location"),
@@ -135,12 +135,12 @@ class Records:
     @classmethod
     def of(cls, home: Path) -> Self:
         """The store of a home folder; what it says of its own files holds wherever the home lies now."""
-        check_answers("MLFLOW_TRACKING_URI")
-        uri, folder = uri_of(home), home.absolute() / "mlartifacts"
+        check_answers(STORE)
+        uri, folder = Settings.now().store_of(home), home.absolute() / "mlartifacts"
         if own_store(home):
             with in_one_sentence():
                 make_if_missing(home)
-                uri = sqlite_address(followed(own(home), folder))
+                uri = sqlite_address(followed(own_store_file(home), folder))
         return cls(uri, folder)
 
     def runs(self, session: str) -> list[str]:

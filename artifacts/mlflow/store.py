@@ -10,7 +10,6 @@ Not covered  stores that MLFLOW_TRACKING_URI names elsewhere, which are their ow
 """
 
 import logging
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ from pathlib import Path
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import EnvironmentFailed, check_answers, sqlite_address
+from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.whole import locked, sync_folder
+from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address
 
 for chatter in ("mlflow", "alembic"):  # what fails is raised as well, and ends in one sentence instead of a traceback
     logging.getLogger(chatter).setLevel(logging.CRITICAL)
@@ -47,19 +47,9 @@ def in_one_sentence() -> Iterator[None]:
         raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
 
 
-def uri_of(home: Path) -> str:
-    """The store that a home uses: its own, or the one that MLFLOW_TRACKING_URI names."""
-    return os.environ.get("MLFLOW_TRACKING_URI", sqlite_address(own(home)))
-
-
-def own(home: Path) -> Path:
-    """The database of a home's own store."""
-    return home.absolute() / "mlflow.db"
-
-
 def own_store(home: Path) -> bool:
     """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
-    return uri_of(home) == sqlite_address(own(home))
+    return Settings.now().store_of(home) == sqlite_address(own_store_file(home))
 
 
 def ready_store(home: Path) -> Path | None:
@@ -68,12 +58,12 @@ def ready_store(home: Path) -> Path | None:
     Returns the new name of a store that could not be read and was put aside. Raises EnvironmentFailed.
     """
     aside = None
-    check_answers("MLFLOW_TRACKING_URI")
+    check_answers(STORE)
     with in_one_sentence(), locked(home / STORE_LOCK):
         if own_store(home):
-            aside = _put_aside_if_unreadable(own(home))
-            _make(own(home))
-        client_of(uri_of(home))
+            aside = _put_aside_if_unreadable(own_store_file(home))
+            _make(own_store_file(home))
+        client_of(Settings.now().store_of(home))
     return aside
 
 
@@ -93,9 +83,9 @@ def client_of(uri: str) -> MlflowClient:
 
 def make_if_missing(home: Path) -> None:
     """Make the home's own store if it is not there. Raises what MLflow or the machine fails with."""
-    if not _there(own(home)):
+    if not _there(own_store_file(home)):
         with locked(home / STORE_LOCK):
-            _make(own(home))
+            _make(own_store_file(home))
 
 
 def _there(database: Path) -> bool:

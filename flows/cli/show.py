@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.sessions import Domain, Session
 from concord.flows.outcome import Summary, spent_in_words
@@ -69,7 +69,7 @@ def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
     """One session as the budget lists it. Raises WrongInput where there is none."""
     session = ledger.session(name)
-    return _session(domain_of(session, ledger), session)
+    return _session(ledger.domain_of(session), session)
 
 
 def _session(domain: Domain, session: Session) -> dict[str, Any]:

@@ -110,13 +110,12 @@ def audit_command(
 @app.command("ui")
 def ui_command(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
     """Open the audit view: the MLflow UI, on this machine only; or say where the server is that tracks."""
-    import os
-
+    from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen
     from concord.flows.server import Page
 
     home = reopen(home)
-    tracked = os.environ["MLFLOW_TRACKING_URI"]
+    tracked = Settings.now().store_of(home)
     if tracked.startswith("http"):
         out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
         return

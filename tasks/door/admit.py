@@ -4,7 +4,6 @@ A plan goes on with the session of its domain that has its identity: the digest 
 teachers and door depend. Opening a further session is never implicit.
 """
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
 from concord.artifacts.vulnerabilities import opened_by
 from concord.tasks.advice.compare import Stream, choose_mechanism, expected_agreement
@@ -48,6 +47,13 @@ class Charged(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
+class Answered(Charged, Protocol):
+    """What one answer ends (`tasks.door.choose.Once`), at a claim of (ε, 0)."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """A session that a plan asks for.
@@ -76,6 +82,21 @@ class Asked:
             delta=plan.privacy.delta,
             teachers=plan.teachers.count,
         )
+
+    @classmethod
+    def once(
+        cls,
+        plan: Plan,
+        question: Answered,
+        encoding: Encoding,
+        vault: Vault,
+        depends: Mapping[str, Any],
+        *,
+        teachers: int = 0,
+    ) -> "Asked":
+        """The session whose one answer ends it; `depends` is what it depends on beside data and encoding, as JSON."""
+        who = known_by(vault, plan, encoding, depends)
+        return cls(plan=plan, mechanism=question, identity=who, epsilon=question.epsilon, delta=0.0, teachers=teachers)
 
     def opening(self, name: str = "asked for", commitment: str = "", ensemble: str = "") -> Opening:
         """What the ledger is asked to open; without name and digests, only whether it would."""
@@ -263,11 +284,6 @@ def _terms(plan: Plan) -> dict[str, Any]:
 def spent(door: Stores, domain: Domain) -> tuple[float, float]:
     """The (ε, δ) the domain is charged so far, by the ledger's rule."""
     return domain.filter.spent(door.ledger.total(domain.name))
-
-
-def canonical_json(value: Any) -> str:
-    """The one JSON text of a value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def runs(session: Session, mechanism: Charged) -> bool:

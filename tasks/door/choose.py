@@ -29,7 +29,7 @@ Not covered  teachers that learn from all rows of a shard err a little less. Che
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -39,7 +39,7 @@ from pydantic import BaseModel
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
@@ -49,7 +49,6 @@ from concord.tasks.data.encode import PublicBatch, encode, read_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.split import ASIDE, SHARD, one_row_a_unit
 from concord.tasks.data.units import NOBODY, Erased
-from concord.tasks.door.admit import Asked, canonical_json, known_by
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.release import Stores, release_once
 from concord.tasks.mechanisms.distance import Ints
@@ -97,13 +96,10 @@ class Once(Generic[Answering]):
         """As JSON."""
         return {**self.mechanism.settings(), **self.about}
 
-    def asked(
-        self, plan: Plan, encoding: Encoding, vault: Vault, depends: Mapping[str, Any], *, teachers: int
-    ) -> Asked:
-        """The session it is asked for in; `depends` is what its answer depends on beside data and encoding, as JSON."""
-        who = known_by(vault, plan, encoding, depends)
-        epsilon = self.mechanism.epsilon
-        return Asked(plan=plan, mechanism=self, identity=who, epsilon=epsilon, delta=0.0, teachers=teachers)
+    @property
+    def epsilon(self) -> float:
+        """Its claim, with δ = 0."""
+        return self.mechanism.epsilon
 
 
 def publish_answer(door: Stores, session: Session, name: str, **result: Any) -> Ref:
@@ -142,16 +138,13 @@ class UniversalChoice(Once[Universal]):
         return replace(self, mechanism=replace(self.mechanism, secret=None))
 
 
-def choice_asked(
-    plan: Plan, choice: UniversalChoice, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault
-) -> Asked:
-    """The session of a choice."""
-    depends = {
+def choice_depends_on(plan: Plan, choice: UniversalChoice, batches: Sequence[PublicBatch]) -> dict[str, Any]:
+    """What identifies a choice beside data and encoding, as JSON."""
+    return {
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
         "choice": choice.settings(),
         "public": [batch.ref.digest for batch in batches],
     }
-    return choice.asked(plan, encoding, vault, depends, teachers=0)
 
 
 @private_stage
@@ -233,14 +226,13 @@ class Suggestion(BaseModel):
         )
 
 
-def estimate_asked(plan: Plan, held_out: HeldOut, encoding: Encoding, vault: Vault) -> Asked:
-    """The session of an estimate; what the plan spends on labels is no part of its identity."""
-    depends = {
+def estimate_depends_on(plan: Plan, held_out: HeldOut) -> dict[str, Any]:
+    """What identifies an estimate beside data and encoding, as JSON: nothing of what the plan spends on labels."""
+    return {
         "secret": plan.privacy.secret,
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
         "estimate": held_out.settings(),
     }
-    return held_out.asked(plan, encoding, vault, depends, teachers=plan.teachers.count)
 
 
 @private_stage

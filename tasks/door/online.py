@@ -21,7 +21,6 @@ import polars as pl
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import derive, keyed_digest
-from concord.artifacts.ledger.ledger import domain_of
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import BatchOutcome, Session
 from concord.tasks.asking.teachers import add_votes, load_teachers, read_only, write_votes
@@ -54,7 +53,7 @@ class Online:
         self._recipe = checkpoint_to_extend(door.vault, self.state)
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
-        own, order = self._recipe.sources[0].batches, domain_of(self.state, door.ledger).filter.order
+        own, order = self._recipe.sources[0].batches, door.ledger.domain_of(self.state).filter.order
         self._mechanism = calibrated(self._recipe.plan, self._recipe.encoding, own, order, door.vault)
         check_going_on(door.vault, self.state, self._mechanism)
         self._ensemble = [teacher for block in self._recipe.teachers for teacher in load_teachers(block, door.vault)]

@@ -39,7 +39,7 @@ from concord.artifacts.guarantee import (
     linked_caveat,
 )
 from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Reading, domain_of
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
@@ -79,7 +79,7 @@ def describe(
     by   the version of Concord that writes it: it says what that one knew
     """
     session = ledger.session(session_id)
-    domain = domain_of(session, ledger)
+    domain = ledger.domain_of(session)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]

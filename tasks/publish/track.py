@@ -19,7 +19,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import PUBLIC_ROWS, RELEASED_LABELS, ColumnType, Publication, digest_of_labels
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.plan import Plan
@@ -98,7 +98,7 @@ def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
     by_row = spending(session, per_refusal, labels)
     by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
-    domain = domain_of(session, ledger)
+    domain = ledger.domain_of(session)
     charges = (session.charge for session in ledger.sessions(domain.name))
     totals = accumulate(charges, operator.add, initial=ledger.lost(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 from concord.artifacts.certificate import OPENED, Certificate, Counts, StudentRecord
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger, Reading
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
@@ -167,7 +168,7 @@ def _labels(certificate: Certificate) -> dict[str, tuple[Ref, ...]]:
     return {certificate.session: certificate.labels} | {item.session: item.labels for item in certificate.beside}
 
 
-def _covered(session: str, labels: tuple[Ref, ...], ledger: Ledger) -> tuple[int, int]:
+def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading) -> tuple[int, int]:
     """How many batches of a session those files cover, and the rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
     known = [outcome.released in set(labels) for outcome in committed]
@@ -177,7 +178,7 @@ def _covered(session: str, labels: tuple[Ref, ...], ledger: Ledger) -> tuple[int
     return covered, sum(outcome.asked for outcome in committed[covered:])
 
 
-def _as_of(session: Session, batches: int, ledger: Ledger) -> Session:
+def _as_of(session: Session, batches: int, ledger: Reading) -> Session:
     """The session when it had committed so many batches."""
     done = [batch.outcome for batch in ledger.batches(session.id)[:batches] if batch.outcome]
     totals = {name: sum(getattr(item, name) for item in done) for name in ("asked", "answered", "refused")}

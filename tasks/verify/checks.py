@@ -1,21 +1,24 @@
-"""Checks: what verification looks at, and how it says what it found.
+"""Checks: what verification looks at of one session and of the whole home, and how it says what it found.
 
-Checked by tests/tasks/verify/test_verify.py.
+A check of a session is a function of a `Subject`: it says what it found, or raises NotVerified naming what is not as it
+was released or certified. MLflow is a mirror of the ledger and of released files, and is rebuilt from them, so only
+what an auditor relies on is compared. The home is checked for sessions that the ledger does not know: a ledger that was
+deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule, and that the home
+holds more than it says is what gives it away.
 
-Verify what a home holds: every session that released files, vault and MLflow hold is one that the ledger knows.
-
-A ledger that was deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule;
-that the home holds more than it tells is what gives it away.
-
-Assumes      a session's recipe is in the vault when its first row is asked, and its folder in `released` afterwards
-Guarantees   a session that the home holds and the ledger does not is named, and where it was found; so are answers
-             that were released in a batch that the ledger never committed
-Not covered  a session whose every trace is gone; MLflow on a server, which may hold sessions of other homes. After a
-             restoration on the record, what the ledger lost is named and does not fail: it was charged as lost
-             Checked by tests/tasks/verify/test_verify_home.py
+Assumes      the certificate was compared with the ledger; MLflow gives back what it holds; a session's recipe is in the
+             vault when its first row is asked, and its folder in `released` afterwards
+Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, its
+             certificate among them; any file of the registered model, what it says of itself, and its tags; the run's
+             tags of the guarantee, its note, parameters and figures. A session that the home holds and the ledger does
+             not is named, and where it was found; so are answers released in a batch that the ledger never committed
+Not covered  in MLflow, what only illustrates these: runs nested in it, curves but for their last point, datasets,
+             introductions of experiments and registered models, moments; which version an alias names, which is for
+             people to say; a server, which may hold sessions of other homes. A session whose every trace is gone. After
+             a restoration on the record, what the ledger lost is named and does not fail: it was charged as lost
+             Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +29,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_path
-from concord.artifacts.ledger.ledger import Ledger, own_address
-from concord.artifacts.mlflow.read import Recorded, Records
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.mlflow.describe import SERIES, listing, tags, whole, words
+from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
 from concord.artifacts.mlflow.store import own_store
 from concord.artifacts.sessions import Session
+from concord.artifacts.settings import Settings, own_ledger
 
 
 class Check(BaseModel):
@@ -52,12 +57,12 @@ class Check(BaseModel):
 class Subject:
     """One session and what there is to check about it.
 
-    run     what MLflow has of it: its latest run, or the one asked for; None where it has none
+    run     what MLflow has of it: its latest run, or the one asked for; None if it has none
     latest  whether that is the session's latest run, whose files are those now released
     """
 
     session: Session
-    ledger: Ledger
+    ledger: Reading
     released: Released
     run: Recorded | None
     latest: bool
@@ -69,7 +74,7 @@ class Subject:
 
 
 def parsed(text: bytes, path: str) -> Certificate:
-    """The certificate that a file holds. Raises NotVerified where it is none."""
+    """The certificate that a file holds. Raises NotVerified if it is none."""
     try:
         return Certificate.model_validate_json(text)
     except ValidationError:
@@ -77,7 +82,7 @@ def parsed(text: bytes, path: str) -> Certificate:
 
 
 def equal(what: str, found: object, recorded: object) -> None:
-    """Raise NotVerified, naming `what`, where it was found to be other than was recorded."""
+    """Raise NotVerified, naming `what`, if it was found to be other than was recorded."""
     if found != recorded:
         raise NotVerified(f"{what} is {_short(found)}, where it was recorded as {_short(recorded)}")
 
@@ -94,7 +99,7 @@ NAMED = 5
 class Home:
     """The sessions of which a home holds something, by where that is."""
 
-    def __init__(self, home: Path, ledger: Ledger, records: Records | None) -> None:
+    def __init__(self, home: Path, ledger: Reading, records: Records | None) -> None:
         vault = home / "vault"
         self.held: Mapping[str, set[str]] = {
             "released files": _folders(home / "released", "*/*"),
@@ -102,7 +107,7 @@ class Home:
             "MLflow": records.sessions() if records is not None and own_store(home) else set(),
         }
         self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
-        self._shared = os.environ.get("CONCORD_LEDGER", own_address(home)) != own_address(home)
+        self._shared = Settings.now().ledger_of(home) != own_ledger(home)
         self.known = {session.id for domain in ledger.domains() for session in ledger.sessions(domain.name)}
         self._restored = ledger.restored
 
@@ -175,3 +180,64 @@ def _named(sessions: set[str]) -> str:
     shown = sorted(sessions)[:NAMED]
     more = f" and {len(sessions) - NAMED} more" if len(sessions) > NAMED else ""
     return f"{', '.join(shown)}{more}"
+
+
+def run_files(subject: Subject) -> str:
+    """Certificate, report and figures: MLflow's copies, and the released files, are as they were logged."""
+    run = _run(subject)
+    logged = {name.removeprefix("digest."): tag for name, tag in run.tags.items() if name.startswith("digest.")}
+    logged.pop("student", None)  # a tag like those of the guarantee: see `run_figures`
+    for name, digest in logged.items():
+        if run.files.get(name) != digest:
+            raise NotVerified(f"MLflow's file {name} is not what was logged")
+        released = subject.released.find(f"{subject.session.id}/{name}")
+        if subject.latest and (released is None or released.digest != digest):
+            raise NotVerified(f"the released file {subject.session.id}/{name} is not what was logged")
+    for name in run.files.keys() - logged.keys():
+        raise NotVerified(f"MLflow's file {name} was never logged")
+    return f"{len(logged)} files are as logged"
+
+
+def model(subject: Subject) -> str:
+    """The student is registered as it was logged, under the certificate's words and tags, and is the one it digests."""
+    run = _run(subject)
+    certificate = _certificate(run)
+    equal("the registered model's description", run.model_description, words(certificate))
+    _all_equal("model tag", run.model_tags, tags(certificate))
+    if run.model_files.get(MODEL_FILE) != certificate.student.file.digest:
+        raise NotVerified(f"the registered model's {MODEL_FILE} is not the student that was certified")
+    if listing(run.model_files) != run.model_tags.get("digest.model"):
+        raise NotVerified("the registered model's folder is not what was registered")
+    return f"{len(run.model_files)} files are as registered, and the student is the certified one"
+
+
+def run_figures(subject: Subject) -> str:
+    """The guarantee and the figures that MLflow shows are the certificate's, and its guarantee is the ledger's."""
+    run = _run(subject)
+    certificate = _certificate(run)
+    stage, epsilon = whole(certificate), subject.session.epsilon
+    equal("MLflow's guarantee", certificate.guarantee.epsilon, epsilon)
+    _all_equal("tag", run.tags, {**tags(certificate), NOTE: stage.note})
+    equal("MLflow's list of parameters", sorted(run.params), sorted(stage.params))
+    _all_equal("parameter", run.params, stage.params)
+    equal("MLflow's list of metrics", sorted(run.metrics.keys() - set(SERIES)), sorted(stage.metrics))
+    _all_equal("metric", run.metrics, stage.metrics)
+    for name in SERIES:
+        if name.startswith("epsilon") and not 0 <= run.metrics.get(name, 0) <= epsilon:
+            raise NotVerified(f"MLflow's series {name} passes the guarantee")
+    return f"{len(stage.metrics)} metrics, the parameters and the tags are as certified"
+
+
+def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, object]) -> None:
+    for name, value in certified.items():
+        equal(f"MLflow's {kind} {name}", found.get(name), value)
+
+
+def _run(subject: Subject) -> Recorded:
+    if subject.run is None:
+        raise NotVerified(f"MLflow has no finished run of session {subject.session.id}")
+    return subject.run
+
+
+def _certificate(run: Recorded) -> Certificate:
+    return parsed(run.certificate, "MLflow's certificate.json")

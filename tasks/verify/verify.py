@@ -17,12 +17,12 @@ from pathlib import Path
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger, domain_of
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.vulnerabilities import concerning, opened_by
-from concord.tasks.verify import mlflow, recompute
+from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
-from concord.tasks.verify.checks import Check, Home, Subject, equal, labels
+from concord.tasks.verify.checks import Check, Home, Subject, equal, labels, model, run_figures, run_files
 from concord.tasks.verify.reckoning import reckon
 
 SLACK = 1 + 1e-9
@@ -65,7 +65,7 @@ def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) ->
 
 def _rule(ledger: Ledger) -> Check:
     """Whether every amount and step of the ledger is what its rule says, reckoned again from the lines."""
-    lines = ledger.lines()
+    lines = ledger.records()
     found = list(reckon(lines))
     if found:
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
@@ -116,7 +116,7 @@ def _known(subject: Subject) -> Iterator[Check]:
     What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
     """
     session = subject.session
-    found = concerning(session, domain_of(session, subject.ledger))
+    found = concerning(session, subject.ledger.domain_of(session))
     if found:
         text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
         yield Check(
@@ -143,7 +143,7 @@ def _guarantee(subject: Subject) -> str:
 
 AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}
 WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
-    "report and figures": mlflow.files,
-    "model": mlflow.model,
-    "MLflow": mlflow.shown,
+    "report and figures": run_files,
+    "model": model,
+    "MLflow": run_figures,
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.home.cipher import KEY
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.settings import KEY
 from tests.benchmarks.test_bench_mechanisms import seconds
 
 pytestmark = pytest.mark.bench

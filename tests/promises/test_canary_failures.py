@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.cipher import KEY
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.settings import KEY
 from concord.flows.cli.show import erased, show_erasure
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.release import Stores

@@ -205,7 +205,7 @@ class Sessions(RuleBasedStateMachine):
             total += session.charge
         assert total == ledger.total("people")
         assert ledger.domains()[0].filter.admits(total)
-        assert list(reckon(ledger.lines())) == []
+        assert list(reckon(ledger.records())) == []
 
     @invariant()
     def what_was_forgotten_draws_no_more(self) -> None:

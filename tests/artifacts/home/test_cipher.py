@@ -12,8 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.cipher import CHUNK_BYTES, KEY, KEY_FILE, MAGIC, SALT_BYTES, TAG_BYTES, Cipher
+from concord.artifacts.home.cipher import CHUNK_BYTES, MAGIC, SALT_BYTES, TAG_BYTES, Cipher
 from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.settings import KEY, KEY_FILE
 from concord.tasks.data.units import spilling
 
 MARK = b"zqx a private value"

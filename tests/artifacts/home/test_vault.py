@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.cipher import KEY
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.schemas import Ref
+from concord.artifacts.settings import KEY
 
 
 @pytest.fixture(params=["plain", "encrypted"], autouse=True)

@@ -73,18 +73,18 @@ class InMemory(Ledger):
     """A ledger without a database: the same decisions, lines and folding."""
 
     def __init__(self) -> None:
-        self._book = LedgerState()
+        self._state = LedgerState()
 
     def _read(self, ask: Callable[[LedgerState], Answer]) -> Answer:
-        return ask(self._book)
+        return ask(self._state)
 
     def _consider(self, decide: Callable[[LedgerState], object]) -> None:
-        decide(self._book)
+        decide(self._state)
 
     def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Answer]) -> Answer:
-        for entry in decide(self._book):
-            self._book.read(LogRecord.after(self._book.head, entry, at="now"))
-        return ask(self._book)
+        for entry in decide(self._state):
+            self._state.read(LogRecord.after(self._state.head, entry, at="now"))
+        return ask(self._state)
 
 
 def told(act: Callable[[], object]) -> str:

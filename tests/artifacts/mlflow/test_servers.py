@@ -6,7 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, check_answers
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.settings import check_answers
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 

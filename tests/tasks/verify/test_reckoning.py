@@ -105,7 +105,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def found(ledger: Ledger) -> list[str]:
     """What breaks the rule in a ledger that chain and book believe."""
     ledger.verify()
-    return list(reckon(ledger.lines()))
+    return list(reckon(ledger.records()))
 
 
 def test_an_honest_history_keeps_the_rule(home: Path) -> None:
@@ -200,10 +200,10 @@ class Kept(InMemory):
         self.kept: list[LogRecord] = []
 
     def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Answer]) -> Answer:
-        for entry in decide(self._book):
-            self.kept.append(LogRecord.after(self._book.head, entry, at="now"))
-            self._book.read(self.kept[-1])
-        return ask(self._book)
+        for entry in decide(self._state):
+            self.kept.append(LogRecord.after(self._state.head, entry, at="now"))
+            self._state.read(self.kept[-1])
+        return ask(self._state)
 
 
 def fill(ledger: Ledger, *openings: tuple[Mechanism, int]) -> None:

@@ -116,13 +116,13 @@ def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, w
 
 def test_a_ledger_cut_back_within_a_session_is_found(home: Path) -> None:
     """The last batch is neither begun nor committed any more; the two before it are."""
-    cut_back(home, Ledger.of(home).lines()[-1].seq - 2)
+    cut_back(home, Ledger.of(home).records()[-1].seq - 2)
     assert "batch-00002.arrow holds answers that the ledger never committed" in failing(verify(home))["released labels"]
 
 
 def test_what_was_released_and_not_yet_committed_is_in_order(home: Path) -> None:
     """A process died between the two: the batch is on record as begun."""
-    cut_back(home, Ledger.of(home).lines()[-1].seq - 1)
+    cut_back(home, Ledger.of(home).records()[-1].seq - 1)
     assert "released labels" not in failing(verify(home))
 
 
@@ -225,7 +225,7 @@ def test_history_is_folded_once_however_many_certificates_there_are(
     """Once for the chain, once for all certificates together; each is compared where it may have been written."""
     for number in range(sessions):
         certify_anew(home, f"people-{number + 2}")
-    entries, folded, described = len(Ledger.of(home).lines()), 0, 0
+    entries, folded, described = len(Ledger.of(home).records()), 0, 0
     read = LedgerState.read
 
     def counting(book: LedgerState, line: Any) -> None:

@@ -11,10 +11,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified, sqlite_address
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import SERIES, tags, whole
 from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
+from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import Subject
 from concord.tasks.verify.verify import WHEN_PUBLISHED, verify

@@ -1,0 +1,80 @@
+"""Reading: what a ledger says to whoever asks, as it stands now or as it stood after an earlier entry.
+
+Checked by tests/artifacts/ledger/test_ledger.py.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from concord.artifacts.ledger.events import Remark
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Batch, Domain, Session
+
+Value = TypeVar("Value")
+
+
+class Reading:
+    """What one state of a ledger says. `artifacts.ledger.ledger.Ledger` is one that reads on before it answers."""
+
+    def __init__(self, state: LedgerState) -> None:
+        self._state = state
+
+    def domain(self, name: str) -> Domain | None:
+        """The domain of that name, if there is one."""
+        return self._read(lambda state: state.domains.get(name))
+
+    def domains(self) -> tuple[Domain, ...]:
+        """Every domain, in the order they were named."""
+        return self._read(lambda state: tuple(state.domains.values()))
+
+    def linked(self, domain: str) -> tuple[Domain, ...]:
+        """The domains it is linked to on the record, by one link or by several, of those that were named yet."""
+        others = self._read(lambda state: state.remarks.linked(domain))
+        return tuple(domain for domain in self.domains() if domain.name in others)
+
+    def session(self, name: str) -> Session:
+        """The session of that id. Raises WrongInput if there is none."""
+        return self._read(lambda state: state.session(name))
+
+    def domain_of(self, session: Session) -> Domain:
+        """The domain that a session is charged to: there is one for every session."""
+        return self._read(lambda state: state.domain(session.domain))
+
+    def sessions(self, domain: str) -> tuple[Session, ...]:
+        """The domain's sessions, in the order they were opened."""
+        return self._read(lambda state: state.sessions_of(domain))
+
+    def batches(self, session: str) -> tuple[Batch, ...]:
+        """The session's batches so far, with the outcomes of those committed."""
+        return self._read(lambda state: state.batches(session))
+
+    def remarks(self, domain: str) -> tuple[Remark, ...]:
+        """What was remarked of the domain, in order; nothing for a domain without remarks."""
+        return self._read(lambda state: state.remarks.on(domain))
+
+    def total(self, domain: str) -> Charge:
+        """Everything settled and reserved in the domain, and what was lost to an older copy."""
+        return self._read(lambda state: state.total(domain))
+
+    def lost(self, domain: str) -> Charge:
+        """What restorations charged for sessions that the ledger no longer knows."""
+        return self._read(lambda state: state.lost(domain))
+
+    @property
+    def witnessed(self) -> bool:
+        """Whether the record says that a witness outside sees every change."""
+        return self._read(lambda state: state.witnessed)
+
+    @property
+    def lost_its_witness(self) -> bool:
+        """Whether the record says that a witness was gone once, and how far it had seen is not known."""
+        return self._read(lambda state: state.lost_its_witness)
+
+    @property
+    def restored(self) -> bool:
+        """Whether it went on once without all that its witness had seen."""
+        return self._read(lambda state: bool(state.restored) or state.lost_its_witness)
+
+    def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
+        return ask(self._state)

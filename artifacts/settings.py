@@ -1,0 +1,125 @@
+"""Settings: the environment variables that Concord reads, each with its meaning, and the servers they name.
+
+Nobody else reads the environment; `flows.environment` and `flows.server` fill it for Prefect, MLflow and processes of
+our own. An empty variable counts as unset, but for CONCORD_LEDGER: a ledger that was meant and not named would let
+another budget be spent. Servers are asked before anything depends on them, because their own clients try for minutes.
+Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
+"""
+
+import os
+import socket
+from http.client import HTTPException
+from pathlib import Path
+from typing import Annotated
+from urllib.error import HTTPError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import urlopen
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+
+LEDGER, WITNESS, STORE = "CONCORD_LEDGER", "CONCORD_WITNESS", "MLFLOW_TRACKING_URI"
+KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
+HOME = Path(".concord")
+
+Unset = BeforeValidator(lambda text: text or None)
+
+
+class Settings(BaseSettings):
+    """What the environment says now.
+
+    home            where everything is kept; `--home` goes before it
+    ledger          database URL of the ledger; without it, HOME/ledger.db
+    witness         file outside the home that sees how far the ledger came; without it, none does
+    vault_key       the vault's key in base64; vault_key_file is the file that holds it so. Without either, a vault is
+                    made without encryption
+    tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
+    """
+
+    model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", frozen=True)
+
+    home: Annotated[Path, BeforeValidator(lambda text: text or HOME), Field(validation_alias="CONCORD_HOME")] = HOME
+    ledger: Annotated[str | None, Field(validation_alias=LEDGER, min_length=1)] = None
+    witness: Annotated[Path | None, Unset, Field(validation_alias=WITNESS)] = None
+    vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
+    vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
+    tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
+
+    @classmethod
+    def now(cls) -> "Settings":
+        """Read them. Raises WrongInput naming the variable that cannot be."""
+        try:
+            return cls()
+        except ValidationError as wrong:
+            variable = wrong.errors()[0]["loc"][0]
+            raise WrongInput(f"{variable} must name something, and is empty: unset it, or fill it in") from None
+
+    def ledger_of(self, home: Path) -> str:
+        """The address of the ledger that a home uses."""
+        return self.ledger or own_ledger(home)
+
+    def store_of(self, home: Path) -> str:
+        """The address of the MLflow store that a home uses."""
+        return self.tracking_uri or sqlite_address(own_store_file(home))
+
+
+def own_ledger(home: Path) -> str:
+    """The address of a home's own ledger, which no other home shares."""
+    return sqlite_address(home.absolute() / "ledger.db")
+
+
+def own_store_file(home: Path) -> Path:
+    """The database of a home's own MLflow store."""
+    return home.absolute() / "mlflow.db"
+
+
+PATIENCE = 10.0
+"""Seconds a server has to answer."""
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
+"""Servers that are asked, and where they listen if the address does not say."""
+
+
+def check_answers(variable: str) -> None:
+    """Raise EnvironmentFailed if the environment variable names an HTTP or database server and nothing answers there.
+
+    A server that refuses the question, such as one that wants a password first, has answered.
+    """
+    url = urlsplit(os.environ.get(variable, ""))
+    kind = url.scheme.partition("+")[0]
+    if kind not in PORTS or not url.hostname:
+        return
+    place = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2], query=""))  # without a password
+    try:
+        if kind.startswith("http"):
+            with urlopen(f"{place.rstrip('/')}/health", timeout=PATIENCE):
+                return
+        with socket.create_connection((url.hostname, url.port or PORTS[kind]), timeout=PATIENCE):
+            return
+    except HTTPError:
+        return
+    except (OSError, HTTPException) as failed:
+        reason = getattr(failed, "reason", failed)
+    raise EnvironmentFailed(f"{variable} names {place}, where no server answers ({reason}): start it, or name another")
+
+
+def sqlite_address(file: Path, driver: str = "") -> str:
+    """The address of a database file, by an absolute path; `driver` if it is not the usual one.
+
+    In an address a `?` begins options, so a path with one is written as SQLite's own file address.
+    """
+    if "?" not in str(file):
+        return f"sqlite{driver and '+'}{driver}:///{file}"
+    return f"sqlite+{driver or 'pysqlite'}:///file:{quote(str(file))}?uri=true"
+
+
+def sqlite_file(address: str) -> Path | None:
+    """The database file that an address means, if it is SQLite's."""
+    kind, _, place = address.partition(":///")
+    database, _, options = place.partition("?")
+    if kind.partition("+")[0] != "sqlite" or not database:
+        return None
+    if database.startswith("file:") and "uri=true" in options.split("&"):
+        return Path(unquote(database.removeprefix("file:")))
+    return Path(database)
