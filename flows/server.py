@@ -23,7 +23,6 @@ a command begins its server first and loads packages while it starts. Checked by
 """
 
 import base64
-import fcntl
 import os
 import secrets
 import socket
@@ -41,7 +40,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.home.whole import locked
+from concord.artifacts.home.whole import locked, take_lock
 from concord.artifacts.settings import check_answers, sqlite_address
 from concord.flows.leaving import NOTHING_LOST, leave
 
@@ -61,22 +60,13 @@ def sound_database(home: Path) -> Iterator[None]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if _alone(descriptor) and (fault := _fault(folder / "prefect.db")):
+        if take_lock(descriptor, wait=False) and (fault := _fault(folder / "prefect.db")):
             kept = _set_aside(folder / "prefect.db")
             sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        take_lock(descriptor, shared=True)
         yield
     finally:
         os.close(descriptor)
-
-
-def _alone(descriptor: int) -> bool:
-    """Whether no other command uses the database; if so, none begins to."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _fault(database: Path) -> str | None:

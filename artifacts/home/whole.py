@@ -1,26 +1,27 @@
-"""Files written whole: under a passing name in a folder of their own first, then, all at once, under their own.
+"""Files written whole, locks that end with their holder, and the format of a home folder.
 
     ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file, or a folder of files; some are needed for a while alone
 
-Assumes      both are on one file system, whose locks hold (`flock`)
+A file is written under a passing name in a folder of its own first and then takes its own, all at once. Its writer
+locks the passing file or folder, and the kernel frees every lock when its holder ends, however it ends. Until a writer
+has that lock, it shares a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written
+and not locked.
+
+Assumes      ROOT is on one file system, whose locks hold (`flock`)
 Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
              what somebody is still writing
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/home/test_whole.py
 
-A writer locks its passing file or folder, and the kernel frees that lock when it dies. Until it is taken, writers share
-a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written and not locked.
-
-Locks that the kernel frees when their holder ends, however it ends.
-
-The format of a home folder: by one number in one file a version tells whether it may open it.
+A home folder holds the number of its format in one file, by which a version knows whether it may open it:
 
     1  homes without such a file
     2  the ledger says which private files each domain holds
     3  the ledger says which version opened a session; a key made now is followed by what tells that it is whole, which
        0.1.0 would take for damage
 
-Raised when an older home needs `tasks.door.erase` first, or an older version must not open a newer one.
+The number is raised if an older home needs `tasks.door.erase.upgrade` first, or an older version must not open a newer
+one.
 """
 
 import fcntl
@@ -72,9 +73,9 @@ def passing_folder(path: Path, root: Path) -> Iterator[Path]:
     passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
     with ExitStack() as held:
         _enter(root / UNFINISHED)
-        with _held(root / UNFINISHED, fcntl.LOCK_SH):
+        with _held(root / UNFINISHED, shared=True):
             _enter(passing)
-            held.enter_context(_held(passing, fcntl.LOCK_SH))
+            held.enter_context(_held(passing, shared=True))
         try:
             yield passing
         finally:
@@ -96,7 +97,7 @@ def sweep(root: Path) -> None:
     folder = root / UNFINISHED
     if not folder.is_dir():
         return
-    with _held(folder, fcntl.LOCK_EX):
+    with _held(folder):
         _clear(folder)
 
 
@@ -135,10 +136,10 @@ def _passing(path: Path, root: Path) -> Path:
 def _born(passing: Path, folder: Path, mode: int) -> int:
     """A new file, open and locked."""
     _enter(folder)
-    with _held(folder, fcntl.LOCK_SH):
+    with _held(folder, shared=True):
         _enter(passing.parent)
         descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        take_lock(descriptor, shared=True)
     return descriptor
 
 
@@ -149,59 +150,59 @@ def _enter(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-@contextmanager
-def _held(folder: Path, lock: int) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, lock)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _clear(folder: Path) -> None:
     """Remove what is in a folder of passing names, but what somebody is still writing."""
     for path in list(folder.iterdir()):
         if not path.is_dir():
             _remove_dead(path)
             continue
-        with suppress(BlockingIOError, FileNotFoundError), _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            _clear(path)
-            with suppress(OSError):  # one that is not empty stays
-                path.rmdir()
+        with suppress(FileNotFoundError), _held(path, wait=False) as dead:
+            if dead:
+                _clear(path)
+                with suppress(OSError):  # one that is not empty stays
+                    path.rmdir()
 
 
 def _remove_dead(file: Path) -> None:
     """Remove a passing file unless its writer lives, or has finished it meanwhile."""
-    with suppress(BlockingIOError, FileNotFoundError), _held(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        file.unlink()
+    with suppress(FileNotFoundError), _held(file, wait=False) as dead:
+        if dead:
+            file.unlink()
+
+
+def take_lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock an open file or folder, alone or with others who share it; whether it is held, which `wait` makes sure of.
+
+    The kernel frees it when the descriptor is closed.
+    """
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        if wait:
+            raise
+        return False
+    return True
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock that the file at `path` stands for, alone or with others who share it; waits for it.
+def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock that the file at `path` stands for, as `take_lock` does; whether it is held.
 
     Raises EnvironmentFailed if the file cannot be made.
     """
     descriptor = _opened(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        yield
+        yield take_lock(descriptor, shared=shared, wait=wait)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock alone if nobody else does; whether it is held."""
-    descriptor = _opened(path)
+def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file or folder that is there."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = True
-        except BlockingIOError:
-            free = False
-        yield free
+        yield take_lock(descriptor, shared=shared, wait=wait)
     finally:
         os.close(descriptor)
 

@@ -18,7 +18,6 @@ Not covered  the witness put back together with the home, and what was spent aft
              gone, which every certificate says from then on. Checked by tests/artifacts/ledger/test_witness.py
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from typing import BinaryIO, NoReturn, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.whole import sync_folder
+from concord.artifacts.home.whole import sync_folder, take_lock
 from concord.artifacts.ledger.database import Rows
 from concord.artifacts.ledger.events import Entry, Restoration, Standing, Watch, missing
 from concord.artifacts.ledger.state import LedgerState
@@ -115,9 +114,9 @@ class Witness:
 
     @contextmanager
     def _alone(self) -> Iterator[BinaryIO]:
-        """The file under a lock that the kernel frees when its holder ends; its name durable."""
+        """The file, locked; its name durable."""
         with os.fdopen(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            take_lock(file.fileno())
             if not os.fstat(file.fileno()).st_size:
                 sync_folder(self.path.parent)
             yield file

@@ -10,7 +10,6 @@ Not covered  stores that MLFLOW_TRACKING_URI names elsewhere, which are their ow
 """
 
 import logging
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +20,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.whole import locked, sync_folder
+from concord.artifacts.home.whole import discard, locked, passing_folder, sync_folder
 from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address
 
 for chatter in ("mlflow", "alembic"):  # what fails is raised as well, and ends in one sentence instead of a traceback
@@ -95,16 +94,12 @@ def _there(database: Path) -> bool:
 def _make(database: Path) -> None:
     if _there(database):
         return
-    for unfinished in database.parent.glob(f".{database.name}.*"):
-        unfinished.unlink()
+    discard(database, database.parent)
     _clear_journals(database)
-    fresh = database.with_name(f".{database.name}.{secrets.token_hex(8)}")
-    try:
-        client_of(sqlite_address(fresh))
-        fresh.replace(database)
+    with passing_folder(database, database.parent) as folder:
+        client_of(sqlite_address(folder / database.name))
+        (folder / database.name).replace(database)
         sync_folder(database.parent)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def _put_aside_if_unreadable(database: Path) -> Path | None:

@@ -35,19 +35,25 @@ Guarantees   the ledger of before lies in HOME/backups before anything is writte
 Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, keyed_digest
-from concord.artifacts.home.whole import FORMAT, UNFINISHED, check_format, make_folder, set_format, sync_folder
+from concord.artifacts.home.whole import (
+    FORMAT,
+    UNFINISHED,
+    check_format,
+    locked,
+    make_folder,
+    passing_folder,
+    set_format,
+    sync_folder,
+)
 from concord.artifacts.sessions import Session
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.units import Erased, unit_names
@@ -185,7 +191,7 @@ def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
 
 def upgrade(home: Path) -> None:
     """Bring the home to this version's format. Raises NotVerified where it is of a newer one."""
-    with _alone(home):
+    with locked(home / "upgrade.lock"):
         found = check_format(home)
         if found == FORMAT:
             return
@@ -200,13 +206,12 @@ def _back_up(door: Stores, home: Path, found: int) -> None:
     folder = home / "backups"
     if any(folder.glob(f"format-{found}-*/ledger.db")):
         return  # made before what was interrupted: the ledger as it was
-    unfinished = folder / "unfinished"
-    unfinished.unlink(missing_ok=True)
-    if door.ledger.back_up(unfinished):
-        named = folder / f"format-{found}-{datetime.now(UTC):%Y-%m-%d}"
-        make_folder(named)
-        os.replace(unfinished, named / "ledger.db")
-        sync_folder(named)
+    make_folder(folder)
+    named = folder / f"format-{found}-{datetime.now(UTC):%Y-%m-%d}"
+    with passing_folder(named, home) as passing:
+        if door.ledger.back_up(passing / "ledger.db"):
+            passing.rename(named)
+            sync_folder(folder)
 
 
 def _claim_private_files(door: Stores) -> None:
@@ -234,18 +239,3 @@ def _claim(door: Stores, domain: str, file: str) -> None:
 
 UPGRADES: tuple[Callable[[Stores], None], ...] = (_claim_private_files, lambda _: None)
 """What leads from each format to the next; each may run again after it was interrupted."""
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """One upgrade of a home at a time; the kernel frees the lock when its holder ends."""
-    try:
-        make_folder(home / "backups")
-        descriptor = os.open(home / "backups", os.O_RDONLY)
-    except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.home.whole import locked, locked_if_free
+from concord.artifacts.home.whole import locked
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
@@ -264,7 +264,7 @@ def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
 @contextmanager
 def alone_if_free(vault: Vault, session: str, lock: str) -> Iterator[bool]:
     """Hold a lock of the session if nobody else does; whether it is held."""
-    with locked_if_free(vault.root / "sessions" / session / lock) as free:
+    with locked(vault.root / "sessions" / session / lock, wait=False) as free:
         yield free
 
 
@@ -275,7 +275,7 @@ def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterato
     waiting   called before this waits for another command
     """
     path = vault.root / "locks" / f".{identity}"  # no domain has such a name
-    with locked_if_free(path) as free:
+    with locked(path, wait=False) as free:
         if free:
             yield
             return

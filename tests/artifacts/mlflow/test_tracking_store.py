@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 
 from concord.artifacts import settings
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.mlflow import store as mlflow_store
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.mlflow.store import STORE_LOCK, ready_store
@@ -77,7 +78,7 @@ def test_three_processes_make_one_store(tmp_path: Path) -> None:
     for user in users:
         user.join()
     assert [user.exitcode for user in users] == [0, 0, 0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", STORE_LOCK]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [UNFINISHED, "mlflow.db", STORE_LOCK]
     assert answers(tmp_path)
 
 
@@ -92,7 +93,7 @@ def test_a_store_whose_first_user_dies_in_the_middle_is_not_there(
     (tmp_path / ".mlflow.db.0123456789abcdef").write_text("left by one that was killed")
     ready_store(tmp_path)
     assert answers(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", STORE_LOCK]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [UNFINISHED, "mlflow.db", STORE_LOCK]
 
 
 def _die(*_: object) -> None:
