@@ -33,7 +33,7 @@ NEEDED_CHECKS = ("released labels", "guarantee", "certificate")
 
 def not_recorded(door: Stores, tracking: Tracking) -> list[Session]:
     """Sessions that were certified and that MLflow does not show."""
-    ledger, shown = door.ledger, tracking.sessions()
+    ledger, shown = door.ledger, tracking.sessions(here=True)
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
     certified = [session for session in sessions if door.released.find(f"{session.id}/certificate.json")]
     return [session for session in certified if session.id not in shown]

@@ -1,15 +1,13 @@
-"""A home in another place: MLflow keeps absolute addresses of the files it was given, and they follow the home here.
+"""Recorded: what MLflow has of a session now, as verification and erasure read it.
 
-Assumes      the tables of MLflow's store that name files are those of ADDRESSES
-Guarantees   every address below an `mlartifacts` folder elsewhere becomes the same one below ours, all or none; what
-             MLflow recorded besides is not touched
-Not covered  a tracking server, which knows its own files. Checked by tests/promises/test_move.py
+MLflow keeps absolute addresses of the files that it was given. In a home that was moved or copied they lead to where it
+was; what lies here is read all the same, and `artifacts.mlflow.write` records it again as it is used.
 
-Recorded: what MLflow has of a session now, as verification and erasure read it.
-
-Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them
-Not covered  what is written, and how: artifacts.mlflow.write.
-             Checked by tests/artifacts/mlflow/test_tracking.py and tests/tasks/verify/test_verify.py
+Assumes      the files of a home's own store lie below its folder `mlartifacts`, as they did where the home was
+Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them; nothing is read
+             below the folder `mlartifacts` of another place
+Not covered  what is written, and how: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py,
+             tests/tasks/verify/test_verify.py and tests/promises/test_move.py
 
 Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
 """
@@ -25,73 +23,17 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
+from mlflow.entities import Experiment, ViewType
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
 from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
 
-ADDRESSES = (
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-)
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
-
-
+"""Where an experiment keeps its files: in a folder of its own below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
-
-
-def followed(database: Path, folder: Path) -> Path:
-    """The store of this home whose addresses begin with `folder`: itself, or a copy where it cannot be written.
-
-    Raises sqlite3.Error.
-    """
-    if database.is_file() and not os.access(database, os.W_OK):
-        database = _copied(database)
-    follow(database, folder)
-    return database
-
-
-def follow(database: Path, folder: Path) -> None:
-    """Let the addresses in a store of this home begin with `folder`, where its files are now. Raises sqlite3.Error."""
-    if not database.is_file():
-        return
-    with closing(sqlite3.connect(database, isolation_level=None)) as store:
-        for before in _elsewhere(store, folder):
-            store.execute("BEGIN IMMEDIATE")
-            for table, column in ADDRESSES:
-                moved = f"{column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
-                store.execute(
-                    f"UPDATE {table} SET {moved}",
-                    (folder.as_uri(), len(before) + 1, len(before) + 1, f"{before}/"),
-                )
-            store.execute("COMMIT")
-
-
-def _elsewhere(store: sqlite3.Connection, folder: Path) -> set[str]:
-    """Folders of that name in other places, which experiments were made in."""
-    if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
-        return set()
-    locations = [row[0] or "" for row in store.execute("SELECT artifact_location FROM experiments")]
-    found = {made[1] for made in map(EXPERIMENT.fullmatch, locations) if made}
-    return {root for root in found if root.endswith(f"/{folder.name}")} - {folder.as_uri()}
-
-
-def _copied(database: Path) -> Path:
-    COPIES.append(TemporaryDirectory())
-    copy = Path(COPIES[-1].name) / database.name
-    with (
-        closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as store,
-        closing(sqlite3.connect(copy)) as made,
-    ):
-        store.backup(made)
-    return copy
-
-
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
@@ -125,12 +67,17 @@ class Recorded:
 class Records:
     """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, as it is read."""
 
-    def __init__(self, uri: str, folder: Path) -> None:
-        """`uri` of the store; where that is a database, its files go below `folder`. Raises EnvironmentFailed."""
+    def __init__(self, uri: str, folder: Path, *, ours: bool = False) -> None:
+        """`uri` of the store; if that is a database, its files go below `folder`. Raises EnvironmentFailed.
+
+        ours   the store is this home's own: its files lie below `folder` wherever the home was
+        """
         with in_one_sentence():
             _require_database(uri)
             self._client = client_of(uri)
         self._uri, self._folder = uri, folder
+        with in_one_sentence():
+            self._elsewhere = self._other_places() if ours else set[str]()
 
     @classmethod
     def of(cls, home: Path) -> Self:
@@ -140,8 +87,8 @@ class Records:
         if own_store(home):
             with in_one_sentence():
                 make_if_missing(home)
-                uri = sqlite_address(followed(own_store_file(home), folder))
-        return cls(uri, folder)
+                uri = sqlite_address(_readable(own_store_file(home)))
+        return cls(uri, folder, ours=own_store(home))
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
@@ -151,12 +98,14 @@ class Records:
             found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
         return [run.info.run_id for run in found]
 
-    def sessions(self) -> set[str]:
-        """Every session that a finished run is of: of labels, or of an estimate."""
+    def sessions(self, *, here: bool = False) -> set[str]:
+        """Every session that a finished run is of, of labels or of an estimate; or of those whose files MLflow finds
+        here."""
         with in_one_sentence():
-            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
+            experiments = self._client.search_experiments()
+            everywhere = [each.experiment_id for each in experiments if not (here and self._is_elsewhere(each))]
             found, page = set[str](), None
-            while page != "":
+            while everywhere and page != "":
                 runs = self._client.search_runs(everywhere, "attributes.status = 'FINISHED'", page_token=page)
                 found |= {run.data.tags[tag] for run in runs for tag in ("session", "estimate") if tag in run.data.tags}
                 page = runs.token or ""
@@ -190,23 +139,56 @@ class Records:
                 model_files={name: sha256(data) for name, data in self._files(place).items()} if place else {},
             )
 
+    def _other_places(self) -> set[str]:
+        """Folders called as ours that experiments keep their files in, elsewhere: this home was there."""
+        experiments = self._client.search_experiments(view_type=ViewType.ALL)
+        found = map(EXPERIMENT.fullmatch, (experiment.artifact_location or "" for experiment in experiments))
+        roots = {made[1] for made in found if made}
+        return {root for root in roots if root.endswith(f"/{self._folder.name}")} - {self._folder.as_uri()}
+
+    def _is_elsewhere(self, made: Experiment) -> bool:
+        """Whether MLflow would look for the files of an experiment where this home was."""
+        return self._here(str(made.artifact_location)) != made.artifact_location
+
+    def _here(self, location: str) -> str:
+        """An artifact location as it is now."""
+        for root in self._elsewhere:
+            if location.startswith(f"{root}/"):
+                return self._folder.as_uri() + location.removeprefix(root)
+        return location
+
     def _model_digests(self, model_id: str) -> dict[str, str]:
         files = self._files(self._client.get_logged_model(model_id).artifact_location)
         return {name: sha256(data) for name, data in files.items()}
 
     def _names(self, location: str) -> set[str]:
         """The files at an artifact location; MLflow's client would look where those of a run were at first."""
-        found = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
+        found = mlflow.artifacts.list_artifacts(artifact_uri=self._here(location), tracking_uri=self._uri)
         return {Path(file.path).name for file in found}
 
     def _files(self, location: str) -> dict[str, bytes]:
         """What the files at an artifact location hold now, by path."""
         with TemporaryDirectory() as folder:
+            place = self._here(location)
             root = Path(
-                mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
+                mlflow.artifacts.download_artifacts(artifact_uri=place, dst_path=folder, tracking_uri=self._uri)
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
+
+
+def _readable(database: Path) -> Path:
+    """A store as it can be opened: itself, or a copy of one that cannot be written. Raises sqlite3.Error."""
+    if os.access(database, os.W_OK):
+        return database
+    COPIES.append(TemporaryDirectory())
+    copy = Path(COPIES[-1].name) / database.name
+    with (
+        closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as store,
+        closing(sqlite3.connect(copy)) as made,
+    ):
+        store.backup(made)
+    return copy
 
 
 def _require_database(uri: str) -> None:

@@ -166,11 +166,14 @@ class Tracking(Records):
         return str(run.info.run_id)
 
     def _experiment(self, domain: str) -> str:
+        """The experiment of a domain; if the home was moved, another one is begun here, and the old one renamed."""
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
             if found.lifecycle_stage == LifecycleStage.DELETED:
                 self._client.restore_experiment(found.experiment_id)
-            return str(found.experiment_id)
+            if not self._is_elsewhere(found):
+                return str(found.experiment_id)
+            self._client.rename_experiment(found.experiment_id, f"{domain} ({found.experiment_id}, in another place)")
         served = self._uri.startswith(("http://", "https://"))  # a server says itself where files go
         location = None if served else (self._folder / domain).as_uri()
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
@@ -194,7 +197,7 @@ class Tracking(Records):
         """Whether the files that a run names, and its model's, are there; what they hold is for verification to say."""
         experiment, run_id = [run.info.experiment_id], run.info.run_id
         logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
-        if version is None or not logged:
+        if version is None or not logged or self._here(run.info.artifact_uri) != run.info.artifact_uri:
             return False
         named = {name.removeprefix("digest.") for name in run.data.tags if name.startswith("digest.")}
         files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
