@@ -2,9 +2,7 @@
 
 Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
 `schema()` is published beside every certificate; another schema is another FORMAT, checked by
-tests/artifacts/test_certificate_schema.py.
-
-What an audit of a mechanism found, as it is printed and kept.
+tests/artifacts/test_certificate_schema.py. An `AuditReport` is kept apart from it: what an attack on a mechanism found.
 """
 
 import platform

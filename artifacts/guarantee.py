@@ -34,7 +34,7 @@ class Guarantee(Budget):
 
     unit         whose data one unit is
     neighbours   which pairs of tables the claim compares
-    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ); None where only
+    replace_one  what it implies where one unit is replaced by another: two steps, (2ε, (1 + e^ε)·δ); None if only
                  labels are secret, and nobody is added, removed or replaced
     """
 

@@ -94,7 +94,7 @@ class Plan(Part):
         return self.student.epsilon or self.privacy.epsilon
 
     def path(self, field: Literal["private", "public", "test"]) -> str:
-        """A data path of the plan, absolute; a folder or glob stays one. Raises WrongInput where there is none."""
+        """A data path of the plan, absolute; a folder or glob stays one. Raises WrongInput if there is none."""
         given = getattr(self.data, field)
         if given is None:
             raise WrongInput(f"data.{field} must be given in the plan")

@@ -1,4 +1,10 @@
-"""Optimal composition of pure-DP parts (Kairouz, Oh & Viswanath 2015), rounded towards safety.
+"""Privacy cost as data, and the filter that decides what a domain may still spend.
+
+A `Cost` is what a mechanism will have spent at its end: a Rényi curve over the fixed public grid ORDERS, plus an
+additive δ. A plain (ε, δ) cost has the curve of ε-randomised response, which dominates every ε-DP mechanism.
+Amounts that are charged are exact decimals rounded up, so that a positive spend can never round to nothing.
+
+`optimal_composition` is that of pure-DP parts (Kairouz, Oh & Viswanath 2015), rounded towards safety:
 
 Assumes      the parts, how often each runs and δ are fixed in advance
 Guarantees   the ε returned is at least the least ε at which everything together satisfies (ε, δ)
@@ -8,13 +14,6 @@ Not covered  δ at or below FFT_ERROR for parts that differ: only the plain sum 
 Every ε-DP mechanism is dominated by ε-randomised response, so n equal parts lose (n − 2J)·ε with J binomial: the exact
 sum below. Parts that differ are convolved by dp_accounting, whose Fourier transform is off by up to about 1e-12 either
 way (it has been seen to under-report), so that much of δ and more is kept back.
-Checked by tests/privacy/test_cost.py.
-
-Privacy cost as data, and the filter that decides what a domain may still spend.
-
-A `Cost` is what a mechanism will have spent at its end: a Rényi curve over the fixed public grid ORDERS, plus an
-additive δ. A plain (ε, δ) cost has the curve of ε-randomised response, which dominates every ε-DP mechanism.
-Amounts that are charged are exact decimals rounded up, so that a positive spend can never round to nothing.
 
 Checked by tests/privacy/test_cost.py (laws) and tests/privacy/test_filter.py (the ledger's rule, with the
 counter-example to choosing the best order at admission).
@@ -292,7 +291,7 @@ class Filter:
         return math.log1p(-1 / order) - (math.log(self.delta_renyi) + math.log(order)) / (order - 1)
 
     def charge(self, cost: Cost) -> Charge:
-        """What `cost` is charged here. Raises ValueError where it is infinite at the domain's order."""
+        """What `cost` is charged here. Raises ValueError if it is infinite at the domain's order."""
         nats = cost.renyi[ORDERS.index(self.order)]
         if not math.isfinite(nats):
             raise ValueError(f"its Rényi cost is infinite at the domain's order {self.order:g}")

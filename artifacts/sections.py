@@ -186,7 +186,7 @@ class LabelingPlan(Part):
         return self
 
     def check_end(self) -> None:
-        """Raise WrongInput where a session could not begin yet, since nothing says when it ends."""
+        """Raise WrongInput if a session could not begin yet, since nothing says when it ends."""
         if "cutoff" in MECHANISMS.get(self.mechanism, ()) and self.cutoff is None:
             raise WrongInput(
                 f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "

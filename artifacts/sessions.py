@@ -33,12 +33,12 @@ class Domain:
 
     @classmethod
     def frozen(cls, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Self:
-        """A domain at its first mention. Raises WrongInput where the cap is no cap."""
+        """A domain at its first mention. Raises WrongInput if the cap is no cap."""
         _require_cap(epsilon, delta)
         return cls(name=name, unit=unit, neighbours=neighbours, filter=Filter.freeze(float(epsilon), float(delta)))
 
     def recapped(self, epsilon: float, delta: float) -> Self:
-        """The same domain under another cap. Raises WrongInput where the cap is no cap."""
+        """The same domain under another cap. Raises WrongInput if the cap is no cap."""
         _require_cap(epsilon, delta)
         return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
 
@@ -68,10 +68,10 @@ class Terms:
     mechanism     public settings, enough to rebuild the mechanism and certify it
     epsilon       the claim at the session's end
     delta         the claim at the session's end
-    cutoff        refusals until it ends; None where it does not pay by refusal
-    queries       rows it may answer at most; None where the stream may be endless
+    cutoff        refusals until it ends; None if it does not pay by refusal
+    queries       rows it may answer at most; None if the stream may be endless
     teachers      how many vote
-    version       of Concord that opened it; empty where that was 0.1.0, which did not say
+    version       of Concord that opened it; empty if that was 0.1.0, which did not say
     """
 
     id: str
@@ -98,7 +98,7 @@ class Terms:
 class Opening(Terms):
     """A session someone asks to open: its terms, its cost at the end, and the cost of one refusal.
 
-    `per_refusal` is None where nothing may return to the domain: mechanisms charged whole, and sessions whose shards
+    `per_refusal` is None if nothing may return to the domain: mechanisms charged whole, and sessions whose shards
     were relabelled or subsampled.
     """
 
@@ -115,7 +115,7 @@ class Admission(Terms):
 
     @classmethod
     def charged(cls, opening: Opening, by: Filter) -> Self:
-        """`opening` as a domain with that filter charges it. Raises ValueError where the cost is infinite."""
+        """`opening` as a domain with that filter charges it. Raises ValueError if the cost is infinite."""
         each = opening.per_refusal
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
         return cls(
@@ -205,7 +205,7 @@ class Session(Admission):
         return self.status != "open" or self.exhausted
 
     def begin(self, batch: Batch) -> Self:
-        """The session with `batch` pending. Raises BudgetRefused where nothing is left, NotVerified out of order."""
+        """The session with `batch` pending. Raises BudgetRefused if nothing is left, NotVerified out of order."""
         if self.ended:
             raise BudgetRefused(f"session {self.id} has ended ({self.status}): more rows need a further session")
         if self.pending is not None:
@@ -219,7 +219,7 @@ class Session(Admission):
         return replace(self, pending=batch, batches=self.batches + 1, next_row=self.next_row + batch.rows)
 
     def commit(self, outcome: BatchOutcome) -> Self:
-        """The session with the pending batch committed. Raises NotVerified where the counts cannot be."""
+        """The session with the pending batch committed. Raises NotVerified if the counts cannot be."""
         if self.status != "open" or self.pending is None or self.pending.index != outcome.index:
             raise NotVerified(f"session {self.id} has no batch {outcome.index} to commit")
         after = replace(
@@ -235,7 +235,7 @@ class Session(Admission):
         return after
 
     def settle(self, settlement: Settlement) -> Self:
-        """The session ended. Raises NotVerified where the charge is neither what happened nor the reservation."""
+        """The session ended. Raises NotVerified if the charge is neither what happened nor the reservation."""
         if self.status != "open" or settlement.charge not in (self.reserved, self.owed(give_back=True)):
             raise NotVerified(f"session {self.id} cannot be settled at that charge")
         return replace(self, status=settlement.status, settled=settlement.charge)

@@ -57,7 +57,7 @@ class Cipher:
         return Writer(file, self._of_file(salt), name.encode())
 
     def read(self, file: BinaryIO, name: str) -> bytes:
-        """The plain content of a file encrypted under that name. Raises NotVerified where it is not just that."""
+        """The plain content of a file encrypted under that name. Raises NotVerified if it is not just that."""
         left = os.fstat(file.fileno()).st_size - len(MAGIC) - SALT_BYTES
         if file.read(len(MAGIC)) != MAGIC or left < TAG_BYTES:
             raise _changed(name)

@@ -43,7 +43,7 @@ class Released:
         return Ref(path=path, digest=sha256(data))
 
     def read(self, ref: Ref) -> bytes:
-        """The bytes of a published file. Raises NotVerified where it is missing or not what was written."""
+        """The bytes of a published file. Raises NotVerified if it is missing or not what was written."""
         try:
             data = (self.root / ref.path).read_bytes()
         except OSError:

@@ -76,11 +76,11 @@ class Vault:
     def __init__(self, root: Path) -> None:
         """Open `root`, making it where it is missing.
 
-        Raises EnvironmentFailed where others may read it, or where it is encrypted and no key is given, or it is not
-        and one is; NotVerified where the key is not the one it was made with.
+        Raises EnvironmentFailed if others may read it, or where it is encrypted and no key is given, or it is not
+        and one is; NotVerified if the key is not the one it was made with.
         """
         self.root, self._cipher = root, Cipher.given()
-        with self._told("opened"):
+        with self._in_one_sentence("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
             mode = root.stat().st_mode & 0o777
@@ -93,10 +93,10 @@ class Vault:
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
 
-        Raises NotVerified where its file is damaged: whatever depends on it would seem to have changed.
+        Raises NotVerified if its file is damaged: whatever depends on it would seem to have changed.
         """
         self._make_secret(name)
-        with self._told("read"), suppress(NotVerified):
+        with self._in_one_sentence("read"), suppress(NotVerified):
             whole, _ = self._parts(f"secrets/{name}", 0)
             key, check = whole[:KEY_BYTES], whole[KEY_BYTES:]
             # Files of 0.1.0 end with the key. Zeros are what a disk leaves of a file whose content was lost.
@@ -144,7 +144,7 @@ class Vault:
         What belongs at `path` may be renamed to it within the block.
         """
         with ExitStack() as held:
-            with self._told("written"):
+            with self._in_one_sentence("written"):
                 folder = held.enter_context(passing_folder(self.root / path, self.root))
             yield str(folder.relative_to(self.root))
 
@@ -157,7 +157,7 @@ class Vault:
                     sink.write(content)
             except FileExistsError:
                 pass  # another process was first: what it wrote is what is kept
-        with self._told("written"):
+        with self._in_one_sentence("written"):
             sync_folder((self.root / path).parent)  # whoever named it may have died before its name was durable
         ref = self.find(path)
         if ref is None:
@@ -180,7 +180,7 @@ class Vault:
         What a disk keeps of it is beyond our reach.
         """
         target = self.root / path
-        with self._told("cleared"):
+        with self._in_one_sentence("cleared"):
             discard(target, self.root)  # first: while the target is there, whoever was interrupted comes again
             if target.is_dir():
                 shutil.rmtree(target)
@@ -191,7 +191,7 @@ class Vault:
     def find(self, path: str) -> Ref | None:
         """A reference to what lies at `path` now, if anything does; for files named before they are written.
 
-        Raises NotVerified where it is not what this vault wrote at that path.
+        Raises NotVerified if it is not what this vault wrote at that path.
         """
         return self._open(path)[0] if (self.root / path).is_file() else None
 
@@ -201,7 +201,7 @@ class Vault:
         if others and not self.has_secret("installation"):
             raise NotVerified(f"the vault {self.root} lacks its own secret, secrets/installation")
         self._make_secret("installation")
-        with self._told("opened"):
+        with self._in_one_sentence("opened"):
             is_encrypted = encrypted(self.root / "secrets" / "installation")
         if is_encrypted and self._cipher is None:
             raise EnvironmentFailed(f"the vault {self.root} is encrypted: {KEY_FILE} or {KEY} must give its key")
@@ -251,7 +251,7 @@ class Vault:
     def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
         """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
         final = self.root / path
-        with self._told("written", besides=(FileExistsError,) if exclusive else ()):
+        with self._in_one_sentence("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
             with (
                 write_whole(final, self.root, exclusive=exclusive, durable=True) as file,
@@ -270,7 +270,7 @@ class Vault:
         writer.finish()
 
     @contextmanager
-    def _told(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    def _in_one_sentence(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:
         """The machine's refusals as one sentence, besides those that are an answer to the caller."""
         try:
             yield

@@ -101,7 +101,7 @@ def sweep(root: Path) -> None:
         _clear(folder)
 
 
-def remove_beside(root: Path) -> None:
+def remove_hidden(root: Path) -> None:
     """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files beside their place."""
     for file in root.rglob(f".*.{TOKEN}"):
         file.unlink(missing_ok=True)
@@ -239,7 +239,7 @@ def is_home(home: Path) -> bool:
 def check_format(home: Path) -> int:
     """The format of a home, where it is this version's or older; one that holds nothing yet is made this version's.
 
-    Raises NotVerified where it is newer.
+    Raises NotVerified if it is newer.
     """
     file = home / "format"
     try:
@@ -271,6 +271,6 @@ def tidy(home: Path) -> None:
     """Remove what processes that were killed left unfinished."""
     if not (home / UNFINISHED).is_dir():
         for folder in ("vault", "released"):
-            remove_beside(home / folder)
+            remove_hidden(home / folder)
     for root in (home, home / "vault"):
         sweep(root)

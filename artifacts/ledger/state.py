@@ -240,7 +240,7 @@ class LedgerState:
         return [Entry(domain=domain.name, session=opening.id, event=admission)]
 
     def _check_subset(self, domain: str) -> None:
-        """Raise BudgetRefused where a session has answered from the domain's secret subset, or a lost one may have.
+        """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.
 
         One may: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the
         two amplified alone and added. Sessions over all rows compose with it as ever: whose rows are in the subset is

@@ -187,7 +187,7 @@ class Watching:
         if _stands(seen, state, rows):
             raise WrongInput("nothing is to be restored: the ledger holds all that its witness saw")
         then = self._agreed(state, rows)
-        _check_apart(state, then, seen.standings)
+        _check_adds_up(state, then, seen.standings)
         standings = tuple(
             replace(standing, charge=standing.charge + _since(then, state, standing)) for standing in seen.standings
         )
@@ -240,7 +240,7 @@ def _stands(seen: Sighting, state: LedgerState, rows: Rows) -> bool:
     return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 
 
-def _check_apart(state: LedgerState, then: LedgerState, standings: tuple[Standing, ...]) -> None:
+def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Standing, ...]) -> None:
     """Raise NotVerified if what was spent here and elsewhere since `then` does not just add up: a row answered twice
     under one secret draw is covered by no charge."""
     for before in then.sessions.values():

@@ -118,7 +118,7 @@ class Records:
         return [f"models:/{model.name}/{model.version}" for models in made for model in models]
 
     def recorded(self, run_id: str) -> Recorded | None:
-        """What MLflow has of a run; None where it has no such run."""
+        """What MLflow has of a run; None if it has no such run."""
         try:
             run = self._client.get_run(run_id)
         except MlflowException:

@@ -73,7 +73,7 @@ class Stream:
         order: float = LEAST_ORDER,
         accountant: str = "renyi",
     ) -> Self:
-        """What a public guess of agreement says will be met. Raises WrongInput where the figures make no sense.
+        """What a public guess of agreement says will be met. Raises WrongInput if the figures make no sense.
 
         agreement   as profile.profile takes it
         order       the Rényi order of the domain it will be charged in, where that is known
@@ -111,7 +111,7 @@ class Stream:
         return expectation(mechanism, self.shares * self.teachers, self.queries)
 
     def best(self, name: str, cutoffs: Sequence[int]) -> Mechanism:
-        """The mechanism at the one of the cutoffs at which it answers most. Raises WrongInput where none fits."""
+        """The mechanism at the one of the cutoffs at which it answers most. Raises WrongInput if none fits."""
 
         def answered(place: int) -> float:
             try:
@@ -212,7 +212,7 @@ def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
 
 
 def recommend(options: Sequence[Option]) -> Option:
-    """The option to take, its reason completed by what is next best. Raises WrongInput where none is feasible."""
+    """The option to take, its reason completed by what is next best. Raises WrongInput if none is feasible."""
     best, *others = options
     if not best.feasible:
         enough = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
@@ -275,7 +275,7 @@ def _worth(expected: Expectation, classes: int) -> float:
 
 
 def expected_agreement(plan: Plan) -> Guess:
-    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput where the table is none."""
+    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput if the table is none."""
     guess = plan.labeling.agreement
     if isinstance(guess, str):
         return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
@@ -283,7 +283,7 @@ def expected_agreement(plan: Plan) -> Guess:
 
 
 def read_agreement(guess: str, classes: int) -> Guess:
-    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput where it is neither.
+    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput if it is neither.
 
     A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
     class, or one a class, votes or shares in any order: (rows,) or (rows, classes).

@@ -1,9 +1,4 @@
-"""The demonstration: SYNTHETIC hospital stays, made up by a seeded generator, so that a first run needs no download.
-
-No row is of a person. A patient has one or several stays, is frail or not, and all a ward writes down leans on that;
-whether they come back within thirty days does too, but for a share that nothing on file can tell.
-
-Draft: a plan to start from, out of what the user states and what the public tables show.
+"""Draft: a plan to start from, out of what the user states and what the public tables show; and the demonstration.
 
 Of the private table only the names of its columns are looked at, to see that those the user named are there. How many
 rows it has, and which classes, is what the user says; teachers and mechanism follow from that and the public rows.
@@ -11,6 +6,10 @@ rows it has, and which classes, is what the user says; teachers and mechanism fo
 Assumes      figures and classes given were known in public before
 Guarantees   no private cell is read; the text loads as a plan
 Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/flows/cli/test_init.py
+
+The demonstration is SYNTHETIC: hospital stays made up by a seeded generator, so that a first run needs no download. No
+row is of a person. A patient has one or several stays, is frail or not, and all a ward writes down leans on that;
+whether they come back within thirty days does too, but for a share that nothing on file can tell.
 """
 
 import json
@@ -146,7 +145,7 @@ def usual_delta(rows: int) -> float:
 
 
 def classes_of(path: str, label: str) -> tuple[str, ...]:
-    """The labels that a public labelled table holds, sorted. Raises WrongInput where it lacks the column."""
+    """The labels that a public labelled table holds, sorted. Raises WrongInput if it lacks the column."""
     table = open_public(path, "--test")
     words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
     return tuple(sorted(words - {None}))
@@ -159,19 +158,19 @@ def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, 
 
 
 def check_public(option: str, path: str, private: str) -> None:
-    """Raise WrongInput where there is no such table, or a file of it is one of the private table."""
+    """Raise WrongInput if there is no such table, or a file of it is one of the private table."""
     hidden = {file.path.resolve() for file in find_files(private, PRIVATE)}
     if not hidden.isdisjoint(file.path.resolve() for file in find_files(path, option)):
         raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
 
 
 def check_column(option: str, name: str, private: str) -> None:
-    """Raise WrongInput where the private table has no such column."""
+    """Raise WrongInput if the private table has no such column."""
     private_frames(private, {name: option})
 
 
 def suggest(wishes: Wishes) -> Ensemble:
-    """Teachers and mechanism by public figures alone. Raises WrongInput where none fits the budget."""
+    """Teachers and mechanism by public figures alone. Raises WrongInput if none fits the budget."""
     table = open_public(wishes.public, "--public")
     queries = sum(frame.height for frame in table.frames(table.names[:1]))
     cap = {"epsilon": wishes.lifetime_epsilon, "delta": wishes.lifetime_delta}
@@ -198,7 +197,7 @@ def suggest(wishes: Wishes) -> Ensemble:
 
 
 def draft(wishes: Wishes, ensemble: Ensemble, folder: Path) -> str:
-    """The plan as commented TOML, its paths relative to `folder`. Raises WrongInput where it would not load."""
+    """The plan as commented TOML, its paths relative to `folder`. Raises WrongInput if it would not load."""
     features = features_of(open_public(wishes.public, "--public"), (wishes.label, wishes.unit))
     sections = (_data(wishes, features, folder), _privacy(wishes), _teachers(wishes, ensemble), _door(ensemble.best))
     written = HEAD + "\n".join(sections)

@@ -35,7 +35,7 @@ from concord.tasks.mechanisms.relabelled import inner_budget
 
 
 def public_rows(plan: Plan) -> int:
-    """Rows of the plan's public table. Raises WrongInput where it cannot be read or has none."""
+    """Rows of the plan's public table. Raises WrongInput if it cannot be read or has none."""
     table = open_public(plan.path("public"))
     return sum(frame.height for frame in table.frames(table.names[:1]))
 
@@ -50,13 +50,13 @@ BETA = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Premises:
-    """What planning goes by, all of it public. Raises WrongInput where that makes no sense.
+    """What planning goes by, all of it public. Raises WrongInput if that makes no sense.
 
     epsilon, delta   what labels may spend, and beside them the choice of a student
     agreement        a guess, as profile.profile takes it
     order            the Rényi order of the domain, where it is known
-    mechanism        the one that is planned; None where the best is to be taken
-    cutoff           the one that is planned for it; None where the best is to be taken
+    mechanism        the one that is planned; None if the best is to be taken
+    cutoff           the one that is planned for it; None if the best is to be taken
     choice           the part of ε that the choice of a student takes
     relabel          how rows are relabelled before teachers learn from them, where they are
     accountant       what proves the (ε, δ) of stable voting
@@ -83,13 +83,13 @@ class Premises:
 
     @property
     def subset(self) -> Subset | None:
-        """How the secret subset is drawn, from which alone teachers learn; None where they learn from all rows."""
+        """How the secret subset is drawn, from which alone teachers learn; None if they learn from all rows."""
         labels = self.epsilon - self.choice
         return None if self.relabel is None else subset_of(self.relabel, labels, self.delta)
 
     @property
     def stream(self) -> Stream:
-        """What a mechanism would meet, at the (ε, δ) that is left for it. Raises WrongInput where none is."""
+        """What a mechanism would meet, at the (ε, δ) that is left for it. Raises WrongInput if none is."""
         left = self.epsilon - self.choice, self.delta
         if self.subset is not None:
             left = inner_budget(*left, **self.subset)
@@ -108,7 +108,7 @@ class Premises:
 def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
     """The fields of Premises that a plan says; `queries` goes before its own, and before counting its public rows.
 
-    Raises WrongInput where a public table of it cannot be read.
+    Raises WrongInput if a public table of it cannot be read.
     """
     lifetime, labeling = plan.privacy.lifetime, plan.labeling
     asked = queries or labeling.queries or (None if plan.data.public is None else public_rows(plan))
@@ -155,7 +155,7 @@ def dearer(premises: Premises) -> float | None:
 class AtEpsilon:
     """What a mechanism is expected to do were the plan's ε this; teachers learn from `share` of the private rows.
 
-    share   None where nothing of ε is left for the mechanism
+    share   None if nothing of ε is left for the mechanism
     """
 
     epsilon: float

@@ -80,8 +80,8 @@ def certify(
 
     labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis
     beside       what other sessions of the same run released, by session
-    per_refusal  what the mechanism says one refusal costs; None where it is charged whole
-    Raises NotVerified where a file is not what was written, or its rows are not those on record, or the ledger is
+    per_refusal  what the mechanism says one refusal costs; None if it is charged whole
+    Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
     behind its witness.
     """
     ledger.check_witness()

@@ -119,7 +119,7 @@ def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa
 
 
 def counted(labels: pa.Table, session: Session) -> Counts:
-    """Rows by outcome. Raises NotVerified where released labels and ledger do not say the same."""
+    """Rows by outcome. Raises NotVerified if released labels and ledger do not say the same."""
     outcomes = {item["values"]: item["counts"] for item in pc.value_counts(labels["outcome"]).to_pylist()}
     answered, refused = outcomes.get("answered", 0), outcomes.get("refused", 0)
     if (answered, refused) != (session.answered, session.refused):

@@ -23,7 +23,7 @@ def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtE
     """Draw the options that were planned for what was asked, and one mechanism at `other` ε, and write them to `path`.
 
     The format is that of its suffix.
-    Raises WrongInput where no such format is known, EnvironmentFailed where the file cannot be written.
+    Raises WrongInput if no such format is known, EnvironmentFailed if the file cannot be written.
     """
     with _drawn(path, width=15) as figure:
         left, middle, right = figure.subplots(1, 3)

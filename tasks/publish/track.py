@@ -55,7 +55,7 @@ def track(
 
     batches   the staged public rows
     started   when the door was passed; `studied` when the student was there
-    Raises NotVerified where a released file is not what was written, EnvironmentFailed where MLflow fails.
+    Raises NotVerified if a released file is not what was written, EnvironmentFailed if MLflow fails.
     """
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)

@@ -1,4 +1,8 @@
-"""What scores of many trials prove: a lower bound on ε that holds whatever the mechanism is.
+"""Audit: attack a mechanism as it runs, with real randomness, and say what ε that proves at least.
+
+Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
+key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept. What the scores of many
+trials prove is a lower bound on ε that holds whatever the mechanism is.
 
 Assumes      trials are independent, those of either neighbour alike; δ is the claimed one
 Guarantees   with probability at least `confidence`, no (ε, δ) guarantee holds for any ε below `lower_bound`
@@ -11,11 +15,6 @@ Pearson 1934, exact) fails with probability at most (1 − confidence)/2. ∎
 Events are "the score is at least c" and "below c": with a log-likelihood ratio as the score they are the best of all.
 Source: Jagielski, Ullman & Oprea 2020, Algorithm 1; with δ, Nasr et al. 2021.
 Checked by tests/privacy/test_audit.py: coverage by enumeration, and against choosing and counting on one sample.
-
-Audit: attack a mechanism as it runs, with real randomness, and say what ε that proves at least.
-
-Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
-key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept.
 """
 
 import os
@@ -84,7 +83,7 @@ def _cuts(scores: Floats) -> Floats:
 
 
 def lower_bound(event: ScoreEvent, here: Floats, there: Floats, delta: float, confidence: float) -> float:
-    """ε that `event` proves on scores (trials,) it was not chosen on; 0 where it proves nothing."""
+    """ε that `event` proves on scores (trials,) it was not chosen on; 0 if it proves nothing."""
     sides = (here, there) if event.above else (there, here)
     likely, rare = (event.hits(scores) for scores in sides)
     return max(0.0, float(log_ratio(likely, rare, len(here), delta, confidence)))
@@ -159,8 +158,8 @@ def audit_mechanism(
 ) -> AuditReport:
     """Try to prove that `mechanism` is not (epsilon, delta)-DP, by `trials` sessions on each of two neighbours.
 
-    Every attack (attacks.py) gets its share of the trials. The attack and its event are chosen on one half of them and
-    counted on the other (audit.py). `workers` processes; default: one a processor. Raises WrongInput on misuse.
+    Every attack gets its share of the trials. The attack and its event are chosen on one half of them and
+    counted on the other. `workers` processes; default: one a processor. Raises WrongInput on misuse.
     """
     if trials < LEAST_TRIALS or not 0 < confidence < 1:
         raise WrongInput(

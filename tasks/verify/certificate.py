@@ -57,7 +57,7 @@ class Claim:
 
     @classmethod
     def of(cls, subject: Subject) -> "Claim":
-        """The claim of a session's certificate. Raises NotVerified where its files are not what it says."""
+        """The claim of a session's certificate. Raises NotVerified if its files are not what it says."""
         path = f"{subject.session.id}/certificate.json"
         ref = subject.released.find(path)
         if ref is None:
@@ -143,17 +143,17 @@ class Certificates:
             for session in claim.covered:
                 answering.setdefault(session, []).append(claim)
         had, opened = Counter[str](), Counter[str]()
-        for line, moment in ledger.history():
-            had[line.domain] += line.kind == "open"
-            opened[line.domain] += (line.kind == "open") - (line.kind == "settle")
-            if line.kind in ("watch", "restore"):
+        for record, moment in ledger.history():
+            had[record.domain] += record.kind == "open"
+            opened[record.domain] += (record.kind == "open") - (record.kind == "settle")
+            if record.kind in ("watch", "restore"):
                 opened = Counter(_open_in(moment))
-            if line.kind == "begin":
+            if record.kind == "begin":
                 continue
-            touched = [line.domain] if line.kind in ("open", "settle") else list(had)
+            touched = [record.domain] if record.kind in ("open", "settle") else list(had)
             due = (
-                answering.get(line.session, [])
-                if line.kind == "commit"
+                answering.get(record.session, [])
+                if record.kind == "commit"
                 else [claim for name in touched for claim in waiting.get((name, had[name], opened[name]), [])]
             )
             for claim in due:
@@ -186,7 +186,7 @@ def _as_of(session: Session, batches: int, ledger: Reading) -> Session:
 
 
 def _committed(moment: Reading, name: str) -> int | None:
-    """How many batches a session had committed by then; None where it was not open yet."""
+    """How many batches a session had committed by then; None if it was not open yet."""
     try:
         session = moment.session(name)
     except WrongInput:
@@ -203,7 +203,7 @@ def _open_in(moment: Reading) -> Iterator[str]:
 def _differs(name: str, certificate: Certificate, due: Certificate) -> ConcordError:
     result, so = _part(certificate, name), _part(due, name)
     try:
-        equal(f"the certificate's {name}", _apart(result, so), _apart(so, result))
+        equal(f"the certificate's {name}", _differing(result, so), _differing(so, result))
     except NotVerified as wrong:
         return wrong
     return NotVerified(f"the certificate's {name} is in another order than it was recorded")
@@ -214,7 +214,7 @@ def _part(certificate: Certificate, name: str) -> object:
     return certificate.versions.get(OPENED, WITHOUT_A_NAME) if name == "versions" else getattr(certificate, name)
 
 
-def _apart(item: object, other: object) -> object:
+def _differing(item: object, other: object) -> object:
     """What of one value is not so in the other: a sentence about both then shows where they differ."""
     match item:
         case BaseModel():

@@ -43,7 +43,7 @@ class Route:
 
 
 def least_delta(settings: Settings, epsilon: float) -> float:
-    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified where no other path is known."""
+    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if no other path is known."""
     if "relabel" in settings:
         return _relabelled_delta(settings, epsilon)
     return _route(settings).least_delta(settings, epsilon)
@@ -57,7 +57,7 @@ def charge(settings: Settings, order: float) -> tuple[float, float]:
 
 
 def charge_of_refusal(settings: Settings, order: float) -> tuple[float, float] | None:
-    """Nats and δ of one refusal; None where nothing that was reserved may return: all but stable voting, and stable
+    """Nats and δ of one refusal; None if nothing that was reserved may return: all but stable voting, and stable
     voting on relabelled rows, are charged whole. Raises NotVerified."""
     if settings.get("name") != "stable" or "relabel" in settings:
         return None

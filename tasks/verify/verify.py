@@ -36,7 +36,7 @@ SHOWN = 3
 
 
 def verify(home: Path, subject: str | None = None) -> list[Check]:
-    """Check a session, an MLflow run, or everything. Raises WrongInput where there is no such session or run."""
+    """Check a session, an MLflow run, or everything. Raises WrongInput if there is no such session or run."""
     try:
         ledger = Ledger.of(home)
         ledger.verify()
@@ -64,13 +64,13 @@ def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) ->
 
 
 def _rule(ledger: Ledger) -> Check:
-    """Whether every amount and step of the ledger is what its rule says, reckoned again from the lines."""
-    lines = ledger.records()
-    found = list(reckon(lines))
+    """Whether every amount and step of the ledger is what its rule says, reckoned again from its records."""
+    records = ledger.records()
+    found = list(reckon(records))
     if found:
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
         return Check(name="ledger rule", ok=False, detail="; ".join(found[:SHOWN]) + more)
-    detail = f"every charge, opening and settlement of {len(lines)} entries is what the rule says"
+    detail = f"every charge, opening and settlement of {len(records)} entries is what the rule says"
     return Check(name="ledger rule", ok=True, detail=detail)
 
 
