@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare
@@ -112,20 +112,11 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
               HOME/released/SESSION; no vault is needed, and nothing is spent
     Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
     """
-    from concord.artifacts.certificate import Certificate
-    from concord.artifacts.home.released import sha256
-    from concord.tasks.student.model import load
+    from concord.tasks.student.model import load, published
 
     root = Path(home or Settings.now().home)
-    folder = Path(subject) if Path(subject).is_dir() else root / "released" / str(subject)
-    try:
-        record = Certificate.model_validate_json((folder / "certificate.json").read_bytes()).student
-        file = (folder / Path(record.file.path).name).read_bytes()
-    except OSError:
-        raise WrongInput(f"{subject}: no certificate and student are published in {folder}") from None
-    if sha256(file) != record.file.digest:
-        raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
-    return load(file, record.estimator)
+    certificate, file = published(Path(subject) if Path(subject).is_dir() else root / "released" / str(subject))
+    return load(file, certificate.student.estimator)
 
 
 def _prepared(home: str | Path | None) -> Path:

@@ -51,6 +51,8 @@ ROOMS: dict[str, set[str]] = {
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
     "flows/start.py": {"dask", "distributed"},
+    "tasks/publish/export.py": {"sklearn"},
+    "tasks/student/onnx.py": {"skl2onnx"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
     "artifacts/settings.py": {"pydantic_settings"},
     "artifacts/ledger/database.py": {"sqlalchemy"},

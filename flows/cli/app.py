@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "forget": ("concord forget census-1751dd7e",),
     "verify": ("concord verify", "concord verify census-1751dd7e --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
+    "export": ("concord export census-1751dd7e --to classifier",),
     "ui": ("concord ui --port 8080",),
     "estimate": ("concord estimate plan.toml --epsilon 0.2",),
     "erase": ("concord erase --domain census --unit P000123",),

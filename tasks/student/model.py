@@ -10,14 +10,16 @@ import json
 import re
 import zipfile
 from collections.abc import Container
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Encoding
 from concord.tasks.student import concord_student
@@ -118,6 +120,21 @@ def load(file: bytes, estimator: str) -> Any:
     if current is file:
         return student
     return published_student(Encoding.model_validate_json(student["encode"].encoding), student["student"])
+
+
+def published(folder: Path) -> tuple[Certificate, bytes]:
+    """The certificate and the student's file in a session's published folder, or a copy of it.
+
+    Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
+    """
+    try:
+        certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+        file = (folder / Path(certificate.student.file.path).name).read_bytes()
+    except OSError:
+        raise WrongInput(f"{folder.name}: no certificate and student are published in {folder}") from None
+    if sha256(file) != certificate.student.file.digest:
+        raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
+    return certificate, file
 
 
 def is_older(file: bytes) -> bool:

@@ -27,17 +27,10 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.track import column_types
 from concord.tasks.student.model import load
 from tests.support.published import SESSION, World, world
+from tests.support.refusing import REFUSE
 from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-REFUSE = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("concord", "flows", "tasks", "artifacts", "polars", "prefect", "opendp"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Refuse())
-"""
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SAID = datetime(2026, 1, 2, 4, tzinfo=UTC).timestamp() * 1000
 """When MLflow is told that was."""

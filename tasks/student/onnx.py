@@ -1,0 +1,169 @@
+"""A published student as ONNX, wherever skl2onnx knows the parts; and how it converts the few it does not.
+
+The graph begins with clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since 1970) as
+double, NaN where missing; words as string, of which an unknown one is missing; lists as float, zeros where missing.
+
+Assumes      the student is one of `tasks.student.parts`
+Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products
+Not covered  how raw cells become clean ones (`concord_student.Cells`). Checked by tests/tasks/student/test_onnx.py
+"""
+
+from typing import Any
+
+import numpy as np
+from skl2onnx import convert_sklearn, update_registered_converter
+from skl2onnx._parse import _parse_sklearn
+from skl2onnx.algebra.onnx_ops import (
+    OnnxAbs,
+    OnnxAdd,
+    OnnxArgMax,
+    OnnxCast,
+    OnnxConcat,
+    OnnxGather,
+    OnnxIdentity,
+    OnnxIsNaN,
+    OnnxLog,
+    OnnxMax,
+    OnnxMin,
+    OnnxMul,
+    OnnxSign,
+    OnnxWhere,
+)
+from skl2onnx.common.data_types import (
+    DoubleTensorType,
+    FloatTensorType,
+    StringTensorType,
+    guess_proto_type,
+)
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed_log
+
+OPSET = {"": 21, "ai.onnx.ml": 4}
+
+
+def to_onnx(student: Pipeline) -> bytes:
+    """The file of a student's graph: outputs `label` and, of some, `probabilities`. Raises NotImplementedError."""
+    for part, convert in (
+        (Cells, _cells),
+        (FunctionTransformer, _function),
+        (MissingIndicator, _missing),
+        (SimpleImputer, _filled),
+        (ScoreClassifier, _best),
+    ):
+        update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
+    options = {id(student[-1]): {"zipmap": False}} if hasattr(student[-1], "predict_proba") else None
+    try:
+        own = {"options": options, "target_opset": OPSET, "custom_parsers": PARSERS}
+        graph = convert_sklearn(student, "student", inputs(student), **own)
+    except (RuntimeError, NotImplementedError, NameError, ValueError, TypeError) as wrong:
+        why = str(wrong).splitlines()[0][:200]
+        raise NotImplementedError(f"skl2onnx cannot convert {type(student[-1]).__name__}: {why}") from None
+    return bytes(graph.SerializeToString())
+
+
+def inputs(student: Pipeline) -> list[tuple[str, Any]]:
+    """The graph's inputs in order: the name of a column, and the type of its clean cells."""
+    parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
+    kinds = {name: part[0] for part, names in parts for name in names}
+    return [(name, _type(kinds[name])) for name in student["encode"].feature_names_in_ if name in kinds]
+
+
+def _type(cells: Cells) -> Any:
+    if cells.kind in ("uint8", "float32"):
+        return FloatTensorType([None, cells.size])
+    return (StringTensorType if cells.kind == "categorical" else DoubleTensorType)([None, 1])
+
+
+def _columns(scope: Any, model: ColumnTransformer, inputs: Any, custom_parsers: Any = None) -> Any:
+    """What all parts make of their own columns, side by side. skl2onnx's takes every column for one wide."""
+    named = {given.raw_name: given for given in inputs}
+    parts = [(part, names) for _, part, names in model.transformers_ if isinstance(part, Pipeline)]
+    whole = scope.declare_local_operator("SklearnConcat")
+    for part, names in parts:
+        whole.inputs += _parse_sklearn(scope, part, [named[name] for name in names], custom_parsers)
+    whole.outputs.append(scope.declare_local_variable("encoded", DoubleTensorType([None, None])))
+    return whole.outputs
+
+
+def _typed(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
+    """A part of ours, whose outputs are of its inputs' type, but for what makes floats of doubles."""
+    part = scope.declare_local_operator(f"Concord{type(model).__name__}", model)
+    part.inputs = inputs
+    single = isinstance(model, FunctionTransformer) and model.func is np.require
+    kind = FloatTensorType if single else type(inputs[0].type)
+    part.outputs.append(scope.declare_local_variable("clean", kind([None, None])))
+    return part.outputs
+
+
+def _scored(scope: Any, model: ScoreClassifier, inputs: Any, custom_parsers: Any = None) -> Any:
+    """The regressor's scores, and what makes a class of them."""
+    part = scope.declare_local_operator("ConcordScoreClassifier", model)
+    part.inputs = _parse_sklearn(scope, model.regressor_, inputs, custom_parsers)
+    part.outputs.append(scope.declare_local_variable("label", StringTensorType([None])))
+    return part.outputs
+
+
+PARSERS = {
+    ColumnTransformer: _columns,
+    ScoreClassifier: _scored,
+    **dict.fromkeys((Cells, FunctionTransformer, MissingIndicator, SimpleImputer), _typed),
+}
+
+
+def _joined(operator: Any) -> None:
+    """The shape of all inputs side by side; of classes, it is known."""
+    if isinstance(operator.raw_operator, ScoreClassifier):
+        return
+    width = sum(given.type.shape[1] for given in operator.inputs)
+    operator.outputs[0].type = type(operator.outputs[0].type)([None, width])
+
+
+def _cells(scope: Any, operator: Any, container: Any) -> None:
+    _write(OnnxIdentity(_whole(operator), **_end(operator)), scope, container)
+
+
+def _missing(scope: Any, operator: Any, container: Any) -> None:
+    absent = OnnxIsNaN(_whole(operator), op_version=OPSET[""])
+    _write(OnnxCast(absent, to=guess_proto_type(operator.outputs[0].type), **_end(operator)), scope, container)
+
+
+def _filled(scope: Any, operator: Any, container: Any) -> None:
+    X, fill = _whole(operator), operator.raw_operator.statistics_[None, :]
+    _write(OnnxWhere(OnnxIsNaN(X, op_version=OPSET[""]), fill, X, **_end(operator)), scope, container)
+
+
+def _function(scope: Any, operator: Any, container: Any) -> None:
+    function, X = operator.raw_operator, _whole(operator)
+    version = {"op_version": OPSET[""]}
+    if function.func is signed_log:
+        log = OnnxLog(OnnxAdd(OnnxAbs(X, **version), np.array([1.0]), **version), **version)
+        result = OnnxMul(OnnxSign(X, **version), log, **_end(operator))
+    elif function.func is np.clip:
+        raised = OnnxMax(X, function.kw_args["a_min"], **version)
+        result = OnnxMin(raised, function.kw_args["a_max"], **_end(operator))
+    else:
+        result = OnnxCast(X, to=guess_proto_type(FloatTensorType()), **_end(operator))
+    _write(result, scope, container)
+
+
+def _best(scope: Any, operator: Any, container: Any) -> None:
+    version, names = {"op_version": OPSET[""]}, np.array(operator.raw_operator.classes, dtype=np.str_)
+    best = OnnxArgMax(operator.inputs[0], axis=1, keepdims=0, **version)
+    _write(OnnxGather(names, best, **_end(operator)), scope, container)
+
+
+def _whole(operator: Any) -> Any:
+    version = {"op_version": OPSET[""]}
+    return operator.inputs[0] if len(operator.inputs) == 1 else OnnxConcat(*operator.inputs, axis=1, **version)
+
+
+def _end(operator: Any) -> dict[str, Any]:
+    return {"op_version": OPSET[""], "output_names": operator.outputs[:1]}
+
+
+def _write(node: Any, scope: Any, container: Any) -> None:
+    node.add_to(scope, container)

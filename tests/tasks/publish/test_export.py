@@ -1,0 +1,178 @@
+"""An exported student: a folder that needs nothing of Concord, and a graph that says what scikit-learn says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from concord.artifacts.home.released import sha256
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import encode
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.export import example_row
+from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.model import Encode, dump, load
+from concord.tasks.student.parts import published_student
+from tests.support.console import concord
+from tests.support.processes import own_environment
+from tests.support.published import SESSION, World, certified, world
+from tests.support.refusing import REFUSE
+from tests.tasks.student.test_parts import COLUMNS, ENCODING
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+ODD = ("a\x00",)
+"""A word that NumPy, which writes the graph, takes for another."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("home") / "home"
+    made = world(home)
+    certified(made, STABLE, made.truth)
+    return made
+
+
+@pytest.fixture(scope="module")
+def exported(small: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exports") / "classifier"
+    status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
+    assert status == 0
+    said = json.loads(printed)
+    assert set(said["files"]) == {path.name for path in folder.iterdir()}
+    return folder
+
+
+def student_of(small: World) -> Any:
+    return load((small.released.root / SESSION / "student.skops").read_bytes(), "sklearn")
+
+
+def python(folder: Path, program: str) -> str:
+    """What a program prints in that folder, where Concord and what only it needs cannot be imported."""
+    command = [sys.executable, "-W", "ignore", "-c", REFUSE + program]
+    environment = {**own_environment(), "PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
+    for name in ("student.skops", "certificate.json", "certificate.schema.json", "report.html"):
+        assert sha256((exported / name).read_bytes()) == sha256((small.released.root / SESSION / name).read_bytes())
+
+
+def test_its_example_of_six_lines_runs_with_scikit_learn_alone(small: World, exported: Path) -> None:
+    lines = [line for line in (exported / "example.py").read_text().splitlines() if line]
+    assert len(lines) == 6
+    row = {name: eval(value) for name, value in example_row(student_of(small)).items()}
+    (expected,) = student_of(small).predict(pl.DataFrame([row]))
+    assert python(exported, "import runpy; runpy.run_path('example.py')").strip() == f"['{expected}']"
+
+
+def test_it_predicts_elsewhere_what_it_predicts_here(small: World, exported: Path) -> None:
+    program = f"import runpy, pandas; model = runpy.run_path('example.py')['student']; path = {str(small.home)!r}"
+    ask = "; print(*model.predict(pandas.read_parquet(path + '/public.parquet')))"
+    said = python(exported, program + ask).splitlines()[-1].split()
+    assert said == student_of(small).predict(small.rows).tolist()
+    assert len(set(said)) == 2
+
+
+def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> None:
+    card = (exported / "MODEL_CARD.md").read_text()
+    assert "ε = 1, δ = 1e-05 for one row" in card
+    assert "| size | a number |" in card
+    assert "| shade | a word |" in card
+    assert sha256((exported / "student.skops").read_bytes()) in card
+    assert "right on public test rows" in card
+
+
+def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:
+    before = {path.name: path.read_bytes() for path in exported.iterdir()}
+    status, _, said = concord("export", SESSION, "--to", str(exported), "--home", str(small.home))
+    assert (status, "empty or not there yet" in said) == (2, True)
+    assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
+
+
+def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("certificate.json", "student.skops"):
+        (copy / name).write_bytes((small.released.root / SESSION / name).read_bytes())
+    status, printed, _ = concord("export", str(copy), "--to", str(tmp_path / "out"))
+    assert (status, "student.skops" in printed) == (0, True)
+    (copy / "student.skops").write_bytes(b"another")
+    assert concord("export", str(copy), "--to", str(tmp_path / "other"))[0] == 4
+    assert concord("export", "nothing-1", "--to", str(tmp_path / "other"), "--home", str(small.home))[0] == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_older_student_is_to_be_published_anew(small: World, tmp_path: Path) -> None:
+    learned = student_of(small)["student"]
+    old = dump(type(student_of(small))([("encode", Encode(small.encoding.model_dump_json())), ("student", learned)]))
+    certificate = json.loads((small.released.root / SESSION / "certificate.json").read_text())
+    certificate["student"]["file"]["digest"] = sha256(old)
+    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
+    (tmp_path / "student.skops").write_bytes(old)
+    status, _, said = concord("export", str(tmp_path), "--to", str(tmp_path / "out"))
+    assert (status, "--from study" in said) == (2, True)
+
+
+def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
+    rng = np.random.default_rng(1)
+    words = [None, "odd", *(word for word in COLUMNS[7].vocabulary if word not in ODD)]  # type: ignore[union-attr]
+    cells: dict[str, Any] = {
+        "numeric": lambda: [None if x < -1.5 else 3 * x for x in rng.normal(size=rows)],
+        "boolean": lambda: [(None, True, False)[at] for at in rng.integers(0, 3, rows)],
+        "date": lambda: pl.Series(rng.integers(0, 20_000, rows)).cast(pl.Date),
+        "categorical": lambda: [words[at] for at in rng.integers(0, len(words), rows)],
+        "list": lambda: rng.integers(0, 256, (rows, 2)).tolist(),
+        "null": lambda: [None] * rows,
+    }
+    return pl.DataFrame({column.name: cells[column.kind]() for column in COLUMNS})
+
+
+@pytest.mark.parametrize("kind", ["logistic", "ridge"])
+def test_the_graph_says_what_scikit_learn_says(kind: str) -> None:
+    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+    from concord.tasks.student.onnx import inputs, to_onnx
+
+    known = [column for column in COLUMNS if column.name != "word"]
+    vocabulary = tuple(word for word in COLUMNS[7].vocabulary if word not in ODD)  # type: ignore[union-attr]
+    word = COLUMNS[7].model_copy(update={"vocabulary": vocabulary})
+    encoding = ENCODING.model_copy(update={"columns": (*known, word)})
+    rows = rows_of_every_kind()
+    X = encode(cast_rows(rows, encoding), encoding)
+    y = np.digitize(X[:, 0] + X[:, 3], [-0.5, 0.5])
+    classes = np.array(["low", "middle", "high"])
+    scores = ScoreClassifier(Ridge(solver="svd"), classes.tolist())
+    learned = scores.fit(X, np.eye(3)[y]) if kind == "ridge" else LogisticRegression(max_iter=500).fit(X, classes[y])
+    student = published_student(encoding, learned)
+    session = runtime.InferenceSession(to_onnx(student))
+    asked = {name: clean(student, name, rows) for name, _ in inputs(student)}
+    answers = session.run(None, asked)
+    assert (answers[0] == student.predict(rows)).all()
+    assert len(set(answers[0])) == 3
+    if kind == "logistic":
+        assert np.abs(answers[1] - student.predict_proba(rows)).max() < 1e-5
+
+
+def clean(student: Any, name: str, rows: pl.DataFrame) -> Any:
+    part = next(part for _, part, names in student["encode"].transformers_ if name in names)
+    cells = part[0].transform(rows[[name]])
+    return np.where(cells == None, "?", cells) if cells.dtype == object else cells  # noqa: E711  # cell by cell
+
+
+def test_what_the_converter_does_not_know_is_one_sentence() -> None:
+    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
+    from concord.tasks.student.onnx import to_onnx
+
+    constant = DummyClassifier(strategy="most_frequent").fit(np.zeros((2, 1)), ["no", "no"])
+    with pytest.raises(NotImplementedError, match=r"^skl2onnx cannot convert DummyClassifier: [^\n]+$"):
+        to_onnx(published_student(ENCODING, constant))
