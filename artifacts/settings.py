@@ -22,9 +22,9 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 
 LEDGER, WITNESS, STORE = "CONCORD_LEDGER", "CONCORD_WITNESS", "MLFLOW_TRACKING_URI"
 KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
-HOME = Path(".concord")
+DEFAULT_HOME = Path(".concord")
 
-Unset = BeforeValidator(lambda text: text or None)
+Unset, Default = BeforeValidator(lambda text: text or None), BeforeValidator(lambda text: text or DEFAULT_HOME)
 
 
 class Settings(BaseSettings):
@@ -40,7 +40,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", frozen=True)
 
-    home: Annotated[Path, BeforeValidator(lambda text: text or HOME), Field(validation_alias="CONCORD_HOME")] = HOME
+    home: Annotated[Path, Default, Field(validation_alias="CONCORD_HOME")] = DEFAULT_HOME
     ledger: Annotated[str | None, Field(validation_alias=LEDGER, min_length=1)] = None
     witness: Annotated[Path | None, Unset, Field(validation_alias=WITNESS)] = None
     vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
@@ -75,7 +75,7 @@ def own_store_file(home: Path) -> Path:
     return home.absolute() / "mlflow.db"
 
 
-PATIENCE = 10.0
+SERVER_PATIENCE = 10.0
 """Seconds a server has to answer."""
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
 """Servers that are asked, and where they listen if the address does not say."""
@@ -93,9 +93,9 @@ def check_answers(variable: str) -> None:
     place = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2], query=""))  # without a password
     try:
         if kind.startswith("http"):
-            with urlopen(f"{place.rstrip('/')}/health", timeout=PATIENCE):
+            with urlopen(f"{place.rstrip('/')}/health", timeout=SERVER_PATIENCE):
                 return
-        with socket.create_connection((url.hostname, url.port or PORTS[kind]), timeout=PATIENCE):
+        with socket.create_connection((url.hostname, url.port or PORTS[kind]), timeout=SERVER_PATIENCE):
             return
     except HTTPError:
         return

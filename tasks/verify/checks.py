@@ -92,7 +92,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-NAMED = 5
+MOST_NAMED = 5
 """Sessions that are named; the others are counted."""
 
 
@@ -177,8 +177,8 @@ def _folders(root: Path, pattern: str) -> set[str]:
 
 
 def _named(sessions: set[str]) -> str:
-    shown = sorted(sessions)[:NAMED]
-    more = f" and {len(sessions) - NAMED} more" if len(sessions) > NAMED else ""
+    shown = sorted(sessions)[:MOST_NAMED]
+    more = f" and {len(sessions) - MOST_NAMED} more" if len(sessions) > MOST_NAMED else ""
     return f"{', '.join(shown)}{more}"
 
 
