@@ -4,13 +4,15 @@
 
     python -m tests.promises.endings [PART OF A FAULT'S NAME]
 
-A `Fault` is done to a run that stands still at some place (tests/promises/stalling.py), or to its home before it
-begins. A further one is a further line of FAULTS.
+A `Fault` is done to a run that stands still at some place (tests/promises/stalling.py), after which it goes on if it is
+not ended by that; or to its home before it begins. A further one is a further line of FAULTS.
 """
 
 import fcntl
 import os
 import pty
+import re
+import resource
 import secrets
 import signal
 import socket
@@ -39,6 +41,8 @@ STARTED = 240.0
 """Seconds that a run may take to where the fault is done, on a machine with much to do."""
 SOON = 5.0
 """Seconds in which a run that is ended must end."""
+CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""What moves a terminal's cursor and colours its words."""
 SMALL = {"teachers__count": 20, "teachers__block": 10, "labeling__cutoff": 300, "student__refused": "drop"}
 
 
@@ -53,12 +57,12 @@ class Run:
     folder: Path
     keys: bool = False
     name: str = field(default_factory=lambda: secrets.token_hex(8))
-    said: bytes = b""
+    shown: bytes = b""
 
     def __post_init__(self) -> None:
         self.terminal, end = pty.openpty()
         (self.folder / "tmp").mkdir(exist_ok=True)
-        ours = {MARK: self.name, "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm", "COLUMNS": "200"}
+        ours = {MARK: self.name, "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm", "COLUMNS": "1000"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", *self.arguments],
             env=own_environment() | ours | GIVEN,
@@ -75,7 +79,7 @@ class Run:
     def until(self, words: str) -> None:
         """Wait until it has said that; it must."""
         deadline = time.monotonic() + STARTED
-        while words.encode() not in self.said:
+        while words.encode() not in self.shown:
             assert self.process.poll() is None, self.text
             assert time.monotonic() < deadline, self.text
             time.sleep(0.02)
@@ -122,12 +126,12 @@ class Run:
     @property
     def text(self) -> str:
         """What the terminal showed."""
-        return self.said.decode(errors="replace")
+        return self.shown.decode(errors="replace")
 
     def _read(self) -> None:
         with suppress(OSError):  # its last holder has closed it
             while read := os.read(self.terminal, 1 << 16):
-                self.said += read
+                self.shown += read
         os.close(self.terminal)
 
 
@@ -136,6 +140,8 @@ class Fault:
     """Something done to a run that is to end in `status` and one sentence that says `sentence`.
 
     do       at the place where the run stands still; none where it is done to the home, by `before`
+    undo     to the home, before the next run
+    goes_on  whether the run is to be resumed after it
     within   seconds that it may take to end after it
     """
 
@@ -143,6 +149,8 @@ class Fault:
     sentence: str = ""
     do: Callable[[Run], object] | None = None
     before: Callable[[Path, ExitStack], object] = lambda *_: None
+    undo: Callable[[Path], object] = lambda _: None
+    goes_on: bool = False
     within: float = SOON
 
 
@@ -199,6 +207,46 @@ def silent_mlflow(_: Path, held: ExitStack) -> None:
     held.callback(GIVEN.clear)
 
 
+class Impossible(Exception):
+    """A fault that cannot be done on this machine."""
+
+
+DISK = 128 << 20
+"""Bytes of a disk that holds a home."""
+FILLER = "filler"
+
+
+def small_disk(home: Path, held: ExitStack) -> None:
+    """The home is on a disk of its own. Raises Impossible without a system administrator's right to mount one."""
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=0700", "none", str(home)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        raise Impossible("no disk can be mounted here")
+    held.callback(subprocess.run, ["umount", "--lazy", str(home)], check=True)
+
+
+def fill_disk(run: Run) -> None:
+    """Not a byte is left on it."""
+    with (run.folder / "home" / FILLER).open("wb", buffering=0) as filler, suppress(OSError):
+        while filler.write(bytes(1 << 16)):
+            pass
+
+
+def free_disk(home: Path) -> None:
+    (home / FILLER).unlink()
+
+
+def refuse_writes(run: Run) -> None:
+    """From now on no file grows by a byte, whichever process of the run writes to it, and by whatever library."""
+    for process in run.processes():
+        with suppress(ProcessLookupError):
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (0, 0))
+
+
+DONE = " ✓ "
+"""In what is shown of a stage that is done, as one may still be by a run that goes on."""
+OURS = "concord: "
+"""How each of our sentences begins. Which one it is depends on who meets the fault first."""
 KEPT = "nothing that was spent is lost"
 FAULTS = {
     "Ctrl-C": Fault(130, f"interrupted; {KEPT}", lambda run: run.press(b"\x03")),
@@ -207,6 +255,8 @@ FAULTS = {
     "terminal closed": Fault(129, f"its terminal was closed; {KEPT}", to_process(signal.SIGHUP)),
     "kill -9": Fault(-signal.SIGKILL, do=to_process(signal.SIGKILL)),
     "server killed": Fault(1, f"ended before it did: {KEPT}", lambda run: os.kill(run.server(), signal.SIGKILL)),
+    "disk full": Fault(1, OURS, fill_disk, before=small_disk, undo=free_disk, goes_on=True, within=60.0),
+    "no write succeeds": Fault(1, OURS, refuse_writes, goes_on=True, within=60.0),
     "strangers on its ports": Fault(0, before=strangers, within=STARTED),
     "results edited": Fault(0, before=edited_results, within=STARTED),
     "mlflow.db deleted": Fault(0, before=lost_mlflow, within=STARTED),
@@ -258,23 +308,27 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
     with ExitStack() as held:
         fault.before(home, held)
         asked = ["run", str(plan), "--home", str(home)]
-        run = Run(["tests.promises.stalling", at or "nowhere", *asked], folder, keys=name == "Ctrl-C")
+        place = (at or "nowhere") + "+" * fault.goes_on
+        run = Run(["tests.promises.stalling", place, *asked], folder, keys=name == "Ctrl-C")
         if fault.do:
             run.until(STUCK + at)
             fault.do(run)
+        if fault.goes_on:
+            run.press(b"\n")
         started = time.monotonic()
         status = run.ends()
         seconds = time.monotonic() - started
         left = run.leaves()
-    after = run.said.partition((STUCK + at).encode())[2] if fault.do else b""
-    sentences = [line for line in visible(after) if STUCK not in line]
-    lacks = lost(write_plan(folder / "data", **SMALL), home, folder) if again else ""
+        fault.undo(home)
+        lacks = lost(write_plan(folder / "data", **SMALL), home, folder) if again else ""
+    after = run.shown.partition((STUCK + at).encode())[2] if fault.do else b""
+    sentences = [line for line in visible(after) if STUCK not in line and DONE not in line]
     return Row(name, at, seconds, status, sentences, lacks, left)
 
 
 def visible(result: bytes) -> list[str]:
     """The lines that a terminal shows of it: without progress, which is drawn over, and without colours."""
-    text = result.decode(errors="replace").split("\x1b[?25h")[-1]
+    text = CODES.sub("", result.decode(errors="replace").split("\x1b[?25h")[-1])
     return [line.strip() for line in text.replace("\r", "\n").split("\n") if line.strip()]
 
 
@@ -282,7 +336,7 @@ def lost(plan: Path, home: Path, folder: Path) -> str:
     """What the next run of the plan lacks, or pays twice; nothing, it is hoped."""
     again = Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], folder)
     if again.ends():
-        return f"the next run: {visible(again.said)[-1:]}"
+        return f"the next run: {visible(again.shown)[-1:]}"
     sessions = Ledger.of(home).sessions("people")
     if len(sessions) != 1:
         return f"{len(sessions)} sessions"
@@ -290,15 +344,28 @@ def lost(plan: Path, home: Path, folder: Path) -> str:
     return "it does not verify" if asked.ends() else ""
 
 
+def places(fault: Fault) -> tuple[str, ...]:
+    """Where a fault is done. A worker that fits stands still for good, so that no run goes on from there."""
+    return tuple(at for at in PLACES if at != "fit" or not fault.goes_on) if fault.do else ("",)
+
+
+def shown(name: str, at: str, folder: Path) -> str:
+    """A line of the table, with what is wrong."""
+    try:
+        row = attempt(name, at, folder)
+    except Impossible as why:
+        return f"{name:<24} {at:<10} {why}"
+    return " ".join([str(row), *(["wrong: ", *row.wrong()] if row.wrong() else [])])
+
+
 def main(part: str = "") -> None:
     """Every fault of that name at every place: the table."""
     print(HEADER)
     for name, fault in FAULTS.items():
-        for at in PLACES if fault.do else ("",):
+        for at in places(fault):
             if part in name:
                 with tempfile.TemporaryDirectory() as folder:
-                    row = attempt(name, at, Path(folder))
-                    print(row, *(["wrong: ", *row.wrong()] if row.wrong() else []))
+                    print(shown(name, at, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The command line, which stops for good at one place, so that a test can do to it there what it likes:
+"""The command line, which stops at one place, so that a test can do to it there what it likes:
 
     python -m tests.promises.stalling PLACE ARGUMENTS OF CONCORD
 
 PLACE   "starting", while its server starts; or the name of a stage, after its work and before it is over. Where a
         worker fits a teacher stops by the learner `Stuck`, in whatever thread or process
-It stops in C, where Python's handlers of signals are not called, and says so first on standard error.
+It stops for good, in C, where Python's handlers of signals are not called, and says so first on standard error. With
+a `+` after PLACE it stops until a line comes by standard input.
 """
 
 import hashlib
@@ -20,9 +21,12 @@ from sklearn.linear_model import LogisticRegression
 STUCK = "stuck at "
 
 
-def stop(place: str) -> None:
-    """Stop, for longer than any test waits."""
+def stop(place: str, resumed: str = "") -> None:
+    """Stop, for longer than any test waits, or until a line comes if it is to be resumed."""
     os.write(2, f"{STUCK}{place}\n".encode())
+    if resumed:
+        os.read(0, 1)
+        return
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
 
 
@@ -35,12 +39,19 @@ class Stuck(LogisticRegression):  # type: ignore[misc]
         return super().fit(*rows)
 
 
-def stall(place: str) -> None:
+def stall(at: str) -> None:
     """Have this process stop at that place."""
+    place, resumed, _ = at.partition("+")
     if place == "starting":
         from concord.flows.server import Server
 
-        Server.check_answers = lambda _: stop("starting")  # type: ignore[assignment,method-assign]
+        answers = Server.check_answers
+
+        def started(server: Server) -> None:
+            stop("starting", resumed)
+            answers(server)
+
+        Server.check_answers = started  # type: ignore[assignment,method-assign]
         return
     from concord.flows.stage import Stages
 
@@ -50,7 +61,7 @@ def stall(place: str) -> None:
         def stopping(progress: Any) -> list[Any]:
             results = run(progress)
             if name == place:
-                stop(place)
+                stop(place, resumed)
             return results
 
         return true(self, name, stopping, total)
@@ -58,8 +69,23 @@ def stall(place: str) -> None:
     Stages._timed = timed  # type: ignore[method-assign]
 
 
+def stall_once_prepared(at: str) -> None:
+    """Have this process stop at that place: arranged once the settings of Prefect are made, which it reads as it is
+    imported."""
+    from concord.flows import environment
+
+    prepare = environment.prepare
+
+    def prepared(*home: Any, **how: Any) -> Any:
+        result = prepare(*home, **how)
+        stall(at)
+        return result
+
+    environment.prepare = prepared
+
+
 if __name__ == "__main__":
     from concord.flows.cli import main
 
-    stall(sys.argv.pop(1))
+    stall_once_prepared(sys.argv.pop(1))
     main()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.endings import FAULTS, PLACES, attempt
+from tests.promises.endings import FAULTS, PLACES, Impossible, attempt
 
 AT_A_PLACE = [name for name, fault in FAULTS.items() if fault.do]
 
@@ -17,7 +17,10 @@ def test_ctrl_c_ends_a_run_while_its_workers_fit(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("at", "fault"), list(zip(PLACES, cycle(AT_A_PLACE), strict=False)))
 def test_a_run_ends_at_every_stage(tmp_path: Path, fault: str, at: str) -> None:
-    assert attempt(fault, at, tmp_path).wrong() == []
+    try:
+        assert attempt(fault, at, tmp_path).wrong() == []
+    except Impossible as why:
+        pytest.skip(str(why))
 
 
 @pytest.mark.slow
