@@ -75,7 +75,7 @@ class Stream:
     ) -> Self:
         """What a public guess of agreement says will be met. Raises WrongInput if the figures make no sense.
 
-        agreement   as profile.profile takes it
+        agreement   as `odds.profile` takes it
         order       the Rényi order of the domain it will be charged in, where that is known
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)

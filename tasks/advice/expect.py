@@ -53,7 +53,7 @@ class Premises:
     """What planning goes by, all of it public. Raises WrongInput if that makes no sense.
 
     epsilon, delta   what labels may spend, and beside them the choice of a student
-    agreement        a guess, as profile.profile takes it
+    agreement        a guess, as `odds.profile` takes it
     order            the Rényi order of the domain, where it is known
     mechanism        the one that is planned; None if the best is to be taken
     cutoff           the one that is planned for it; None if the best is to be taken

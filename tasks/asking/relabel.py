@@ -1,27 +1,4 @@
-"""The class of hypotheses that a plan names, over columns of the encoded matrix, with public cut points.
-
-Assumes      encoding and matrix are of public rows
-Guarantees   nothing here depends on a private row: class, columns and cut points follow from the plan and public rows
-Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
-
-Resample: the rows of a relabelled subset as teachers learn from them (Nandi & Bassily 2020, Algorithm 5, step 3).
-
-    tight      each shard draws as many rows as it has, with replacement, from its own rows: a row reaches one teacher
-    published  each row has Poisson(1) copies, those beyond the most dropped, and each copy goes to a shard of its own:
-               a row reaches as many teachers as it has copies, which group privacy pays for
-    none       the rows as they are
-
-Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
-Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
-             changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
-Not covered  the law of the copies: any would do, being independent of the rows
-             Checked by tests/tasks/asking/test_relabel.py and tests/tasks/data/test_orders.py
-
-Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
-and c. One more row adds the names of number n + 1 and leaves the others. A name alone decides the shard, and the place
-in it: where a row came from, which the number of rows before it decides, is forgotten.
-
-Relabel: a secret subset of the private rows gets its labels from one hypothesis, chosen privately on it.
+"""Relabelling: a secret subset of the private rows gets its labels from one hypothesis, chosen privately on it.
 
 Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.data.split` draws the subset; here a hypothesis
 ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
@@ -35,6 +12,25 @@ Ends         with the session; a domain has one that is relabelled (see `artifac
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
              Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the law of all of it
              by tests/privacy/test_relabelled.py
+
+The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
+Assumes      encoding and matrix are of public rows
+Guarantees   nothing of it depends on a private row: class, columns and cut points follow from the plan and public rows
+Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
+
+Resampling (`resampled`) decides from which rows of the relabelled subset teachers learn (Algorithm 5, step 3).
+    tight      each shard draws as many rows as it has, with replacement, from its own rows: a row reaches one teacher
+    published  each row has Poisson(1) copies, those beyond the most dropped, and each copy goes to a shard of its own:
+               a row reaches as many teachers as it has copies, which group privacy pays for
+    none       the rows as they are
+Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
+Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
+             changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
+Not covered  the law of the copies: any would do, being independent of the rows
+             Checked by tests/tasks/asking/test_relabel.py and tests/tasks/data/test_orders.py
+Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
+and c. One more row adds the names of number n + 1 and leaves the others. A name alone decides the shard, and the place
+in it: where a row came from, which the number of rows before it decides, is forgotten.
 """
 
 import difflib

@@ -1,17 +1,19 @@
-"""The secret randomness of one session: keyed draws by row, and noise that is kept before anyone sees it.
+"""What a session goes on with: its secret randomness, and the checkpoint of all that was put to it, in the vault.
 
-The recipe of a session: what it needs to go on, sealed in the vault.
+Randomness: the session key, keyed draws by row, and noise that is kept before anyone sees it. Without the key nothing
+more can be drawn.
 
-    run      writes it at the door, and again where its plan changed in something the session does not depend on
+Checkpoint: a session is its stream. Whoever goes on with it, `run` or `extend`, walks all public rows put to it in the
+order they were put. So labels, student and certificate are always those of the whole session, whichever command made
+them.
+
+    run      writes it at the door, and again if its plan changed in something the session does not depend on
     extend   adds rows it was not given before, before the door
-    online   keeps each row it answers beside it, in a file of its own; reading the recipe adds them at its end
+    online   keeps each row it answers in a file of its own; reading the checkpoint adds them at its end
 
-A session is its stream: whoever goes on with it, `run` or `extend`, walks all public rows put to it in the order they
-were put. So labels, student and certificate are always those of the whole session, whichever command made them.
-
-Assumes      one command at a time writes the recipe of a session (`tasks.door.release.alone`)
+Assumes      one command at a time writes the checkpoint of a session (`tasks.door.release.alone`)
 Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
-Not covered  a recipe taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
+Not covered  a checkpoint taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
              Checked by tests/flows/test_extend.py
 """
 

@@ -1,30 +1,28 @@
-"""Once: a session whose one answer ends it, such as the choice of a student or an estimate of errors.
+"""Sessions whose one answer ends them: the choice of a student, and the estimate of how much teachers err.
 
-Assumes      what draws the answer is ε-DP, pure; the question and what it depends on are public
-Guarantees   the session claims (ε, 0); asked again, it is found by all that its answer depends on
-Ends         with its answer
-Not covered  what the answer is drawn from: tasks.door.choose and tasks.door.choose, and the tests they name
+    Assumes      what draws the answer is ε-DP, pure; the question and what it depends on are public
+    Guarantees   the session claims (ε, 0); asked again, it is found by all that its answer depends on
+    Ends         with its answer
+    Not covered  what the answer is drawn from: below, and the tests named there
 
-Choose: the universal student, a hypothesis chosen among all that tell the public rows apart by its private errors.
-
+Choice: the universal student, a hypothesis chosen among all dichotomies of the public rows by its private errors.
 Nobody votes: the exponential mechanism picks one candidate of a cover made of public rows
 (tasks.mechanisms.exponential), its errors counted on one private row a unit. The choice passes the door like any
 answer, once, and ends its session.
+    Assumes      encoding, batches and plan are public, so the cover is; two classes
+    Guarantees   (ε, 0) for the released hypothesis; error counts and n stay in the vault
+    Ends         with the choice
+    Not covered  see tasks.mechanisms.exponential. Checked by tests/flows/test_universal_flow.py and
+                 tests/tasks/door/test_label_private_choice.py
 
-Assumes      encoding, batches and plan are public, so the cover is; two classes
-Guarantees   (ε, 0) for the released hypothesis; error counts and n stay in the vault
-Ends         with the choice
-Not covered  see tasks.mechanisms.exponential. Checked by tests/flows/test_universal_flow.py
-
-Estimate: how much teachers err, released once with noise, to choose a cutoff by (BTT18, Remark 1).
-
-In each shard the rows of some units are set aside; a teacher learns from the others and is tried on those. Only the
-sum over shards leaves, through the door, in a session of its own (tasks.mechanisms.error_estimate).
-
-Assumes      blocks are those of `tasks.data.split`, with a column ASIDE; plan and encoding are public
-Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
-Ends         with its one release
-Not covered  teachers that learn from all rows of a shard err a little less. Checked by tests/flows/test_estimate.py
+Estimate: how much teachers err, released once with noise, to choose a cutoff by (BTT18, Remark 1). In each shard the
+rows of some units are set aside; a teacher learns from the others and is tried on those. Only the sum over shards
+leaves, through the door, in a session of its own (tasks.mechanisms.error_estimate).
+    Assumes      blocks are those of `tasks.data.split`, with a column ASIDE; plan and encoding are public
+    Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
+    Ends         with its one release
+    Not covered  teachers that learn from all rows of a shard err a little less. Checked by
+                 tests/flows/test_estimate.py
 """
 
 import io

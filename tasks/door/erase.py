@@ -1,38 +1,36 @@
-"""The end of a session: close it, and forget what only it needed.
+"""What ends: a session is closed or forgotten, a unit's rows are erased, a home of an earlier version is upgraded.
 
-Assumes      whoever closes a session decides by public and released things alone, or gives nothing back
-Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless a
-             session that is open votes with the same teachers; nor the hypothesis that relabelled its rows, and they.
-             What `concord verify` reads is kept: it needs no secret
-Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files.
-             Checked by tests/tasks/door/test_ending.py
+Close and forget: a session ends, and what only it needed leaves the vault.
+    Assumes      whoever closes a session decides by public and released things alone, or gives nothing back
+    Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless
+                 a session that is open votes with the same teachers; nor the hypothesis that relabelled its rows, and
+                 they. What `concord verify` reads is kept: it needs no secret
+    Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files.
+                 Checked by tests/tasks/door/test_ending.py
 
-Erase: the rows of a unit leave the vault, with all that was made of them.
+Erase: the rows of a unit leave the vault, with all that was made of them. Rows lie there without the name of their
+unit, a teacher tells of every unit of its shard, votes of every teacher, and a session's key, together with what was
+released, of the votes. So what goes is all that the vault keeps of the domain's table, and its sessions end. A unit
+erased by its name stays erased: whatever this home learns from the domain's table later leaves it out. Who asked to be
+erased may never have been in it: what is done does not depend on that.
+    Assumes      what is made of a domain's rows lies in the vault at KIND/DOMAIN/…; at KIND/… of no domain it may be
+                 anyone's, and goes as well: all of it but public rows can be made again
+    Guarantees   nothing in the vault depends on the unit once this returns. Spends stay: an erasure is no public
+                 reason, and gives nothing back. It waits for runs of the domain, and is finished by erasing again if it
+                 was interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then
+                 on
+    Not covered  what was published, which differential privacy alone protects; the table itself, which is its owner's
+                 to change; all units of a domain, erased at once, come back with a further session; copies of the
+                 vault, and what a disk keeps of removed files; what workers of a cluster write after their flow was
+                 killed. Checked by tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
 
-Rows lie there without the name of their unit, a teacher tells of every unit of its shard, votes of every teacher, and a
-session's key, beside what was released, of the votes. So what goes is all that the vault keeps of the domain's table,
-and its sessions end. A unit erased by its name stays erased: whatever this home learns from the domain's table later
-leaves it out. Who asked to be erased may never have been in it: what is done does not depend on that.
-
-Assumes      what is made of a domain's rows lies in the vault at KIND/DOMAIN/…; at KIND/… of no domain it may be
-             anyone's, and goes as well: all of it but public rows can be made again
-Guarantees   nothing in the vault depends on the unit once this returns. Spends stay: an erasure is no public reason,
-             and gives nothing back. It waits for runs of the domain, and is finished by erasing again where it was
-             interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then on
-Not covered  what was published, which differential privacy alone protects; the table itself, which is its owner's to
-             change; all units of a domain, erased at once, come back with a further session; copies of the vault, and
-             what a disk keeps of removed files; what workers of a cluster write after their flow was killed
-             Checked by tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
-
-Upgrade: bring a home written by an earlier version to this one's format, once, with a copy of what is touched.
-
+Upgrade: a home written by an earlier version is brought to this one's format, once, with a copy of what is touched.
     format 1 → 2   the private files of known sessions are put on the ledger's record
     format 2 → 3   nothing: sessions that are on record do not say which version opened them, and need not
-
-Assumes      no version older than the home's opens it meanwhile
-Guarantees   the ledger of before lies in HOME/backups before anything is written; what was interrupted is finished by
-             the next command; nothing is spent or drawn
-Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
+    Assumes      no version older than the home's opens it meanwhile
+    Guarantees   the ledger of before lies in HOME/backups before anything is written; what was interrupted is finished
+                 by the next command; nothing is spent or drawn
+    Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
 """
 
 from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ Proof. One unit changes one teacher's vote from one class to another: no count m
 their maximum, and a test is a function of one discrete Gaussian shifted by at most one. A released row is
 noisy_votes.py's. Which rows are released depends on the tests, and with it in what order the draws come; but never are
 there more than `queries` of the one scale and answers · shifts of the other, which is all that δ depends on
-(accounting.py). For the same reason their Rényi divergences never add up to more than α·ρ (Feldman & Zrnic 2021,
+(noise.py). For the same reason their Rényi divergences never add up to more than α·ρ (Feldman & Zrnic 2021,
 Thm. 3.1). ∎
 Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py: exact δ against an adaptive asker, and
 planted bugs.

@@ -1,28 +1,27 @@
-"""Votes and answers: what a mechanism at the door is given, what it gives back, and where its randomness comes from.
+"""Votes and answers, and the distance to instability: what every mechanism at the door is given and gives back.
+
+Offers       `Answers` and `RandomSource` (what leaves the door for a batch, and where its randomness comes from),
+             `plurality` and `distance_to_instability`, and refusal tables with their cost (`per_refusal`,
+             `greedy_table`)
 
 Distance to instability: how many teachers may change their vote before the plurality label can change.
-
-Assumes      votes are whole counts, at least 0, one row a query, one column a class; a neighbouring table changes one
-             teacher, whose vote may move in any way on every query
-Guarantees   (1) |d(D) − d(D')| ≤ 1;  (2) plurality(D) ≠ plurality(D') only where d(D) = d(D') = 0
-Ends         never: both are plain functions of the votes and release nothing
-Not covered  weighted votes and abstentions
-
+    Assumes      votes are whole counts, at least 0, one row a query, one column a class; a neighbouring table changes
+                 one teacher, whose vote may move in any way on every query
+    Guarantees   (1) |d(D) − d(D')| ≤ 1;  (2) plurality(D) ≠ plurality(D') only where d(D) = d(D') = 0
+    Ends         never: both are plain functions of the votes and release nothing
+    Not covered  weighted votes and abstentions
 Proof. Let M be the top count less the runner-up, d = max(0, ⌈M/2⌉ − 1). One vote moves M by at most 2, hence ⌈M/2⌉ by
 at most 1: (1). If the label differs, the old winner is within reach of one vote, so M ≤ 2 on both sides: (2). Neither
 uses the tie-break; it must only be fixed. (BTT18 prints max(0, M − 1), which one vote moves by 2.)
 Checked by tests/privacy/test_distance.py, over every vote vector and every way to change it.
 
-Refusal tables: the probability of refusing by distance, as integers over 2^64, and what one refusal costs.
-
-A table holds P[0..L], non-increasing; a query at distance d is refused with probability P[min(d, L)] / 2^64.
-
-Assumes      neighbours differ by at most one in distance, so that only adjacent entries are ever compared
-Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the very integers that run;
-             `greedy_table` keeps κ(order) ≤ kappa, checked on those integers
-Ends         not applicable: nothing is drawn here
-Not covered  labels that differ at distance 0: their additive δ is stable.py's
-
+Refusal tables: the probability of refusing by distance, as integers over 2^64, and what one refusal costs. A table
+holds P[0..L], non-increasing; a query at distance d is refused with probability P[min(d, L)] / 2^64.
+    Assumes      neighbours differ by at most one in distance, so that only adjacent entries are ever compared
+    Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the very integers that run;
+                 `greedy_table` keeps κ(order) ≤ kappa, checked on those integers
+    Ends         not applicable: nothing is drawn here
+    Not covered  labels that differ at distance 0: their additive δ is stable.py's
 Source: F_α(p, q) is derived in stable.py. Near 1 everything is built from the integer complement 2^64 − P: as a float,
 1 − π is 1 long before π is negligible.
 Checked by tests/privacy/test_stable.py, against 60-digit arithmetic.

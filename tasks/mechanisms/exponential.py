@@ -1,14 +1,15 @@
-"""Private choice among finitely many candidates: the exponential mechanism, and permute-and-flip, which improves on it.
+"""Private choice among finitely many candidates, and the universal learner: a student chosen by its private errors.
 
-Assumes      candidates are fixed or public; each score is a whole number (say, rows classified well) that moves by at
-             most `sensitivity` between neighbours, and where they are `monotone` no two in opposite directions;
-             sampling is OpenDP's (noise.py)
-Guarantees   one choice is epsilon-DP. The exponential mechanism's is epsilon-bounded-range as well, which costs less
-             Rényi divergence; permute-and-flip is never further below the best score, in expectation (McKenna & Sheldon
-             2020)
-Ends         after one choice; choosing again from the same data costs again
-Not covered  candidates found in private rows; running time. BN19's relabelling (Lemma 3.1) weighs candidates and is
-             proved for the exponential mechanism alone
+Exponential mechanism, and permute-and-flip, which improves on it
+    Assumes      candidates are fixed or public; each score is a whole number (say, rows classified well) that moves by
+                 at most `sensitivity` between neighbours, and if they are `monotone` no two in opposite directions;
+                 sampling is OpenDP's (noise.py)
+    Guarantees   one choice is epsilon-DP. The exponential mechanism's is epsilon-bounded-range as well, which costs
+                 less Rényi divergence; permute-and-flip is never further below the best score, in expectation (McKenna
+                 & Sheldon 2020)
+    Ends         after one choice; choosing again from the same data costs again
+    Not covered  candidates found in private rows; running time. BN19's relabelling (Lemma 3.1) weighs candidates and is
+                 proved for the exponential mechanism alone
 
 With best = max score and aᵢ = e^(ε·(scoreᵢ − best)/2Δ), or e^(ε·(scoreᵢ − best)/Δ) of monotone scores, candidate r is
 chosen with probability
@@ -23,20 +24,18 @@ exponent moves by, plus one number for all r. Exponents move by values in an int
 probabilities sum to 1, it holds 0: the choice is ε-DP. ∎ Permute-and-flip's spread further, and only ε-DP is claimed.
 Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the samplers against these laws.
 
-The universal learner: a student chosen among all dichotomies of the public rows, by its errors on private ones.
+Universal learner: a student chosen among all dichotomies of the public rows, by its errors on private ones
+    Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
+    Guarantees   the choice is (ε, 0)-DP and of range ε, as above: if rows are secret for an added or removed row, if
+                 labels are secret for a changed one
+    Ends         after one choice; choosing again costs again
+    Not covered  error counts and n: not published. A cover built from private rows, even without their labels. If rows
+                 are secret, a row that changes is two steps
 
 Alon, Bassily & Moran (2019), the semi-private agnostic learner: candidates are one hypothesis per dichotomy of the
 class on public, unlabelled rows; the exponential mechanism weighs them by private error counts. Every row is then
 answered by the chosen hypothesis: post-processing, without limit. Nandi & Bassily (2020) take the first queries,
 answered by Algorithm 5, for public rows: the two costs add.
-
-Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
-Guarantees   the choice is (ε, 0)-DP and of range ε (exponential.py), where rows are secret for an added or removed row,
-             where labels are secret for a changed one
-Ends         after one choice; choosing again costs again
-Not covered  error counts and n: not published. A cover built from private rows, even without their labels. Where rows
-             are secret, a row that changes is two steps
-
 Proof. An added row raises the error count of every candidate by one or by nothing, so scores are monotone and a
 candidate's weight is e^(−ε·errors). A row whose label changes raises the counts of those that were right by one and
 lowers those of all others by one, as does any changed row at most: not monotone, and the weight is e^(−ε·errors/2). ∎

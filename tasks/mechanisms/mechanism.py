@@ -1,18 +1,18 @@
-"""A mechanism: one value that carries everything about a way to answer votes.
+"""Mechanisms: what each is, the catalogue by name, and what to expect of one on a stream.
 
-A new mechanism is a file of its own, a line of `artifacts.sections.MECHANISMS`, and its independent recomputation in
-`tasks.verify.recompute`. Shown by tests/privacy/test_new_mechanism.py, which adds one.
+A mechanism is one value that carries everything about a way to answer votes: calibration, cost, answers, odds, attacks
+and proof. A new one is a file of its own, a line of `artifacts.sections.MECHANISMS`, and its independent recomputation
+in `tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
 
-The mechanisms by name, and how each is calibrated from public settings alone.
+Offers       `Mechanism` (what all of them have), `calibrate` and `from_settings` (one by its name in
+             `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
+             the part of their labels that noise has changed)
 
-`artifacts.sections.MECHANISMS` lists them; each is `MECHANISM` of the module of its name.
-
-What to expect of a mechanism on a stream: rows answered, and the part of their labels that noise has changed.
-
-Assumes      the votes are public: a guess of them, or a simulation
-Guarantees   nothing about privacy: arithmetic on the mechanism's own odds (odds.py)
-Ends         not applicable: nothing is drawn
-Not covered  whether the plurality of the teachers is the right label
+Statement of `expectation`
+    Assumes      the votes are public: a guess of them, or a simulation
+    Guarantees   nothing about privacy: arithmetic on the mechanism's own odds (odds.py)
+    Ends         not applicable: nothing is drawn
+    Not covered  whether the plurality of the teachers is the right label
 
 A noisy threshold stays for a whole epoch, while its odds take it afresh for each row. That counts too few answers,
 never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t rows with probability E (1 − r(X))^t,

@@ -1,6 +1,6 @@
-"""Randomness: exact discrete noise and private selection from OpenDP, and the keyed stream of 64-bit draws.
+"""Randomness and how much of it: exact noise and selection from OpenDP, keyed draws, the least noise within a budget.
 
-Privacy statement
+Statement of draws: discrete noise and private selection from OpenDP, and the keyed stream of 64-bit draws
     Assumes      OpenDP's samplers are exact and its generator is the operating system's; AES-256 is a pseudo-random
                  function; a key is secret and an index under it serves one row for ever
     Guarantees   `laplace` and `gaussian` draw from the very distributions that costs are computed for, with no
@@ -11,9 +11,7 @@ Privacy statement
 Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
 choices by test_exponential.py.
 
-Calibration shared by mechanisms: the least noise within a budget, and the exact δ of Gaussian counts.
-
-Privacy statement
+Statement of calibration: the least noise within a budget, and the exact δ of Gaussian counts
     Assumes      scales and how often they are drawn at are fixed in advance
     Guarantees   `gaussian_delta` is at least the δ of that many discrete Gaussians, each shifted by one, at ε;
                  `gaussians_delta` is of several scales together

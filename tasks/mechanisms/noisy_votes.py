@@ -1,11 +1,8 @@
-"""Noisy counts: what Gaussian and Laplace votes share. Whole counts are released, since their argmax costs the same.
+"""Noisy votes: release every row's counts with exact discrete Gaussian noise, and their argmax.
 
-Two classes: one count of class 1 a row; class 0 is the rest of the k votes, and k is public. More: every count. Which
-noise is added, and what it costs, is each mechanism's own file. Checked by tests/privacy/test_noisy_votes.py.
-
-Noisy votes: release every row's counts with exact discrete Gaussian noise, and their argmax.
-
-Two classes: one count of class 1 a row; class 0 is the rest of the k votes, and k is public. More: every count.
+Two classes: one count of class 1 a row; class 0 is the rest of the k votes, and k is public. More: every count. Whole
+counts are released, since their argmax costs the same. `NoisyCounts` is what Gaussian and Laplace votes share; which
+noise is added, and what it costs, is each mechanism's own file.
 
 Privacy statement
     Assumes      each privacy unit reaches one teacher; all k teachers vote on every row, so that a row of votes sums
@@ -16,9 +13,9 @@ Privacy statement
     Not covered  replacing one unit by another (two steps); the labels cost the same as the counts, which are released
 
 Proof. One unit changes one teacher, whose vote on a row moves from one class to another: two counts move by one, each
-under noise of its own, or the one count where there are two classes. So a row is at most `shifts` discrete Gaussians
+under noise of its own, or the one count if there are two classes. So a row is at most `shifts` discrete Gaussians
 shifted by one, ρ adds over rows (Canonne, Kamath & Steinke 2020, Prop. 5; Bun & Steinke 2016), and the sharper δ is
-accounting.py's. Everything released is a function of the noisy counts. ∎
+noise.py's. Everything released is a function of the noisy counts. ∎
 Source: PATE-PSQ (Liu, Zhu, Chaudhuri & Wang 2021); GNMax (Papernot et al. 2018), with the counts kept.
 Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and planted bugs.
 """

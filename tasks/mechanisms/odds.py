@@ -1,41 +1,38 @@
-"""Profiles: a public guess of how teachers share their votes, as rows of vote shares.
+"""Profiles, odds and attacks: what is known of a mechanism on votes that are public or made up.
+
+    profile      a public guess of how teachers share their votes
+    Odds         on a row of votes: that it is refused, or its label changed by noise
+    Attack       worst neighbouring streams of votes, and how telling each possible answer to them is
+
+Each mechanism has methods `odds` and `attacks`; this is what they share.
+
+Statement of profiles and odds
+    Assumes      the votes are public: a figure, votes on public rows of teachers trained on public data, or a
+                 simulation. Votes of the private teachers are not, nor are their odds
+    Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, but for
+                 `confident`; those, and of changed labels, take discrete noise as continuous, with half a vote's
+                 correction
+    Ends         not applicable: nothing is drawn
+    Not covered  how well the guess describes the private teachers; whether their plurality is the right label
 
 A profile is an array (rows, classes), each row the shares of one public query's votes from the largest class down,
-summing to 1. It stands for the stream to come: rows are taken to be drawn from it independently.
+summing to 1. It stands for the stream to come: rows are taken to be drawn from it independently. A figure is the mean
+share of the winning class. Shares are then spread as Beta(b, 1 − b) between 1/classes and 1, most of it near full
+agreement with a thin tail of torn rows: with a mean of 0.913 this meets the quantiles of 200 logistic teachers' margins
+on UCI Adult from 1% to 70% within 0.03. What the winner lacks goes to as few rivals as can hold it, so that margins are
+the least the figure allows.
+Checked by tests/tasks/mechanisms/test_profile.py and tests/tasks/mechanisms/test_outcome.py.
 
-Assumes      the guess is public: a figure, votes on public rows of teachers trained on public data, or a simulation.
-             Votes of the private teachers are not
-Guarantees   nothing about privacy; the same guess gives the same profile
-Ends         not applicable: nothing is drawn
-Not covered  how well the guess describes the private teachers
-
-A figure is the mean share of the winning class. Shares are then spread as Beta(b, 1 − b) between 1/classes and 1, most
-of it near full agreement with a thin tail of torn rows: with a mean of 0.913 this meets the quantiles of 200 logistic
-teachers' margins on UCI Adult from 1% to 70% within 0.03. What the winner lacks goes to as few rivals as can hold it,
-so that margins are the least the figure allows. Checked by tests/tasks/mechanisms/test_profile.py.
-
-Odds on a row of votes: that it is refused, or its label changed by noise.
-
-Assumes      the votes are public: a guess of them, or a simulation. Odds of private votes are themselves private
-Guarantees   nothing about privacy. Odds of refusal are exact, but for `confident`; those, and of changed labels, take
-             discrete noise as continuous, with half a vote's correction
-Ends         not applicable: nothing is drawn
-Not covered  whether the plurality of the teachers is the right label
-
-Each mechanism has a method `odds`; this is what they share. Checked by tests/tasks/mechanisms/test_outcome.py.
-
-Attacks on mechanisms: worst neighbouring streams of votes, and how telling each possible answer to them is.
+Statement of attacks
+    Assumes      nothing: whatever an attack is, what it shows of a mechanism is a lower bound
+    Guarantees   `here` and `there` are neighbours: on each row one vote moves from one class to another
+    Ends         nothing is drawn here
+    Not covered  the best attack: streams are fixed beforehand, those of exact tests in tests/privacy are not
 
 One teacher votes otherwise on every row of a stream. Its answers are reduced to one score, the log-likelihood ratio
 here over there as if rows were independent: if they are, that is the best statistic there is (Neyman & Pearson);
-if they are not, another could be better, but any bound that follows from this one is true. Each mechanism has a method
-`attacks`; this is what they share.
-
-Assumes      nothing: whatever an attack is, what it shows of a mechanism is a lower bound
-Guarantees   `here` and `there` are neighbours: on each row one vote moves from one class to another
-Ends         nothing is drawn here
-Not covered  the best attack: streams are fixed beforehand, those of exact tests in tests/privacy are not
-Checked by tests/privacy/test_audit.py
+if they are not, another could be better, but any bound that follows from this one is true.
+Checked by tests/privacy/test_audit.py.
 """
 
 from collections.abc import Callable

@@ -7,10 +7,10 @@ Three departures, all towards safety. The distance is the true one, which one vo
 max(0, margin − 1) moves by 2. It halts at the T-th refusal; the printed "while c ≤ T" allows T + 1. Noise is discrete
 Laplace at the printed scales, and its cost is recomputed for it.
 
-Assumes      as threshold.py; m bounds the rows asked, though no privacy hangs on it
-Guarantees   (epsilon, delta) at the cutoff: with ε₁ = 2/λ and η, as threshold.py proves
+Assumes      as sparse_vector.py; m bounds the rows asked, though no privacy hangs on it
+Guarantees   (epsilon, delta) at the cutoff: with ε₁ = 2/λ and η, as sparse_vector.py proves
 Ends         at the cutoff-th refusal, or at the m-th row
-Not covered  as threshold.py; usefulness: k is tens of thousands. `stable` answers the same rows with hundreds
+Not covered  as sparse_vector.py; usefulness: k is tens of thousands. `stable` answers the same rows with hundreds
 
 The printed guarantee (Theorem 3.1), for what is printed: ε₁ = 4/λ over T + 1 epochs. Textbook composition does not give
 it; optimal composition does up to ε of 7 to 10, by δ, thanks to slack in λ. Beyond, it is refused, although what runs

@@ -1,12 +1,36 @@
-"""One release of a stable answer (A_stab): in the papers' Laplace form, and in its optimal form.
+"""Stable queries: ask teachers anything, not only for a class label; and the release of one stable answer by itself.
 
-Every row is a release of its own: `cost` is that of one row.
+`ask` releases what most teachers answer, by any mechanism that pays by refusal. `LaplaceRelease` and `OptimalRelease`
+are A_stab, of which every row is a release of its own: in the papers' Laplace form, and in its optimal form.
 
-Assumes      each privacy unit reaches one teacher; noise is exact discrete Laplace of scale 1/epsilon, draws are
-             uniform over 2^64, and each is used once
-Guarantees   one row is (epsilon, delta)-DP, with the δ of `cost`, never above the one asked for
-Ends         after the row; asking again is another release
-Not covered  many rows at the price of the refused ones (sparse_vector.py, stable.py); running time
+Each teacher answers each query with a hashable value: the name of its most predictive feature, a threshold, a rule.
+
+    answers = [[most_predictive(shard) for shard in shards]]        # queries × teachers
+    ask(mechanism, answers, source)                                 # ["income"], or [None] if refused
+
+Statement of `ask` and `count_answers`
+    Assumes      each privacy unit is in one shard, hence reaches one answer a query; every teacher answers every query,
+                 by a fixed rule if it cannot; answers that are equal, of one type and one repr look the same to readers
+    Guarantees   `ask`: that of the mechanism, though nobody declared which answers there are. `count_answers`: votes
+                 for declared answers, for any mechanism
+    Ends         with the mechanism: at its cutoff
+    Not covered  `count_answers` of answers that were found in private data, not declared
+
+Why `ask` may release an answer nobody declared. The proofs of stable.py and sparse_vector.py use two facts of
+distance.py, and both hold for answers out of any set: one vote moves the lead of the first answer over the second by at
+most 2; if the first answers differ, the distance is 0 on both sides, and such an answer escapes only with the
+probability that is already charged as additive δ. Which answers trail, or exist, is never looked at.
+Why noisy counts may not. A count exists because some teacher gave its answer: an answer only one teacher knows has
+probability above 0 on one side and 0 on the other, whatever the noise, and no δ was charged for that.
+Source: BTT18, section 1 ("any sequence of online queries that satisfy certain stability properties").
+Checked by tests/privacy/test_queries.py, with the most predictive feature by shard as its example.
+
+Statement of one release, whose `cost` is that of one row
+    Assumes      each privacy unit reaches one teacher; noise is exact discrete Laplace of scale 1/epsilon, draws are
+                 uniform over 2^64, and each is used once
+    Guarantees   one row is (epsilon, delta)-DP, with the δ of `cost`, never above the one asked for
+    Ends         after the row; asking again is another release
+    Not covered  many rows at the price of the refused ones (sparse_vector.py, stable.py); running time
 
 LaplaceRelease: BTT18, Algorithm 1 (Smith & Thakurta 2013, Prop. 3). Answer if distance + Y > Γ = ln(1/δ)/ε.
 Proof of Theorem 2.4. Labels equal: the distance moves by at most 1, so either outcome changes by at most e^ε. Labels
@@ -19,29 +43,6 @@ Proof. (ε, δ)-DP between equal labels at distances i and i + 1 is those lines 
 never falls; between differing labels it is a₀ ≤ δ. Each entry is the most that the one before allows, so no rule
 answers more often at any distance; entries are whole numbers over 2^64, rounded down, so the lines hold exactly. ∎
 Checked by tests/privacy/test_single.py, in rational arithmetic.
-
-Stable queries: ask teachers anything, not only for a class label, and release what most of them answer.
-
-Each teacher answers each query with a hashable value: the name of its most predictive feature, a threshold, a rule.
-
-    answers = [[most_predictive(shard) for shard in shards]]        # queries × teachers
-    ask(mechanism, answers, source)                                 # ["income"], or [None] where refused
-
-Assumes      each privacy unit is in one shard, hence reaches one answer a query; every teacher answers every query,
-             by a fixed rule where it cannot; answers that are equal, of one type and one repr look the same to readers
-Guarantees   `ask`: that of the mechanism, though nobody declared which answers there are. `count_answers`: votes for
-             declared answers, for any mechanism
-Ends         with the mechanism: at its cutoff
-Not covered  `count_answers` of answers that were found in private data, not declared
-
-Why `ask` may release an answer nobody declared. The proofs of stable.py and threshold.py use two facts of distance.py,
-and both hold for answers out of any set: one vote moves the lead of the first answer over the second by at most 2; if
-the first answers differ, the distance is 0 on both sides, and such an answer escapes only with the probability that is
-already charged as additive δ. Which answers trail, or exist, is never looked at.
-Why noisy counts may not. A count exists because some teacher gave its answer: an answer only one teacher knows has
-probability above 0 on one side and 0 on the other, whatever the noise, and no δ was charged for that.
-Source: BTT18, section 1 ("any sequence of online queries that satisfy certain stability properties").
-Checked by tests/privacy/test_queries.py, with the most predictive feature by shard as its example.
 """
 
 import math

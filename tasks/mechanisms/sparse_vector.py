@@ -1,14 +1,20 @@
-"""Distance against a noisy threshold: the sparse-vector run that `published` and `sparse_vector` share, and its cost.
+"""Sparse vector: distance against a noisy threshold, calibrated with optimal composition and the best split of noise.
 
-An epoch is the run of answers up to and with a refusal. It has one threshold noise X, and each row a query noise Y, all
-whole numbers: answer the plurality label if distance + Y > threshold + X, else refuse; halt at the T-th refusal.
+`NoisyThreshold` is the run that `published` and `sparse_vector` share, at any scales; `SparseVector` is the one whose
+settings answer most within (epsilon, delta). An epoch is the run of answers up to and with a refusal. It has one
+threshold noise X, and each row a query noise Y, all whole numbers: answer the plurality label if
+distance + Y > threshold + X, else refuse; halt at the T-th refusal.
 
-Assumes      X and Y are exact discrete Laplace of the scales b₁ (threshold) and b₂ (query), used once; each privacy
-             unit reaches one teacher; rows are fixed or chosen from released things alone
-Guarantees   the whole answer sequence, however long and adaptive, is (ε, η + D)-DP for every ε, where D is the optimal
-             T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]
-Ends         at the T-th refusal, which is the last answer; a new session is a new cost
-Not covered  replacing one unit by another (two steps of distance); running time; the noisy distance, never released
+Privacy statement
+    Assumes      X and Y are exact discrete Laplace of the scales b₁ (threshold) and b₂ (query), used once; each privacy
+                 unit reaches one teacher; rows are fixed or chosen from released things alone
+    Guarantees   the whole answer sequence, however long and adaptive, is (ε, η + D)-DP for every ε, where D is the
+                 optimal T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]. `SparseVector` is
+                 (epsilon, delta)-DP at the cutoff: η + D ≤ δ, recomputed from the very scales that run, with rounding
+                 towards safety
+    Ends         at the T-th refusal, which is the last answer; a new session is a new cost
+    Not covered  replacing one unit by another (two steps of distance); running time; the noisy distance, never
+                 released; the best mechanism at this budget, which is stable.py
 
 Proof. Within an epoch every answer before the refusal is the plurality label, so the rows asked follow one fixed path.
 (i) Labels equal on D and D': X → X − 1 keeps every answer, since no distance falls by more than 1; Y → Y − 2 keeps the
@@ -17,23 +23,15 @@ the distance is 0 on both (distance.py), so a refusal has one law; a label is th
 and the first such row ends the epoch or is bad, it has probability at most η/T an epoch. So an epoch is (ε₁, η/T)-DP
 both ways; X is redrawn, so T epochs compose by Kairouz, Oh & Viswanath 2015, Theorem 3.3: δ ≤ η + D. ∎
 Kin: Lyu, Su & Li 2017; BTT18, Algorithm 2. Not redrawing X would cost less at δ = 0, but then epochs are not
-independent and D does not cover them. Checked by tests/privacy/test_sparse_vector.py and test_published.py.
+independent and D does not cover them.
 
-Sparse vector: the noisy threshold calibrated to the budget, with optimal composition and the best split of noise.
-
-What threshold.py proves for any scales is turned round: of all settings that are (epsilon, delta)-DP at the cutoff,
-take the one whose refusals fall to 1% at the least distance. Two splits are searched, both public: δ between
-composition and labels that escape, and ε₁ between threshold noise and query noise.
-
-Assumes      as threshold.py
-Guarantees   (epsilon, delta) at the cutoff for an endless adaptive stream: η + D ≤ δ, recomputed from the very scales
-             that run, with rounding towards safety
-Ends         at the cutoff-th refusal
-Not covered  as threshold.py; and the best mechanism at this budget, which is stable.py
-
-Source: BTT18, Algorithm 2 with its constants replaced; composition Kairouz, Oh & Viswanath 2015. The split of noise
-differs from Lyu, Su & Li 2017 (1 : 2^(2/3), least variance): here the far tail counts as well.
-Checked by tests/privacy/test_sparse_vector.py, against the best adaptive adversary and planted bugs.
+Calibration turns that round: of all settings that are (epsilon, delta)-DP at the cutoff, take the one whose refusals
+fall to 1% at the least distance. Two splits are searched, both public: δ between composition and labels that escape,
+and ε₁ between threshold noise and query noise. The split of noise differs from Lyu, Su & Li 2017 (1 : 2^(2/3), least
+variance): here the far tail counts as well.
+Source: BTT18, Algorithm 2 with its constants replaced; composition Kairouz, Oh & Viswanath 2015.
+Checked by tests/privacy/test_sparse_vector.py, against the best adaptive adversary and planted bugs, and by
+tests/privacy/test_published.py.
 """
 
 import math

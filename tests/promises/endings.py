@@ -345,8 +345,10 @@ def lost(plan: Path, home: Path, folder: Path) -> str:
 
 
 def places(fault: Fault) -> tuple[str, ...]:
-    """Where a fault is done. A worker that fits stands still for good, so that no run goes on from there."""
-    return tuple(at for at in PLACES if at != "fit" or not fault.goes_on) if fault.do else ("",)
+    """Where a fault is done. A worker that fits stands still for good, so that no run goes on from there; and after
+    the last stage nothing is left to write, so that nothing fails."""
+    without = ("fit", "certify") if fault.goes_on else ()
+    return tuple(at for at in PLACES if at not in without) if fault.do else ("",)
 
 
 def shown(name: str, at: str, folder: Path) -> str:

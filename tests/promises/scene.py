@@ -23,7 +23,7 @@ class Scene:
     tables: dict[str, Any]
     capture: pytest.CaptureFixture[str]
     log: pytest.LogCaptureFixture
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     marks_of: Callable[[Path, Path], Marks] = Marks.of
 
     @property
@@ -44,7 +44,7 @@ class Scene:
         """What an act that must fail says; nothing got out by it."""
         with pytest.raises(error) as failed:
             act()
-        self.told.append(str(failed.value))
+        self.messages.append(str(failed.value))
         self.nothing_got_out()
         return str(failed.value)
 
@@ -57,7 +57,7 @@ class Scene:
         marks = marks or self.marks()
         assert leaks(published(self.home), marks.with_names()) == []
         assert leaks(operated(self.home), marks) == []
-        console = "".join((*self.capture.readouterr(), self.log.text, *self.told))
+        console = "".join((*self.capture.readouterr(), self.log.text, *self.messages))
         assert marks.found(console.encode()) == set()
         assert [path for path in (self.home / "vault").rglob("*") if path.stat().st_mode & 0o077] == []
 

@@ -118,7 +118,7 @@ def test_the_end_of_a_session_tells_nothing_and_does_not_name_who_was_erased(sce
     assert "forgotten" in scene.fails(BudgetRefused, **stays_open)
     result = erased(scene.home, "people", f"{VALUE}-unit-p1-17")
     show_erasure(result)
-    scene.told.append(json.dumps(result))
+    scene.messages.append(json.dumps(result))
     scene.refuses(WrongInput, lambda: erased(scene.home, "nobody's", f"{VALUE}-unit-p1-17"))
     scene.nothing_got_out(marks)
     scene.nothing_is_left(marks)
@@ -135,13 +135,13 @@ def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
             other.delenv(KEY) if key is None else other.setenv(KEY, key)
             with pytest.raises(ConcordError) as refused:  # and the vault cannot be looked into meanwhile
                 scene.run(student__seed=1)
-            scene.told.append(str(refused.value))
+            scene.messages.append(str(refused.value))
     votes = files(scene.home, "votes")[0]
     whole = votes.read_bytes()
     votes.write_bytes(whole[:-9] + bytes(9))
     with pytest.raises(NotVerified, match="not what was written") as changed:
         scene.run(start_from="release")
     votes.write_bytes(whole)
-    scene.told.append(str(changed.value))
+    scene.messages.append(str(changed.value))
     scene.nothing_got_out()
     assert leaks([scene.home / "vault"], Marks(scene.marks().literals, {})) == []

@@ -55,6 +55,6 @@ class Small:
         given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
         return relabel(*given, self.vault, "relabelled/people", KEY)
 
-    def taught(self, share: float = 0.3) -> pl.DataFrame:
+    def resampled(self, share: float = 0.3) -> pl.DataFrame:
         """The rows that teachers learn from."""
         return pl.concat([read_frame(ref, self.vault) for ref in self.relabelled(share).blocks])

@@ -1,15 +1,14 @@
-"""Boxes: intervals, axis-aligned rectangles and conjunctions, and every dichotomy they make of given rows.
+"""Boxes and stumps: classes whose hypotheses are bounded by numbers of single columns, and all their dichotomies.
 
-Columns are replaced by the ranks of the numbers that occur, a lattice. A dichotomy that some box makes is made by just
-one tight box, each side of which touches a row inside: the bounding box of its rows. Counts in all boxes at once are
-differences of running sums along one axis after another. Conjunctions are boxes over two-valued columns.
+Boxes: intervals, axis-aligned rectangles and conjunctions. Columns are replaced by the ranks of the numbers that occur,
+a lattice. A dichotomy that some box makes is made by just one tight box, each side of which touches a row inside: the
+bounding box of its rows. Counts in all boxes at once are differences of running sums along one axis after another.
+Conjunctions are boxes over two-valued columns.
+
+Stumps and thresholds: one column against one number, either way round. A stump says `inside` from some number of its
+column on and the other label below. On given rows, a column with m different numbers makes m − 1 splits, and two
+columns may make the same one: splits are distinguished by a digest of the rows above, so each is taken once.
 Checked by tests/privacy/test_hypotheses.py.
-
-Thresholds and decision stumps: one column against one number, either way round.
-
-A stump says `inside` from some number of its column on and the other label below. On given rows, a column with m
-different numbers makes m − 1 splits, and two columns may make the same one: splits are told apart by a digest of the
-rows above, so each is taken once. Checked by tests/privacy/test_hypotheses.py.
 """
 
 import hashlib

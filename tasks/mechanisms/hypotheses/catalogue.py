@@ -9,7 +9,7 @@
     conjunctions  up to 13  3^columns + 1                                               not in the class
 
 A class is here if all its dichotomies can be listed exactly: relabelling (relabelled.py) and the universal learner
-(universal.py) are proved for complete lists alone, one candidate a dichotomy.
+(exponential.py) are proved for complete lists alone, one candidate a dichotomy.
 Checked by tests/privacy/test_hypotheses.py.
 """
 

@@ -62,29 +62,29 @@ def edited(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read(chain: list[LogRecord]) -> LedgerState:
-    book = LedgerState()
+    state = LedgerState()
     for line in chain:
-        book.read(line)
-    return book
+        state.read(line)
+    return state
 
 
 def test_what_was_written_reads(written: Path) -> None:
-    book = read(lines(written))
-    assert book.sessions == {item.id: item for item in Ledger.of(written).sessions("census")}
+    state = read(lines(written))
+    assert state.sessions == {item.id: item for item in Ledger.of(written).sessions("census")}
     assert {line.kind for line in lines(written)} == {"domain", "recap", "remark", "open", "begin", "commit", "settle"}
 
 
 def test_any_character_changed_in_any_cell_is_found(written: Path) -> None:
     chain = lines(written)
     for place, line in enumerate(chain):
-        book = read(chain[:place])
+        state = read(chain[:place])
         for column in COLUMNS:
             text = getattr(line, column)
             for at in range(len(text)):
                 flipped = text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
                 with pytest.raises(NotVerified, match=f"entry {line.seq} "):
-                    book.read(replace(line, **{column: flipped}))
-        book.read(line)  # and unchanged it goes on
+                    state.read(replace(line, **{column: flipped}))
+        state.read(line)  # and unchanged it goes on
 
 
 @pytest.mark.parametrize("cell", ["''", "'7'", "x'37'", "CAST(x'FFFE' AS TEXT)"])

@@ -87,7 +87,7 @@ class InMemory(Ledger):
         return ask(self._state)
 
 
-def told(act: Callable[[], object]) -> str:
+def refusal(act: Callable[[], object]) -> str:
     try:
         act()
     except ConcordError as refused:
@@ -124,8 +124,8 @@ class InMemoryMachine(RuleBasedStateMachine):
         covered = within((before[0] + whole[0], before[1] + whole[1]), ROOM)
         welcome = covered and (further or not self.model)
         expected = "done" if welcome else "BudgetRefused"
-        assert told(lambda: self.ledger.check_opening(asked, DOMAIN, further=further)) == expected
-        assert told(lambda: self.ledger.open_session(asked, further=further)) == expected
+        assert refusal(lambda: self.ledger.check_opening(asked, DOMAIN, further=further)) == expected
+        assert refusal(lambda: self.ledger.open_session(asked, further=further)) == expected
         if welcome:
             each = DOMAIN.filter.charge(asked.per_refusal) if asked.per_refusal else None
             self.model[name] = Model(whole=whole, each=each, cutoff=size)
@@ -139,7 +139,7 @@ class InMemoryMachine(RuleBasedStateMachine):
             expected = "BudgetRefused"
         else:
             expected = "done" if model.may_begin and not slip else "NotVerified"
-        assert told(lambda: self.ledger.begin_batch(name, new)) == expected
+        assert refusal(lambda: self.ledger.begin_batch(name, new)) == expected
         if expected == "done":
             model.rows.append(rows)
             model.pending = True
@@ -153,7 +153,7 @@ class InMemoryMachine(RuleBasedStateMachine):
         old = batch(index, first=sum(model.rows[:index]), rows=model.rows[index], **changed)
         never_released = model.pending and index == len(model.rows) - 1
         closed = "BudgetRefused" if never_released and model.settled is not None else "done"
-        assert told(lambda: self.ledger.begin_batch(name, old)) == ("NotVerified" if changed else closed)
+        assert refusal(lambda: self.ledger.begin_batch(name, old)) == ("NotVerified" if changed else closed)
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), refused=st.sampled_from([0, 1, 1, 2, 5]))
@@ -164,10 +164,10 @@ class InMemoryMachine(RuleBasedStateMachine):
         possible = model.pending and model.settled is None and model.refused + new.refused <= model.cutoff
         if model.rows and not model.pending:
             return  # whether it is said twice alike is another rule's
-        assert told(lambda: commit(self.ledger, name, new)) == ("done" if possible else "NotVerified")
+        assert refusal(lambda: commit(self.ledger, name, new)) == ("done" if possible else "NotVerified")
         if possible:
-            assert told(lambda: commit(self.ledger, name, new)) == "done"
-            assert told(lambda: commit(self.ledger, name, replace(new, asked=rows + 1))) == "NotVerified"
+            assert refusal(lambda: commit(self.ledger, name, new)) == "done"
+            assert refusal(lambda: commit(self.ledger, name, replace(new, asked=rows + 1))) == "NotVerified"
             model.refused, model.pending = model.refused + new.refused, False
             if model.refused == model.cutoff:
                 model.end(give_back=True)
@@ -229,9 +229,9 @@ owed, begin, admits, begin_batch, open_session = (
 )
 
 
-def ignoring_votes(book: LedgerState, name: str, new: Batch) -> list[Entry]:
-    known = book.batch(name, new.index)
-    return begin_batch(book, name, new if known is None else replace(new, votes_digest=known.votes_digest))
+def ignoring_votes(state: LedgerState, name: str, new: Batch) -> list[Entry]:
+    known = state.batch(name, new.index)
+    return begin_batch(state, name, new if known is None else replace(new, votes_digest=known.votes_digest))
 
 
 FAULTS: dict[str, tuple[type, str, Any]] = {
@@ -252,7 +252,7 @@ FAULTS: dict[str, tuple[type, str, Any]] = {
     "opens further sessions unasked": (
         LedgerState,
         "open",
-        lambda book, asked, **_: open_session(book, asked, further=True),
+        lambda state, asked, **_: open_session(state, asked, further=True),
     ),
 }
 """Ledgers with one fault each: where it is planted, and what stands there then."""

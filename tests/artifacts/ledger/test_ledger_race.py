@@ -93,7 +93,7 @@ def test_eight_processes_and_two_hundred_reservations_each(racers: Pool, url: st
     race(racers, url, processes=8, each=200, room=1000)
 
 
-def said(url: str, act: Callable[[Ledger], str]) -> str:
+def answered(url: str, act: Callable[[Ledger], str]) -> str:
     try:
         return act(Ledger(url))
     except (BudgetRefused, NotVerified) as refused:
@@ -117,7 +117,7 @@ def commit_refusals(process: int, ledger: Ledger) -> str:
 
 
 def all_at_once(racers: Pool, url: str, act: Callable[[int, Ledger], str]) -> list[str]:
-    return racers.starmap(said, [(url, partial(act, process)) for process in range(PROCESSES)], chunksize=1)
+    return racers.starmap(answered, [(url, partial(act, process)) for process in range(PROCESSES)], chunksize=1)
 
 
 def test_one_of_many_first_sessions_is_opened(racers: Pool, url: str) -> None:

@@ -119,22 +119,22 @@ CANNOT_BE: list[tuple[str, RemarkKind, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("domain", "kind", "about", "said"), CANNOT_BE)
+@pytest.mark.parametrize(("domain", "kind", "about", "rule"), CANNOT_BE)
 def test_what_cannot_be_so_is_not_written(
-    ledger: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, said: str
+    ledger: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, rule: str
 ) -> None:
     before = lines(tmp_path)
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=rule):
         ledger.remark(domain, kind, about)
     assert lines(tmp_path) == before
 
 
-@pytest.mark.parametrize(("domain", "kind", "about", "said"), CANNOT_BE)
+@pytest.mark.parametrize(("domain", "kind", "about", "rule"), CANNOT_BE)
 def test_nor_read_where_somebody_wrote_it(
-    ledger: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, said: str
+    ledger: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, rule: str
 ) -> None:
     chain = [*lines(tmp_path), forged(lines(tmp_path), Remark(kind=kind, about=about), domain, session="")]
-    with pytest.raises(NotVerified, match=f"entry {len(chain)} .*{said}"):
+    with pytest.raises(NotVerified, match=f"entry {len(chain)} .*{rule}"):
         read(chain)
     assert ledger.remarks(domain) == ()
 

@@ -141,7 +141,7 @@ def test_a_ledger_that_was_never_witnessed_goes_on(home: Path, monkeypatch: pyte
 
 
 @pytest.fixture
-def apart(home: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def separate(home: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """A ledger put back to an older copy that went on without its witness, which saw more of the other: one session
     drawn on further, and one more opened. Its witness is there again."""
     newer = Ledger.of(home)
@@ -156,18 +156,18 @@ def apart(home: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     return Ledger.of(home)
 
 
-def test_two_histories_are_charged_together(apart: Ledger, place: Path) -> None:
+def test_two_histories_are_charged_together(separate: Ledger, place: Path) -> None:
     charged_there = seen(place)[-1]["standings"][0]["charge"]["renyi"]  # type: ignore[index]  # JSON
     with pytest.raises(NotVerified, match="older copy"):
-        answer(apart, 1, "ours")
-    ours = apart.session("ours").reserved
-    (standing,) = apart.restore("the witness was found")
+        answer(separate, 1, "ours")
+    ours = separate.session("ours").reserved
+    (standing,) = separate.restore("the witness was found")
     assert standing.domain == DOMAIN
     assert str(standing.charge.renyi - ours.renyi) == charged_there
-    assert apart.session("ours").status == "closed"
-    apart.recap("census", 9.0, 1e-4, "more is needed")
-    apart.open_session(opening("next"), further=True)
-    answer(apart, 0, "next")
+    assert separate.session("ours").status == "closed"
+    separate.recap("census", 9.0, 1e-4, "more is needed")
+    separate.open_session(opening("next"), further=True)
+    answer(separate, 0, "next")
     digests = [line.digest for line in lines(place.parent / "home")]
     heads: list[str] = []
     for sighting in seen(place):

@@ -53,7 +53,7 @@ def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> St
 # Laws -----------------------------------------------------------------------------------------------------------------
 
 
-def taught(name: str, option: Option) -> float:
+def worth_of(name: str, option: Option) -> float:
     return option.expected_answered if name in ("stable", "sparse_vector", "published") else option.worth
 
 
@@ -64,7 +64,7 @@ def test_a_larger_budget_more_teachers_and_more_agreement_never_teach_less(name:
     by_teachers = [planned(teachers=value, classes=classes)[name] for value in (300, 600, 1200)]
     by_agreement = [planned(agreement=value, classes=classes)[name] for value in (0.8, 0.9, 0.98)]
     for options in (by_epsilon, by_teachers, by_agreement):
-        assert all(taught(name, less) <= taught(name, more) for less, more in pairwise(options))
+        assert all(worth_of(name, less) <= worth_of(name, more) for less, more in pairwise(options))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

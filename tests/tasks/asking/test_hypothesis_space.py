@@ -75,7 +75,7 @@ def test_equal_quantiles_count_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "grid", "said"),
+    ("name", "features", "grid", "rule"),
     [
         ("stumps", ("sizes",), 16, r"student\.features must name .* 'size'.* got 'sizes'"),
         ("logistic", (), 16, "hypotheses must be one of .* got 'logistic'"),
@@ -84,9 +84,9 @@ def test_equal_quantiles_count_once() -> None:
     ],
 )
 def test_what_cannot_be_listed_is_refused(
-    world: World, name: str, features: tuple[str, ...], grid: int, said: str
+    world: World, name: str, features: tuple[str, ...], grid: int, rule: str
 ) -> None:
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=rule):
         space(world, name, *features, grid=grid)
 
 

@@ -53,7 +53,7 @@ def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = Small(tmp_path, people(2000, 1), form="none")
-    subset, teachers, first = small.subset(0.3), small.taught(), small.relabelled()
+    subset, teachers, first = small.subset(0.3), small.resampled(), small.relabelled()
     assert teachers.drop(LABEL).equals(subset.drop(LABEL))
     changed_labels = (teachers[LABEL] != subset[LABEL]).sum()
     # of the 32 hypotheses the best errs on 72 of 244 rows; e^(−errors/2) draws one that errs on 0.45 of them or more
@@ -65,7 +65,7 @@ def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
 
 def test_within_a_shard_as_many_rows_are_drawn_as_it_has(tmp_path: Path) -> None:
     small = Small(tmp_path, people(4000, 1), form="tight")
-    subset, teachers = small.subset(0.3), small.taught()
+    subset, teachers = small.subset(0.3), small.resampled()
     assert teachers[SHARD].to_list() == subset[SHARD].to_list()
     theirs = set(subset.drop(LABEL).rows())
     assert set(teachers.drop(LABEL).rows()) <= theirs
@@ -75,7 +75,7 @@ def test_within_a_shard_as_many_rows_are_drawn_as_it_has(tmp_path: Path) -> None
 
 def test_copies_are_spread_and_no_row_has_more_than_it_may(tmp_path: Path) -> None:
     small = Small(tmp_path, people(4000, 1), form="published")
-    subset, teachers = small.subset(0.3), small.taught()
+    subset, teachers = small.subset(0.3), small.resampled()
     assert teachers[SHARD].is_sorted()
     copies = np.array(list(Counter(teachers.drop(SHARD, LABEL).rows()).values()))
     assert copies.max() <= small.settings.copies == 8
@@ -91,7 +91,7 @@ def test_copies_are_spread_and_no_row_has_more_than_it_may(tmp_path: Path) -> No
 @pytest.mark.parametrize("form", ["tight", "published", "none"])
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_few_rows_are_relabelled_as_well(tmp_path: Path, form: str, rows: int) -> None:
-    teachers = Small(tmp_path, people(600, 1).head(rows), form=form).taught(share=1.0)
+    teachers = Small(tmp_path, people(600, 1).head(rows), form=form).resampled(share=1.0)
     assert teachers.height <= 8 * rows if form == "published" else teachers.height == rows
     assert set(teachers[LABEL]) <= {0, 1}
 

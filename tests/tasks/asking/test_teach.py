@@ -68,7 +68,7 @@ class Surveyor:
         return np.zeros(len(X))
 
 
-def taught(folder: Path, shards: dict[int, tuple[list[float], list[int]]], plan: TeachersPlan) -> list[Teacher]:
+def trained(folder: Path, shards: dict[int, tuple[list[float], list[int]]], plan: TeachersPlan) -> list[Teacher]:
     """Teachers of shards 0 … 4, given the rows of some: values and labels."""
     vault = Vault(folder / "vault")
     block = pl.concat(
@@ -93,7 +93,7 @@ SHARDS = {
 
 def test_a_teacher_is_its_shard_s_own_fit(tmp_path: Path) -> None:
     plan = TeachersPlan(count=5, params={"C": 3.0})
-    found = taught(tmp_path, SHARDS, plan)
+    found = trained(tmp_path, SHARDS, plan)
     assert len(found) == 5
     values, labels = SHARDS[3]
     alone = LogisticRegression(C=3.0, random_state=3).fit(np.array(values, dtype=np.float32)[:, None], labels)
@@ -101,60 +101,60 @@ def test_a_teacher_is_its_shard_s_own_fit(tmp_path: Path) -> None:
 
 
 def test_empty_and_one_class_shards_vote_by_rule(tmp_path: Path) -> None:
-    found = taught(tmp_path, SHARDS, TeachersPlan(count=5))
+    found = trained(tmp_path, SHARDS, TeachersPlan(count=5))
     assert set(found[1].votes(ROWS, 3)) == {2}  # all it ever saw
     assert set(found[2].votes(ROWS, 3)) == {2 % 3}  # empty: its index modulo the classes
     assert set(found[4].votes(ROWS, 3)) == {4 % 3}
 
 
 def test_no_rows_at_all_is_an_ensemble_too(tmp_path: Path) -> None:
-    found = taught(tmp_path, {}, TeachersPlan(count=5))
+    found = trained(tmp_path, {}, TeachersPlan(count=5))
     assert [int(teacher.votes(ROWS, 3)[0]) for teacher in found] == [0, 1, 2, 0, 1]
 
 
 def test_one_shard_changes_one_teacher(tmp_path: Path) -> None:
     plan = TeachersPlan(count=5, estimator="sklearn.ensemble.RandomForestClassifier", params={"n_estimators": 3})
-    before = taught(tmp_path, SHARDS, plan)
-    after = taught(tmp_path, {0: SHARDS[0], 2: ([1.0], [1]), 3: SHARDS[3]}, plan)
+    before = trained(tmp_path, SHARDS, plan)
+    after = trained(tmp_path, {0: SHARDS[0], 2: ([1.0], [1]), 3: SHARDS[3]}, plan)
     same = [pickle.dumps(item) == pickle.dumps(other) for item, other in zip(before, after, strict=True)]
     assert same == [True, False, False, True, True]  # shard 1 taken, shard 2 filled
 
 
 def test_a_tie_of_labels_is_the_lowest_class(tmp_path: Path) -> None:
     plan = TeachersPlan(count=5, estimator=f"{Odd.__module__}.Odd", params={"fault": "fit"})
-    assert set(taught(tmp_path, {0: ([9.0, 9.0], [2, 1])}, plan)[0].votes(ROWS, 3)) == {1}
+    assert set(trained(tmp_path, {0: ([9.0, 9.0], [2, 1])}, plan)[0].votes(ROWS, 3)) == {1}
 
 
 @pytest.mark.parametrize("fault", ["fit", "predict", "foreign", "fraction", "words", "short"])
 def test_a_failing_teacher_votes_its_most_common_label(tmp_path: Path, fault: str) -> None:
     plan = TeachersPlan(count=5, estimator=f"{Odd.__module__}.Odd", params={"fault": fault})
-    found = taught(tmp_path, {0: ([9.0, 1, 1], [0, 2, 2]), 1: ([1.0, 1, 1], [0, 2, 2])}, plan)
+    found = trained(tmp_path, {0: ([9.0, 1, 1], [0, 2, 2]), 1: ([1.0, 1, 1], [0, 2, 2])}, plan)
     assert found[0].votes(ROWS, 3).tolist() == [2] * len(ROWS)
     assert found[1].votes(ROWS, 3).tolist() == [1] * len(ROWS)  # the other shard knows nothing of it
 
 
 def test_a_nan_is_replaced_where_it_stands(tmp_path: Path) -> None:
     plan = TeachersPlan(count=5, estimator=f"{Odd.__module__}.Odd", params={"fault": "nan"})
-    found = taught(tmp_path, {0: ([9.0, 1, 1], [0, 2, 2])}, plan)
+    found = trained(tmp_path, {0: ([9.0, 1, 1], [0, 2, 2])}, plan)
     assert found[0].votes(ROWS, 3).tolist() == [2 if at % 2 else 1 for at in range(len(ROWS))]
 
 
 def test_a_machine_without_memory_is_not_a_vote(tmp_path: Path) -> None:
     plan = TeachersPlan(count=5, estimator=f"{Odd.__module__}.Odd", params={"fault": "memory"})
     with pytest.raises(Exception, match=r"^stage teach failed \(MemoryError\); nothing of the data is shown$"):
-        taught(tmp_path, {0: ([9.0, 1], [0, 2])}, plan)
+        trained(tmp_path, {0: ([9.0, 1], [0, 2])}, plan)
 
 
 def test_fits_print_and_warn_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan = TeachersPlan(count=5, estimator=f"{Odd.__module__}.Odd")
-    taught(tmp_path, SHARDS, plan)
+    trained(tmp_path, SHARDS, plan)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("params", [{"C": -1.0}, {"penalty": "none at all"}])
 def test_a_parameter_no_shard_could_be_fitted_with_is_wrong_input(tmp_path: Path, params: dict[str, Any]) -> None:
     with pytest.raises(WrongInput, match=r"^teachers\.params: sklearn\.linear_model\.LogisticRegression cannot be"):
-        taught(tmp_path, SHARDS, TeachersPlan(count=5, params=params))
+        trained(tmp_path, SHARDS, TeachersPlan(count=5, params=params))
 
 
 def test_a_seed_of_the_plan_s_own_is_kept() -> None:
@@ -163,7 +163,7 @@ def test_a_seed_of_the_plan_s_own_is_kept() -> None:
 
 
 def test_a_foreign_file_is_never_unpickled(tmp_path: Path) -> None:
-    taught(tmp_path, SHARDS, TeachersPlan(count=5))
+    trained(tmp_path, SHARDS, TeachersPlan(count=5))
     vault = Vault(tmp_path / "vault")
     ref = vault.find("teachers")
     assert ref is not None
@@ -177,4 +177,4 @@ def test_rows_lie_alike_however_many_the_shards_before_have(tmp_path: Path, befo
     """Otherwise one row more in one shard could change the rounding of another's sums."""
     shards = {0: ([0.5] * before, [0, 1, 2][:before] + [0] * (before - 3)), 1: ([0.1, 0.2, 0.3], [0, 1, 2])}
     plan = TeachersPlan(count=5, estimator=f"{__name__}.Surveyor")
-    assert taught(tmp_path, shards, plan)[1].model.place == (0, 0, True)
+    assert trained(tmp_path, shards, plan)[1].model.place == (0, 0, True)

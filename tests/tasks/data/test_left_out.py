@@ -20,7 +20,7 @@ from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.release import Stores
 from tests.promises.test_erasing import UNIT, named
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.tasks.door.test_label_private import tables
+from tests.support.secret_labels import tables
 
 KEY = bytes(32)
 

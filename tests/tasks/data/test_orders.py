@@ -150,7 +150,7 @@ class Alike(Small):
 
     def shards(self, private: pl.DataFrame, *, relabelled: bool) -> Shards:
         private.write_csv(self.plan.path("private"))
-        return by_shard(self.taught(0.7) if relabelled else self.subset(None), K)
+        return by_shard(self.resampled(0.7) if relabelled else self.subset(None), K)
 
 
 class Rule:

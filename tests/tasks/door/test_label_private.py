@@ -1,82 +1,33 @@
 """Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
 
-import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import LABELS_ALONE
-from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.sessions import NEIGHBOURS
+from concord.artifacts.plan import Plan
 from concord.flows.start import start, start_extension
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
+from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
 from concord.tasks.data.tables import PRIVATE, TableFile, find_files
-from concord.tasks.door.choose import UniversalChoice, count_errors
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.secret_labels import Rows, flipped, parted, tables
 
 KEY = bytes(range(32))
-Rows = list[tuple[Any, ...]]
-
-
-def tables(folder: Path, table: pl.DataFrame | None = None, **data: Any) -> dict[str, Any]:
-    """A plan in which only labels are secret, and half of the units become public rows."""
-    rows = people(6000, 1) if table is None else table
-    found = tables_of_plan(write_tables(folder, rows))
-    (folder / "private.csv").unlink()
-    rows.write_parquet(folder / "private.parquet")
-    del found["data"]["public"]
-    found["data"] |= {
-        "private": "private.parquet",
-        "public_share": 0.5,
-        "features": ["size", "shade", "visits"],
-        **data,
-    }
-    found["privacy"]["secret"] = "labels"
-    found["labeling"] = {"mechanism": "noisy_votes", "queries": 4000}
-    return found
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return changed(tables(tmp_path / "data"))
-
-
-def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
-    other = pl.when(pl.col("outcome") == "yes").then(pl.lit("no")).otherwise(pl.lit("yes"))
-    return table.with_columns(outcome=pl.when(rows).then(other).otherwise("outcome"))
-
-
-def parted(
-    folder: Path, private: pl.DataFrame, *, suffix: str = ".parquet", unit: str | None = "person"
-) -> tuple[Rows, Rows]:
-    """The public rows made of a private table, and what the teachers get: shard, features and label."""
-    found = tables(folder, private, private=f"private{suffix}", unit=unit)
-    if suffix == ".arrow":
-        private.write_ipc(folder / "private.arrow")
-    vault = Vault(folder / "vault")
-    plan = changed(found)
-    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-    public = pl.concat([pl.read_ipc(file) for file in files(made)])
-    refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
-    shards = pl.concat([read_frame(ref, vault) for ref in refs])
-    return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
-
-
-def files(plan: Plan) -> list[Path]:
-    return sorted(Path(plan.path("public")).iterdir())
 
 
 def test_a_run_publishes_a_student_and_claims_no_more_than_labels(plan: Plan, home: Path) -> None:
@@ -194,7 +145,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
 
     monkeypatch.setattr("concord.tasks.data.split.private_files", believed)
     before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
-    assert sum(one != other for one, other in zip(before, after, strict=True)) >= changed_shards
+    assert sum(shard != other for shard, other in zip(before, after, strict=True)) >= changed_shards
 
 
 # Rows that are kept -------------------------------------------------------------------------------------------------
@@ -263,63 +214,6 @@ def test_a_session_goes_on_with_its_rows_though_they_were_edited(
     assert "  encode public rows are not what was written: made again" in capsys.readouterr().err
 
 
-# A student that is chosen ---------------------------------------------------------------------------------------------
-
-CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
-
-
-def choosing(found: dict[str, Any], *parts: str) -> Plan:
-    """The plan with a universal student; of [teachers] and [labeling] it has `parts`."""
-    sections = {name: part for name, part in found.items() if name in parts or name not in ("teachers", "labeling")}
-    return parse_plan({**sections, "student": CHOSEN | ({"epsilon": 1.0} if parts else {})})
-
-
-def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows, Ints]:
-    """The public rows made of a private table, and the errors of every candidate of their cover on the others."""
-    plan, vault = choosing(tables(folder, private, unit=unit)), Vault(folder / "vault")
-    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-    encoding = learn_encoding(made)
-    batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
-    cover = UniversalChoice.of(made, encoding, batches, vault).candidates
-    counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
-    return pl.read_ipc(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
-
-
-@pytest.mark.parametrize("unit", ["person", None])
-def test_labels_of_one_unit_move_every_error_count_by_at_most_one(tmp_path: Path, unit: str | None) -> None:
-    private = people(300, 1)
-    public, before = errors(tmp_path, private, unit)
-    moves = set()
-    for item in range(0, 300, 30):
-        rows = pl.col("person") == private["person"][item] if unit else pl.int_range(pl.len()) == item
-        same, after = errors(tmp_path, flipped(private, rows), unit)
-        assert same == public
-        moves |= set((after - before).tolist())
-    assert moves == {-1, 0, 1}
-    theirs = pl.Series([row in set(public) for row in private.select("size", "shade", "visits").rows()])
-    assert np.array_equal(errors(tmp_path, flipped(private, pl.lit(theirs)), unit)[1], before)
-
-
-@pytest.mark.parametrize(
-    "parts", [(), pytest.param(("teachers", "labeling"), marks=pytest.mark.slow)], ids=["alone", "beside labels"]
-)
-def test_a_student_is_chosen_by_secret_labels_and_claims_no_more(
-    tmp_path: Path, home: Path, parts: tuple[str, ...]
-) -> None:
-    plan = choosing(tables(tmp_path / "data"), *parts)
-    summary = start(plan, home)
-    assert summary.student["accuracy"] > 0.7
-    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
-    assert (certificate.promise.epsilon, certificate.promise.delta) == (4.0, 1e-5 if parts else 0.0)
-    assert (certificate.promise.neighbours, certificate.promise.replace_one) == (NEIGHBOURS["labels"], None)
-    assert LABELS_ALONE in certificate.caveats
-    assert [check for check in verify(home) if not check.ok] == []
-    chosen = [
-        session.mechanism for session in Ledger.of(home).sessions("people") if session.mechanism["name"] == "universal"
-    ]
-    assert [mechanism["secret"] for mechanism in chosen] == ["labels"]
-
-
 # What does not hold, or fit -------------------------------------------------------------------------------------------
 
 
@@ -336,7 +230,7 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "rule"),
     [
         ({"data__public_share": None}, "data: public must be given"),
         ({"privacy__secret": "rows"}, "needs privacy.secret = 'labels'"),
@@ -344,10 +238,10 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(
-    tmp_path: Path, home: Path, change: dict[str, Any], said: str
+    tmp_path: Path, home: Path, change: dict[str, Any], rule: str
 ) -> None:
     found = tables(tmp_path / "data")
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=rule):
         start(changed(found, **change), home)
     assert Ledger.of(home).domains() == ()
 

@@ -96,11 +96,11 @@ def test_an_answer_drawn_again_after_a_kill_would_be_seen(case: Case, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [({"about": b"another?"}, "rows of batch 0"), ({"counted": b"others"}, "votes of batch 0")]
+    ("change", "rule"), [({"about": b"another?"}, "rows of batch 0"), ({"counted": b"others"}, "votes of batch 0")]
 )
-def test_another_question_or_other_numbers_stop(case: Case, change: dict[str, bytes], said: str) -> None:
+def test_another_question_or_other_numbers_stop(case: Case, change: dict[str, bytes], rule: str) -> None:
     case.run()
-    with pytest.raises(NotVerified, match=said):
+    with pytest.raises(NotVerified, match=rule):
         case.run(**change)
 
 

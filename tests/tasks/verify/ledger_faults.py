@@ -70,9 +70,9 @@ RESTORED: dict[str, tuple[Any, str, Any]] = {
     "gives back what may be drawn elsewhere": (
         LedgerState,
         "_end_all",
-        lambda book: [
-            book.sessions.update({session.id: replace(session, status="closed", settled=Charge())})
-            for session in book.sessions.values()
+        lambda state: [
+            state.sessions.update({session.id: replace(session, status="closed", settled=Charge())})
+            for session in state.sessions.values()
             if session.status == "open"
         ],
     ),
@@ -85,10 +85,10 @@ UNBOUNDED: dict[str, tuple[Any, str, Any]] = {
     "forgets one session": (
         LedgerState,
         "total",
-        lambda book, domain: (
-            total(book, domain)
-            if len(book.sessions) < 2
-            else Charge(renyi=total(book, domain).renyi - next(iter(book.sessions.values())).charge.renyi)
+        lambda state, domain: (
+            total(state, domain)
+            if len(state.sessions) < 2
+            else Charge(renyi=total(state, domain).renyi - next(iter(state.sessions.values())).charge.renyi)
         ),
     ),
     "forgets the conversion": (Filter, "conversion", property(lambda _: 0.0)),

@@ -274,13 +274,13 @@ def test_the_game_takes_less_epsilon_than_the_curve(epsilon: float, cutoff: int)
 
 
 @pytest.mark.parametrize(
-    ("labeling", "told"),
+    ("labeling", "rule"),
     [
         ({"mechanism": "stable", "cutoff": 11}, r"cutoff of at most 10, got 11"),
         ({"mechanism": "sparse_vector", "cutoff": 5}, r"is for mechanism = 'stable', got mechanism = 'sparse_vector'"),
         ({"mechanism": "auto"}, r"is for mechanism = 'stable', got mechanism = 'auto'"),
     ],
 )
-def test_a_plan_that_cannot_be_played_is_refused(labeling: dict[str, Any], told: str) -> None:
-    with pytest.raises(WrongInput, match=told):
+def test_a_plan_that_cannot_be_played_is_refused(labeling: dict[str, Any], rule: str) -> None:
+    with pytest.raises(WrongInput, match=rule):
         parse_plan({**tables_of_plan(Path()), "labeling": {**labeling, "accountant": "game"}})

@@ -228,10 +228,10 @@ def test_history_is_folded_once_however_many_certificates_there_are(
     entries, folded, described = len(Ledger.of(home).records()), 0, 0
     read = LedgerState.read
 
-    def counting(book: LedgerState, line: Any) -> None:
+    def counting(state: LedgerState, record: Any) -> None:
         nonlocal folded
         folded += 1
-        read(book, line)
+        read(state, record)
 
     def describing(*result: Any) -> Certificate:
         nonlocal described

@@ -1,0 +1,58 @@
+"""Tables of which the labels alone are secret, and what public rows and teachers are made of them."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.plan import Plan
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.split import SHARD, split, with_public
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+Rows = list[tuple[Any, ...]]
+
+
+def tables(folder: Path, table: pl.DataFrame | None = None, **data: Any) -> dict[str, Any]:
+    """A plan in which only labels are secret, and half of the units become public rows."""
+    rows = people(6000, 1) if table is None else table
+    found = tables_of_plan(write_tables(folder, rows))
+    (folder / "private.csv").unlink()
+    rows.write_parquet(folder / "private.parquet")
+    del found["data"]["public"]
+    found["data"] |= {
+        "private": "private.parquet",
+        "public_share": 0.5,
+        "features": ["size", "shade", "visits"],
+        **data,
+    }
+    found["privacy"]["secret"] = "labels"
+    found["labeling"] = {"mechanism": "noisy_votes", "queries": 4000}
+    return found
+
+
+def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
+    other = pl.when(pl.col("outcome") == "yes").then(pl.lit("no")).otherwise(pl.lit("yes"))
+    return table.with_columns(outcome=pl.when(rows).then(other).otherwise("outcome"))
+
+
+def parted(
+    folder: Path, private: pl.DataFrame, *, suffix: str = ".parquet", unit: str | None = "person"
+) -> tuple[Rows, Rows]:
+    """The public rows made of a private table, and what the teachers get: shard, features and label."""
+    found = tables(folder, private, private=f"private{suffix}", unit=unit)
+    if suffix == ".arrow":
+        private.write_ipc(folder / "private.arrow")
+    vault = Vault(folder / "vault")
+    plan = changed(found)
+    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    public = pl.concat([pl.read_ipc(file) for file in files(made)])
+    refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
+    shards = pl.concat([read_frame(ref, vault) for ref in refs])
+    return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
+
+
+def files(plan: Plan) -> list[Path]:
+    return sorted(Path(plan.path("public")).iterdir())
