@@ -10,7 +10,7 @@
     print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
 The same door, ledger and home folder as on the command line; every mistake is a ConcordError with one sentence. What a
-student predicts is free; what a session answers is paid for where teachers disagree. Checked by
+student predicts is free; what a session answers is paid for if teachers disagree. Checked by
 tests/flows/test_api.py.
 """
 
@@ -72,7 +72,7 @@ class Run:
     def labels(self) -> Any:
         """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`.
 
-        Raises WrongInput where nobody voted.
+        Raises WrongInput if nobody voted.
         """
         from concord.artifacts.home.released import Released
 
@@ -97,7 +97,7 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
 
 
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
-    """An open session, to be asked about one public row at a time. Raises a ConcordError where it cannot go on."""
+    """An open session, to be asked about one public row at a time. Raises a ConcordError if it cannot go on."""
     folder = _prepared(home)
     from concord.tasks.door.online import Online
     from concord.tasks.door.release import Stores

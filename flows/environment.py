@@ -14,7 +14,7 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
     """Make the home folder and point Prefect and MLflow at it; returns it absolute.
 
     One that an earlier version wrote is upgraded first, unless it is to be left as it is. Raises EnvironmentFailed, or
-    NotVerified where a later one did.
+    NotVerified if a later one did.
     """
     home = home.absolute()
     try:
@@ -39,7 +39,7 @@ def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path
     """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
 
     reading   nothing in it needs to be written, so one that cannot be is looked at as it is
-    Raises EnvironmentFailed where it is not; a ledger kept elsewhere may be asked about from any.
+    Raises EnvironmentFailed if it is not; a ledger kept elsewhere may be asked about from any.
     """
     if not is_home(home) and Settings.now().ledger is None:
         raise EnvironmentFailed(
@@ -77,7 +77,7 @@ def _point_at(home: Path) -> None:
 
 
 def keep_to(home: Path) -> None:
-    """Raise EnvironmentFailed where this process was prepared for another home: settings are read once a process."""
+    """Raise EnvironmentFailed if this process was prepared for another home: settings are read once a process."""
     first = Path(os.environ["PREFECT_HOME"]).parent
     if first != home and os.environ[STORE] == sqlite_address(own_store_file(first)):
         raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")

@@ -1,103 +1,26 @@
-"""The flow of the command `estimate`: how much teachers err, released with noise, and the cutoff that suggests."""
+"""The flow of the command `estimate`: how much teachers err, released with noise, and the cutoff that suggests.
 
-from collections.abc import Sequence
+An estimate has a session of its own. No row is answered in it.
+"""
+
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from rich.console import Console
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Session
-from concord.flows import work
-from concord.flows.keys import Public, only
+from concord.flows.console import out
 from concord.flows.outcome import spent_in_words
-from concord.flows.pipeline import Pipeline
-from concord.tasks.asking import teachers as asking_teachers
-from concord.tasks.door.admit import Asked, admit, check_ensemble, claim, planned_domain, reserve_session, spent
+from concord.flows.run import Balance, Private, RunContext, running
+from concord.flows.stage import Disclosure
+from concord.flows.stages import blocks, encode, measure, release_estimate, split
+from concord.flows.steps import begin_session, check_unchanged, covered, find
+from concord.tasks.asking.teachers import rehearse_teachers
+from concord.tasks.door.admit import Asked, planned_domain
 from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
-
-out = Console(highlight=False)
-
-
-class Estimating(Pipeline):
-    """One estimate, in a session of its own. No row is answered in it."""
-
-    def __init__(self, plan: Plan, home: Path, held_out: HeldOut, *, again: bool) -> None:
-        super().__init__(plan, home, new_session=again)
-        self.held_out = held_out
-
-    def rehearse(self, encoding: Encoding) -> None:
-        """Raise WrongInput where teachers cannot be trained at all."""
-        asking_teachers.rehearse_teachers(self.plan.teachers, encoding)
-
-    def admit(self, public: Public) -> Public:
-        """Find the session of this very estimate, or make sure that one may be opened."""
-        self.domain = planned_domain(self.door, self.plan)
-        self.spent_before = spent(self.door, self.domain)
-        depends, teachers = estimate_depends_on(self.plan, self.held_out), self.plan.teachers.count
-        self.asked = Asked.once(self.plan, self.held_out, public.encoding, self.door.vault, depends, teachers=teachers)
-        self.wait_for(self.asked.identity)
-        self.session = admit(self.door, self.asked, new_session=self.new_session)
-        if self.session is not None:
-            self.hold(self.session.id)
-        return self.walk(public.encoding, (self.own(public),))
-
-    def set_aside(self, public: Public) -> list[Ref]:
-        """Private rows by shard, those of some units set aside."""
-        self.name_private()
-        share = self.held_out.about["share"]
-        shards: list[Ref] = self.stages.one(work.split, **self.units(public), share=None, aside=share)
-        return shards
-
-    def measure(self, public: Public, shards: Sequence[Ref]) -> list[Ref]:
-        """Each teacher tried on what was set aside in its shard; mapped over blocks."""
-        learner = {"plan": only(self.plan.teachers, "estimator", "params"), "encoding": public.encoding}
-        blocks = zip(self.spans, shards, strict=True)
-        calls = [{"block": block, "shards": span, **learner} for span, block in blocks]
-        measured = self.stages.each(work.measure, calls)
-        if self.session is not None:
-            check_ensemble(self.door.vault, self.session, [ref.digest for ref in measured])
-        return measured
-
-    def open_estimate(self, public: Public, measured: Sequence[Ref]) -> None:
-        """Reserve the cost where the session is not open yet, and keep what it is made from."""
-        claim(self.door, self.plan, self.files_with_rows)
-        if self.session is None:
-            made_of = [ref.digest for ref in measured]
-            self.hold(reserve_session(self.door, self.asked, made_of, new_session=self.new_session).id)
-        self.keep(self._session, public, measured)
-
-    def pass_the_door(self, measured: Sequence[Ref]) -> Ref:
-        """Release the noisy sum; or replay what was released before."""
-        session, measured = self._session, list(measured)
-        estimate: Ref
-        estimate, self.session = self.at_the_door(
-            "release", session, lambda: work.release_estimate(self.home, session, self.held_out, measured)
-        )
-        return estimate
-
-    def write_down(self, estimate: Ref, suggestion: Suggestion) -> dict[str, Any]:
-        """What the estimate came to, kept in MLflow where it is new."""
-        session = self._session
-        details = {
-            "session": session.id,
-            "guarantee": {"epsilon": session.epsilon, "delta": session.delta, "unit": self.domain.unit},
-            "teachers": session.teachers,
-            **suggestion.model_dump(),
-            "estimate": str(self.door.released.root / estimate.path),
-            "stages": [report.model_dump() for report in self.stages.reports],
-            **self.charged_now(),
-        }
-        return {**details, "run_id": self._tracked(session, suggestion)}
-
-    def _tracked(self, session: Session, suggestion: Suggestion) -> str:
-        fields = {"epsilon": session.epsilon, "delta": session.delta, **suggestion.model_dump(), **session.mechanism}
-        return Tracking.of(self.home).keep_estimate(self.domain.name, session.id, fields, self.at_door)
 
 
 @flow(name="estimate")
@@ -118,21 +41,47 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
             "estimate a copy of the plan without [relabel], whose teachers have more rows and other labels"
         )
     held_out = HeldOut(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
-    with Estimating(plan, home, held_out, again=again) as line:
-        public = line.encode()
-        stream = line.admit(public)  # refuses here, before anything private is read
-        shards = line.set_aside(stream)
-        measured = line.measure(stream, shards)
-        line.open_estimate(stream, measured)
-        released = line.pass_the_door(measured)
-        text = line.door.released.read(released)
-        return line.write_down(released, Suggestion.of(held_out, text, queries=stream.rows, beta=beta))
+    with running(plan, home, new_session=again) as run:
+        public = encode(run, run.plan, run.files("public"))
+        rehearse_teachers(run.plan.teachers, public.encoding)
+        domain = planned_domain(run.stores, run.plan)
+        depends, teachers = estimate_depends_on(run.plan, held_out), run.plan.teachers.count
+        asked = Asked.once(run.plan, held_out, public.encoding, run.stores.vault, depends, teachers=teachers)
+        admitted = covered(run, find(run, public, domain, held_out, asked))  # refuses here
+        stream = admitted.stream
+        private = Private.of(run, stream.sources)
+        shards = split(run, run.plan, private.table, stream.encoding, run.erased, aside=share)
+        measured = measure(run, blocks(run.plan, shards), run.plan, stream.encoding)
+        made_of = [ref.digest for ref in measured]
+        check_unchanged(run, admitted.session, made_of)
+        session = begin_session(run, admitted, private, made_of, measured)
+        passed = release_estimate(run, session, held_out, measured)
+        released = run.stores.released.read(passed.released[0])
+        suggestion = Suggestion.of(held_out, released, queries=stream.rows, beta=beta)
+        return write_down(run, admitted.balance, passed, suggestion)
+
+
+def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
+    """What the estimate came to, kept in MLflow if it is new."""
+    session = passed.session
+    claim = {"epsilon": session.epsilon, "delta": session.delta}
+    fields = {**claim, **suggestion.model_dump(), **session.mechanism}
+    return {
+        "session": session.id,
+        "guarantee": {**claim, "unit": balance.domain.unit},
+        "teachers": session.teachers,
+        **suggestion.model_dump(),
+        "estimate": str(run.stores.released.root / passed.released[0].path),
+        "stages": [report.model_dump() for report in run.stages.reports],
+        **balance.charged(run),
+        "run_id": Tracking.of(run.home).keep_estimate(balance.domain.name, session.id, fields, passed.at),
+    }
 
 
 def show_estimate(details: dict[str, Any]) -> None:
     """The estimate, its cost, and what to do with it."""
     guarantee = details["guarantee"]
-    lines = {
+    rows = {
         "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
         "spent now": spent_in_words(details["spent_now"], details["conversion"]),
@@ -141,8 +90,8 @@ def show_estimate(details: dict[str, Any]) -> None:
         "estimate": details["estimate"],
     }
     if details["cutoff"] >= details["queries"]:
-        lines["next"] = (
+        rows["next"] = (
             "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
         )
-    for name, value in lines.items():
+    for name, value in rows.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

@@ -6,8 +6,10 @@ from prefect import flow
 
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import StageName, Summary, shown
-from concord.flows.pipeline import Pipeline
-from concord.flows.universal import Choosing, choose, choose_beside_labels
+from concord.flows.run import Private, RunContext, running
+from concord.flows.stages import blocks, encode, release, split, study, teach
+from concord.flows.steps import admit, begin_session, count_votes, publish, rehearse, share, training_rows
+from concord.flows.universal import choose_student, choose_with_labels
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -15,19 +17,27 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     """Publish a classifier learned from the plan's private table.
 
     new_session   open a further session in the domain, which costs again
-    start_from    run this stage and those after it even where the cache could answer
+    start_from    run this stage and those after it even if the cache could answer
     """
-    if plan.student.learner == "universal":
-        with Choosing(plan, home, new_session=new_session, start_from=start_from) as choosing:
-            return shown(choose_beside_labels(choosing) if plan.votes else choose(choosing))
-    with Pipeline(plan, home, new_session=new_session, start_from=start_from) as line:
-        public = line.encode()
-        stream = line.admit(public)  # refuses here, before anything private is read
-        shards = line.split(stream)
-        trained = line.relabel(stream, shards)  # as they are, where the plan does not ask for it
-        teachers = line.teach(stream, trained)
-        votes = line.poll(stream, teachers)
-        line.open(stream, trained, teachers)
-        labels = line.release(stream, votes)
-        student = line.study(stream, labels)
-        return shown(line.certify(stream, labels, student))
+    with running(plan, home, new_session=new_session, start_from=start_from) as run:
+        if plan.student.learner == "universal":
+            return shown(choose_with_labels(run) if plan.votes else choose_student(run))
+        return shown(learn_from_votes(run))
+
+
+def learn_from_votes(run: RunContext) -> Summary:
+    """Teachers vote on the public rows, the votes become labels at the door, and a student learns from those."""
+    plan = run.plan
+    public = encode(run, plan, run.files("public"))
+    rehearse(run, public.encoding)
+    admitted = admit(run, public)  # refuses here, before anything private is read
+    stream, mechanism = admitted.stream, admitted.mechanism
+    private = Private.of(run, stream.sources)
+    shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
+    trained = training_rows(run, admitted, shards)  # the shards, relabelled if the plan asks for it
+    teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
+    votes = count_votes(run, stream, teachers)
+    session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
+    labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
+    student = study(run, session.id, plan, stream.encoding, stream.batches, labels.released, run.test)
+    return publish(run, admitted, labels, student)

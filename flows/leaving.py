@@ -1,8 +1,8 @@
-"""How a command ends when it is told to: at once, at whatever point, in one sentence.
+"""How a command ends when it is asked to: at once, at whatever point, in one sentence.
 
 A command may die anywhere: what is spent is in vault and ledger before anybody sees it, and the next run goes on from
 there (tests/promises/test_crash_learn.py). So nothing is unwound: unwinding waits for whatever the command is at, and
-Prefect tells its server, for minutes where that is gone. Python writes each signal into a pipe as it arrives, whoever
+Prefect tells its server, for minutes if that is gone. Python writes each signal into a pipe as it arrives, whoever
 handles it and whatever the main thread is at; a thread reads it and ends the process. Checked by
 tests/promises/test_ending.py.
 """
@@ -23,7 +23,7 @@ SENTENCES = {
 LEAVING_PATIENCE = 2.0
 """Seconds after which a command ends without its last words: a terminal that is stopped takes none."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
-"""Where a line of progress stood there is none, and the cursor is shown."""
+"""Erases a line of progress, and shows the cursor."""
 
 _watched = threading.Event()
 _leaving = threading.Lock()
@@ -48,7 +48,7 @@ def watch() -> None:
 def shield_workers() -> None:
     """Let the processes that a command starts from here on sleep through Ctrl-C: they end with it, without a word."""
     if _watched.is_set():
-        resource_tracker.ensure_running()  # it lets Ctrl-C through again where it starts
+        resource_tracker.ensure_running()  # it lets Ctrl-C through again when it starts
         _shield()
 
 
@@ -58,7 +58,7 @@ def end_with_parent() -> None:
 
 
 def leave(status: int, sentence: str) -> None:
-    """End this process now, where it is a command that is watched, with what it started."""
+    """End this process now, with what it started, if it is a command that is watched."""
     if not _watched.is_set():
         return
     _leaving.acquire()  # for good: who leaves first says why

@@ -5,7 +5,7 @@ that is not sound is set aside, under another name in the same folder, and the s
 
 Assumes      commands of a home share its disk, whose locks hold (`flock`)
 Guarantees   what a server opens is a database that can be written, of sound pages, without triggers, which would change
-             what the server is told; one that another command uses is left alone
+             what is sent to the server; one that another command uses is left alone
 Not covered  a database that the environment names, or a server's: they are not of this folder. Damage that a look of
              PATIENCE does not reach. Checked by tests/flows/test_prefect_database.py
 
@@ -15,7 +15,7 @@ Assumes      other users of the machine may connect to its ports, bind any that 
 Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
              before its number was known to anyone, and is held until the end, even if the server ends before. Nobody
              asks it without a random password, which stands in environments alone. It ends with this process, however
-             that ends (flows/hosted.py), and where it ends before, every request fails at once and a command ends
+             that ends (flows/hosted.py), and if it ends before, every request fails at once and a command ends
 Not covered  root; other processes of the same user, which can read the vault anyway
 
 A server that PREFECT_API_URL names in the environment is used instead; nothing else is believed. Imports nothing heavy:
@@ -121,7 +121,7 @@ GRACE = 5.0
 class Hosted:
     """An ASGI application in a process of its own, on a port of loopback bound here; it lasts as long as this process.
 
-    ended   what a command says that cannot go on where the application ends by itself
+    ended   what a command says that cannot go on because the application ended by itself
     """
 
     def __init__(self, application: str, environment: Mapping[str, str], log: Path, ended: str, port: int = 0) -> None:
@@ -201,7 +201,7 @@ class Page(Hosted):
     """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address.
 
     Who may ask MLflow's server has it read any file of its owner's, the vault's too: an experiment may lie anywhere.
-    Raises EnvironmentFailed where the port is taken.
+    Raises EnvironmentFailed if the port is taken.
     """
 
     def __init__(self, home: Path, port: int) -> None:
@@ -235,7 +235,7 @@ class Server(Hosted):
         return place | {"NO_PROXY": direct, "no_proxy": direct}
 
     def check_answers(self) -> None:
-        """Wait until it answers, who knows the password. Raises EnvironmentFailed where it ends, or is too slow."""
+        """Wait until it answers, who knows the password. Raises EnvironmentFailed if it ends, or is too slow."""
         patience = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
         token = base64.b64encode(self.password.encode()).decode()
         asked = HTTPConnection("127.0.0.1", self.port, timeout=patience)

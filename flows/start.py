@@ -29,7 +29,6 @@ from prefect.logging.handlers import APILogWorker
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
-from rich.console import Console
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import Plan
@@ -37,12 +36,13 @@ from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
+from concord.flows.cache import SealedResults
+from concord.flows.console import err, out
 from concord.flows.estimate import estimate
 from concord.flows.extend import extend
 from concord.flows.learn import learn
 from concord.flows.leaving import end_with_parent, shield_workers
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
-from concord.flows.stage import SealedResults
 from concord.flows.study import study
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
@@ -119,7 +119,7 @@ def servers_awake() -> None:
 def serving_flows(home: Path) -> Iterator[None]:
     """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported.
 
-    What it does not take of Prefect's logs, as where the disk is full, is no matter for the console.
+    What it does not take of Prefect's logs, such as when the disk is full, is no matter for the console.
     """
     with server.serving(home):
         named = {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
@@ -167,18 +167,16 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
     return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})
 
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
 NAP = 60.0
 """Seconds slept at most: a clock that was set, or a machine that slept, is noticed."""
 
 
 def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session whenever the time has come, until it is told to end (flows/leaving.py).
+    """Extend a session whenever the time has come, until it is asked to end (flows/leaving.py).
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database
-    Raises WrongInput where there is no such session, time or zone, and what `extend` raises but for public tables.
+    Raises WrongInput if there is no such session, time or zone, and what `extend` raises but for public tables.
     """
     check_open(latest(Stores.of(home), session))
     while True:
@@ -194,7 +192,7 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime:
-    """The first moment after `after` that the expression means. Raises WrongInput where it means none."""
+    """The first moment after `after` that the expression means. Raises WrongInput if it means none."""
     try:
         dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
     except ValueError:

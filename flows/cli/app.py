@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
+
+from concord.flows.console import err, out
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": ("concord run plan.toml", "concord run plan.toml --from study", "concord run plan.toml --json > run.json"),
@@ -69,7 +70,6 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the cert
 HOME = Path(".concord")
 PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
 """Letters of ours in ASCII; any other goes without its accents, or is a question mark."""
-out = Console(highlight=False)
 
 
 def _version(wanted: bool) -> None:
@@ -92,8 +92,7 @@ def options(
 @contextmanager
 def starting(quiet: bool = False) -> Iterator[None]:
     """Say, at a terminal, that the command has begun: to load packages and start a server takes seconds."""
-    err = Console(stderr=True, highlight=False, quiet=quiet)
-    with err.status("starting") if err.is_terminal else nullcontext():
+    with err.status("starting") if err.is_terminal and not quiet else nullcontext():
         yield
 
 
@@ -108,7 +107,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def speak_plainly() -> None:
-    """Where a terminal or a file cannot take a letter, it gets a plain one instead: what was done is said after all."""
+    """A terminal or a file that cannot take a letter gets a plain one instead: what was done is reported after all."""
     codecs.register_error("concord.plain", _in_plain_letters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

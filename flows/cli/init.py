@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import RULES
 from concord.artifacts.sections import NAME_PATTERN
+from concord.flows.console import err, out
 from concord.tasks.advice.draft import Wishes, check_column, check_public, classes_of, draft, suggest, usual_delta
 from concord.tasks.data.tables import PRIVATE, find_files
 
@@ -33,8 +33,6 @@ QUESTIONS = {
     "lifetime_epsilon": "ε of all sessions on this data together",
     "lifetime_delta": "δ of all of them",
 }
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
 
 
 def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
 
 
 def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
-    """The answer at the terminal. One that cannot be is told at once, and asked for again."""
+    """The answer at the terminal. A wrong one is refused at once, and asked for again."""
     shown = ",".join(default) if isinstance(default, tuple) else default
     while True:
         answer = typer.prompt(QUESTIONS[name], default=shown, err=True, show_default=bool(shown))
@@ -100,7 +98,7 @@ def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
 
 
 def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
-    """A value as it is meant, beside those stated before it. Raises WrongInput where it cannot be."""
+    """A value as it is meant, given those stated before it. Raises WrongInput if it cannot be."""
     option = f"--{name.replace('_', '-')}"
     match name:
         case "classes":

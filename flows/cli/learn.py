@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, app, out, print_json, starting
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, app, print_json, starting
+from concord.flows.console import hushed, out
 from concord.flows.server import serving
 
 
@@ -30,7 +31,6 @@ def run_command(
     with serving(home):
         with starting(quiet):
             from concord.flows.cli.show import show
-            from concord.flows.stage import hushed
             from concord.flows.start import servers_awake, start
 
             servers_awake()
@@ -58,7 +58,6 @@ def extend_command(
     with serving(home):
         with starting(quiet):
             from concord.flows.cli.show import show
-            from concord.flows.stage import hushed
             from concord.flows.start import servers_awake, start_extension
 
             servers_awake()

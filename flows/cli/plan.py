@@ -4,11 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
+from concord.flows.console import out
 from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, read_agreement, recommend
 from concord.tasks.advice.expect import (
     EXCESSES,
@@ -24,13 +24,12 @@ from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
-out = Console(highlight=False)
 
 
 def report(path: Path | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
     """What to expect of a plan, or of the figures `given`, which go before it; its figure is written if wanted.
 
-    Raises WrongInput where a figure is missing or makes no sense.
+    Raises WrongInput if a figure is missing or makes no sense.
     """
     plan = load_plan(path) if path else None
     if plan is not None and not plan.votes:
@@ -114,8 +113,8 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
         cutoff, *rest = _expected(item)
         table.add_row(item["name"], cutoff, *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)
-    for line in _shared_out(found):
-        out.print(line)
+    for part in _shared_out(found):
+        out.print(part)
     out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
     best, own = found["recommended"], found["planned"]
     if own is not None:
@@ -127,26 +126,26 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
 
 def _shared_out(found: dict[str, Any]) -> list[str]:
     """How the plan's ε is shared out before the mechanism has the rest of it."""
-    lines = []
+    parts = []
     if found["choice"]:
-        lines.append(f"Of ε = {found['epsilon']:g}, {found['choice']['epsilon']:g} is for the choice of the student.")
+        parts.append(f"Of ε = {found['epsilon']:g}, {found['choice']['epsilon']:g} is for the choice of the student.")
     if found["relabel"]:
         whole = f"ε = {found['epsilon'] - (found['choice'] or {'epsilon': 0})['epsilon']:g}, δ = {found['delta']:g}"
-        lines.append(
+        parts.append(
             f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
             f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
         )
     if found["played"] is False:
-        lines.append(
+        parts.append(
             "accountant = 'game' brings nothing here: the table that the Rényi curve of stable voting proves answers "
             "as much. It is the one that runs, and the domain is charged for it as with accountant = 'renyi'."
         )
     elif found["dearer"]:
-        lines.append(
+        parts.append(
             "The ε of stable voting is that of the best adaptive attack. Its table is steeper for it, and the domain "
             f"is charged {found['dearer']:.2f} times as much as with accountant = 'renyi'."
         )
-    return lines
+    return parts
 
 
 def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, out, print_json
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.console import out
 
 
 @app.command("export")

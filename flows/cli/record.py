@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from concord.artifacts.errors import WrongInput
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, out, print_json
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.console import out
 
 
 @app.command("budget")
@@ -43,7 +44,7 @@ def link_command(
     reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
     home: HomeOption = HOME,
 ) -> None:
-    """Say on the record that people may be in both domains: where both protect the same, the sum of both caps holds."""
+    """Say on the record that people may be in both domains: if both protect the same, the sum of both caps holds."""
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
 
@@ -60,7 +61,7 @@ def restore_command(
 ) -> None:
     """Go on from an older copy of the home, charging what its witness saw since; or without a witness that is lost.
 
-    CONCORD_WITNESS names the witness; where that is lost, a new one, or none. Each session that was open ends and is
+    CONCORD_WITNESS names the witness; if that is lost, a new one, or none. Each session that was open ends and is
     charged whole; nothing ever returns of it.
     """
     from concord.artifacts.ledger.ledger import Ledger

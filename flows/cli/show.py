@@ -3,19 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.sessions import Domain, Session
+from concord.flows.console import out
 from concord.flows.outcome import Summary, spent_in_words
 from concord.tasks.door.erase import erase
 from concord.tasks.door.release import Stores
 
 NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
 OUTCOMES = ("asked", "answered", "refused")
-out = Console(highlight=False)
 
 
 def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
@@ -67,7 +66,7 @@ def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
-    """One session as the budget lists it. Raises WrongInput where there is none."""
+    """One session as the budget lists it. Raises WrongInput if there is none."""
     session = ledger.session(name)
     return _session(ledger.domain_of(session), session)
 
@@ -109,9 +108,6 @@ def _pair(amounts: tuple[float, float]) -> dict[str, float]:
     return {"epsilon": amounts[0], "delta": amounts[1]}
 
 
-plain = Console(highlight=False, markup=False)
-
-
 def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     """Erase a unit, or every unit, of a domain; and what its sessions have published. Raises as `tasks.door.erase`."""
     door = Stores.of(home)
@@ -127,16 +123,21 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
 def show_erasure(details: dict[str, Any]) -> None:
     """What is gone, what is beyond recall, and what is left to the owner of the table."""
     result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
-    plain.print(
-        f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten", soft_wrap=True
+    out.print(
+        f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten",
+        soft_wrap=True,
+        markup=False,
     )
     for text in details["published"]:
         models = ", ".join(text["models"]) or "no model"
-        plain.print(f"published and beyond recall: session {text['session']}, {text['labels']} labels, {models}")
+        out.print(
+            f"published and beyond recall: session {text['session']}, {text['labels']} labels, {models}", markup=False
+        )
     if details["left_out"]:
-        plain.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True)
-    plain.print(
+        out.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True, markup=False)
+    out.print(
         "left to do: remove what was erased from the table itself, name its new state in [data] version, and ask for a "
         "--new-session, which costs again",
         soft_wrap=True,
+        markup=False,
     )

@@ -3,20 +3,18 @@
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from concord.artifacts.certificate import AuditReport
 from concord.artifacts.errors import EnvironmentFailed
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, out, print_json
-
-err = Console(stderr=True, highlight=False)
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.console import err, out
 
 
 def audit_calibrated(
     name: str, settings: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
 ) -> AuditReport:
-    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput where the settings cannot be met.
+    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput if the settings cannot be met.
 
     settings    cutoff, queries, classes and teachers
     """
@@ -81,10 +79,10 @@ def audit_command(
     mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, …")],
     epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
     delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
-    cutoff: Annotated[int, typer.Option(help="Refusals until it halts, where it pays by refusal.")] = 1,
-    queries: Annotated[int, typer.Option(help="Rows it answers, where it pays by row.")] = 10,
+    cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,
+    queries: Annotated[int, typer.Option(help="Rows it answers, if it pays by row.")] = 10,
     classes: Annotated[int, typer.Option(help="Classes.")] = 2,
-    teachers: Annotated[int, typer.Option(help="Votes a row, where it matters.")] = 250,
+    teachers: Annotated[int, typer.Option(help="Votes a row, if it matters.")] = 250,
     trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="That the lower bound is right.")] = 0.99,
     home: HomeOption = HOME,
@@ -92,7 +90,7 @@ def audit_command(
 ) -> None:
     """Attack a mechanism as it runs, and say which ε that proves it spends at least; MLflow keeps the report.
 
-    Leaves with exit status 4 where that is more than it claims.
+    Leaves with exit status 4 if that is more than it claims.
     """
     from concord.flows.environment import prepare
 

@@ -174,18 +174,6 @@ def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str,
     return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))
 
 
-def admit(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
-    """The session this plan goes on with, or None where one may be opened. Spends nothing.
-
-    Raises BudgetRefused where a further session was not asked for, or the domain cannot pay for it, saying what it
-    would cost; WrongInput where the plan contradicts the domain.
-    """
-    domain, known = planned_domain(door, asked.plan), going_on(door, asked, new_session=new_session)
-    if known is None:
-        door.ledger.check_opening(asked.opening(), domain, further=new_session)
-    return known
-
-
 def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
     """The latest session of that identity, if there is one. If a further one was asked for, that is one without a row,
     in which something can still be drawn.

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from concord.flows.cli import command
-from concord.flows.cli.app import out, speak_plainly
+from concord.flows.cli.app import speak_plainly
+from concord.flows.console import out
 from tests.support.processes import own_environment
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1

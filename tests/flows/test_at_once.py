@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref
 from concord.flows import run, server
 from concord.flows.outcome import Summary
-from concord.flows.pipeline import Pipeline
 from concord.flows.start import start
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -25,18 +23,18 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     plan = changed(tables_of_plan(write_tables(tmp_path / "data")), **small)
     admitted, losers = threading.Event(), ThreadPoolExecutor(1)
     second: list[Future[Summary]] = []
-    split = Pipeline.split
+    private_of = run.Private.of
 
-    def splitting(self: Pipeline, public: Any) -> list[Ref]:
+    def naming(*arguments: Any) -> run.Private:
         if second:
             admitted.set()  # the loser got past the winner, who has opened nothing yet
         else:
             second.append(losers.submit(start, plan, home))
             assert admitted.wait(300)
-        return split(self, public)
+        return private_of(*arguments)
 
     monkeypatch.setattr(run, "_say_waiting", admitted.set, raising=False)
-    monkeypatch.setattr(Pipeline, "split", splitting)
+    monkeypatch.setattr(run.Private, "of", naming)
     winner = start(plan, home)
     loser = second[0].result()
     assert (loser.session, loser.run_id) == (winner.session, winner.run_id)

@@ -7,7 +7,7 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.flows.run import RunContext
+from concord.flows.run import Private, check_not_private, running
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import claim
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -33,18 +33,17 @@ def write(table: pl.DataFrame, file: Path) -> None:
         table.write_ipc(file)
 
 
-def named(plan: Plan, home: Path) -> RunContext:
-    """A run that has noted its private files and claimed them for its domain."""
-    with RunContext(plan, home) as run:
-        run.sources = ()
-        run.name_private()
-        claim(run.door, plan, run.files_with_rows)
-    return run
+def named(plan: Plan, home: Path) -> Private:
+    """The private table of a run that claimed its files for its domain."""
+    with running(plan, home) as run:
+        private = Private.of(run, ())
+        claim(run.stores, plan, private.with_rows)
+    return private
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
 def test_a_part_without_rows_belongs_to_nobody(home: Path, tmp_path: Path, suffix: str) -> None:
-    assert len(named(plan_of(tmp_path / "a", "clinic-a", 1, 0, suffix), home).private) == 2
+    assert len(named(plan_of(tmp_path / "a", "clinic-a", 1, 0, suffix), home).table.digests) == 2
     named(plan_of(tmp_path / "b", "clinic-b", 2, 0, suffix), home)  # as it goes with one row more in the part:
     named(plan_of(tmp_path / "c", "clinic-c", 3, 1, suffix), home)
 
@@ -56,11 +55,11 @@ def test_a_part_with_rows_belongs_to_the_domain_that_named_it_first(home: Path, 
 
 
 def test_a_private_file_with_rows_is_no_public_one(home: Path, tmp_path: Path) -> None:
-    run = named(plan_of(tmp_path / "a", "clinic-a", 1, 0), home)
-    monday, tuesday = run.private
-    run.keep_apart("--public", [tuesday])
+    private = named(plan_of(tmp_path / "a", "clinic-a", 1, 0), home)
+    monday, tuesday = private.table.digests
+    check_not_private("--public", [tuesday], private.with_rows)
     with pytest.raises(WrongInput, match=r"must not hold a file of data\.private"):
-        run.keep_apart("--public", [monday])
+        check_not_private("--public", [monday], private.with_rows)
 
 
 @pytest.mark.parametrize("text", ["", "\n", " \n\n", "\r\n"])

@@ -15,7 +15,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import SEAL_BYTES
 from concord.artifacts.plan import Plan
-from concord.flows.stage import SealedResults
+from concord.flows.cache import SealedResults
 from concord.flows.start import start
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.release import Stores

@@ -80,8 +80,7 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(
         return reserve_session(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("concord.flows.pipeline.reserve_session", killed_at_the_second)
-        patch.setattr("concord.flows.universal.reserve_session", killed_at_the_second)
+        patch.setattr("concord.flows.steps.reserve_session", killed_at_the_second)
         with pytest.raises(KeyboardInterrupt):
             start(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1

@@ -16,12 +16,14 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
+from concord.flows import steps
 from concord.flows.cli.show import erased
-from concord.flows.pipeline import Pipeline
+from concord.flows.run import Admitted, Private, RunContext
 from concord.tasks.door.admit import claim
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.online import Online
 from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.mechanism import Mechanism
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files, sequences
 from tests.promises.scene import Scene
@@ -103,17 +105,17 @@ def test_a_run_that_fails_and_is_resumed_tells_nothing(
 @pytest.mark.slow
 def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admitted and drawn; and while it polled, others took what was left."""
-    poll = Pipeline.poll
+    begin_session = steps.begin_session
 
-    def slowly(self: Pipeline, *arguments: Any) -> Any:
-        claim(self.door, self.plan, self.private)
+    def too_late(run: RunContext, admitted: Admitted[Mechanism], private: Private, *arguments: Any) -> Any:
+        claim(run.stores, run.plan, private.with_rows)
         with suppress(BudgetRefused):
             for other in map(str, count()):
-                asked = replace(self.asked.opening(other, commitment=other), mechanism={"name": "another"})
-                self.door.ledger.open_session(asked, further=True)
-        return poll(self, *arguments)
+                asked = replace(admitted.asked.opening(other, commitment=other), mechanism={"name": "another"})
+                run.stores.ledger.open_session(asked, further=True)
+        return begin_session(run, admitted, private, *arguments)
 
-    monkeypatch.setattr(Pipeline, "poll", slowly)
+    monkeypatch.setattr("concord.flows.learn.begin_session", too_late)
     assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
     assert drawn(scene.home)
 

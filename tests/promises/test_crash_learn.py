@@ -17,7 +17,7 @@ from prefect.tasks import Task
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
-from concord.flows import work as flows_work
+from concord.flows import stages
 from concord.flows.learn import learn
 from concord.flows.outcome import StageName
 from concord.flows.stage import Call, Stages
@@ -32,14 +32,11 @@ SAMPLES = 16
 class Direct(Stages):
     """Stages as plain calls."""
 
-    def one(self, work: Task[..., Any], **arguments: Any) -> Any:
-        return work.fn(**self.call(work, arguments))
+    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
+        return work.fn(**self.call(work, arguments)), False
 
-    def result(self, work: Task[..., Any], **arguments: Any) -> tuple[Any, bool]:
-        return self.one(work, **arguments), False
-
-    def each(self, work: Task[..., Any], mapped: Iterable[Call]) -> list[Any]:
-        return [self.one(work, **arguments) for arguments in mapped]
+    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
+        return [self.result(work, arguments)[0] for arguments in parts]
 
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
         return work()[0]
@@ -56,8 +53,7 @@ class Named:
 SESSION = "people-1"
 STAND_INS = {
     "concord.flows.run.Stages": Direct,
-    "concord.flows.work.release": flows_work.release.fn,
-    "concord.flows.work.track": flows_work.track.fn,
+    "concord.flows.stages.release.task": stages.release.task.fn,
     "concord.flows.learn.shown": lambda summary: (
         summary
     ),  # else each process would start a Prefect server, and leave it

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from typer.main import get_command
 
-from concord.flows import stage as flows_stage
+from concord.flows import console as flows_console
 from concord.flows.cli import app
 from concord.flows.cli.app import EXAMPLES
 from tests.support.console import concord as without_home
@@ -120,7 +120,7 @@ class Terminal:
     file: io.StringIO
     now: float = 0.0
 
-    def after(self, seconds: float, stage: flows_stage.Progress) -> None:
+    def after(self, seconds: float, stage: flows_console.Progress) -> None:
         """One part of the stage ends that much later, and the next frame is drawn."""
         self.now += seconds
         stage.advance(cached=False)
@@ -135,14 +135,14 @@ class Terminal:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     found = Terminal(io.StringIO())
     console = Console(file=found.file, force_terminal=True, width=80, highlight=False, get_time=lambda: found.now)
-    monkeypatch.setattr(flows_stage, "console", console)
-    monkeypatch.setattr(flows_stage, "time", SimpleNamespace(monotonic=lambda: found.now))
-    monkeypatch.setattr(flows_stage.Progress, "_publish", lambda *_: None)  # Prefect's page of it needs a server
+    monkeypatch.setattr(flows_console, "err", console)
+    monkeypatch.setattr(flows_console, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(flows_console.Progress, "_publish", lambda *_: None)  # Prefect's page of it needs a server
     return found
 
 
 def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None:
-    with flows_stage.Progress("poll", 4) as stage:
+    with flows_console.Progress("poll", 4) as stage:
         for _ in range(4):
             terminal.after(15, stage)
     assert re.search(r"2/4 0\.0667/s 0:00:30 0:00:30", terminal.said)
@@ -150,7 +150,7 @@ def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None
 
 
 def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
-    with flows_stage.Progress("split", 1) as stage:
+    with flows_console.Progress("split", 1) as stage:
         terminal.after(75, stage)
     assert "part" not in terminal.said
     assert "0:01:15" in terminal.said  # while it ran
@@ -158,15 +158,15 @@ def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
 
 
 def test_a_cached_stage_says_so(terminal: Terminal) -> None:
-    with flows_stage.Progress("teach", 2) as stage:
+    with flows_console.Progress("teach", 2) as stage:
         stage.advance(cached=True)
         stage.advance(cached=True)
     assert "from cache" in terminal.said
 
 
 def test_quiet_ends_with_what_was_quiet() -> None:
-    with flows_stage.hushed():
-        assert flows_stage.console.quiet
-        with flows_stage.hushed(False):
-            assert flows_stage.console.quiet
-    assert not flows_stage.console.quiet
+    with flows_console.hushed():
+        assert flows_console.err.quiet
+        with flows_console.hushed(False):
+            assert flows_console.err.quiet
+    assert not flows_console.err.quiet

@@ -11,7 +11,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.cli.show import erased
-from concord.flows.stage import console
+from concord.flows.console import err
 from concord.flows.start import start
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
@@ -115,7 +115,7 @@ def test_a_further_session_on_the_same_table_does_not_read_it_back(home: Path, t
     start(plan, home)
     vault, before = Vault(home / "vault"), len(list((home / "vault/shards/people").rglob("block-*")))
     erased(home, "people", UNIT)
-    with console.capture() as opened:
+    with err.capture() as opened:
         again = start(plan, home, new_session=True)
     assert "units of domain people are left out" in opened.get()
     assert UNIT not in opened.get()

@@ -1,24 +1,20 @@
 """A stage's key is made of all its arguments: nothing that its result depends on can be left out of it."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.tasks import Task
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, OneHot, Ref
-from concord.artifacts.sections import StudentPlan, TeachersPlan
-from concord.flows import work
-from concord.flows.keys import Files, digested, key_of, only
-from concord.flows.pipeline import UNITS
-from concord.flows.run import RunContext
-from concord.flows.stage import Stages
+from concord.flows import stages
+from concord.flows.cache import Files, Place, digested, key_of, only
+from concord.flows.stage import Described, Stages
+from concord.flows.stages import UNITS, Block
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
@@ -26,7 +22,7 @@ from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student.study import Student
 from tests.support.people import changed, tables_of_plan, write_tables
 
-STAGES = {name: item for name, item in vars(work).items() if isinstance(item, Task) and item.cache_key_fn is not None}
+STAGES = {name: item for name, item in vars(stages).items() if isinstance(item, Described)}
 ONE, OTHER = Ref(path="a/b", digest="00"), Ref(path="a/b", digest="01")
 
 
@@ -48,8 +44,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     Files | None: (None, files("00")),
     Encoding: (encoding("s"), encoding("m")),
     Ref: (ONE, OTHER),
-    TeachersPlan: (TeachersPlan(count=1), TeachersPlan(count=1, params={"C": 2.0})),
-    StudentPlan: (StudentPlan(), StudentPlan(seed=1)),
+    Block: (Block((0, 5), ONE), Block((0, 5), OTHER)),
     PublicBatch: (PublicBatch(ref=ONE, first=0, rows=1), PublicBatch(ref=ONE, first=1, rows=1)),
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
@@ -73,14 +68,20 @@ def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")))
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_changing_any_argument_changes_the_key(stage: str, plan: Plan, tmp_path: Path) -> None:
-    task, stages = STAGES[stage], Stages(tmp_path / "home", None)
-    values = VALUES | {Plan: (plan, changed(plan.model_dump(), labeling__batch=7))}
-    kinds = {name: item.annotation for name, item in inspect.signature(task.fn).parameters.items() if name != "place"}
+def key(stage: Described, home: Path, **arguments: Any) -> str:
+    """The key of a stage's result on those arguments."""
+    place: Place = Stages(home, None).call(stage.task, stage.arguments(**arguments))["place"]
+    return place.key
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: Path) -> None:
+    stage, other = STAGES[name], {"student__seed": 1, "labeling__batch": 7, "privacy__domain": "others"}
+    values = VALUES | {Plan: (plan, changed(plan.model_dump(), **other, teachers__params={"C": 2.0}))}
+    kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
-    keys = [stages.call(task, arguments | {name: values[kind][1]})["place"].key for name, kind in kinds.items()]
-    assert len({stages.call(task, arguments)["place"].key, *keys}) == 1 + len(kinds)
+    keys = [key(stage, tmp_path, **arguments | {name: values[kind][1]}) for name, kind in kinds.items()]
+    assert len({key(stage, tmp_path, **arguments), *keys}) == 1 + len(kinds)
 
 
 def test_a_version_and_a_stages_name_are_in_its_key(tmp_path: Path) -> None:
@@ -122,27 +123,34 @@ def test_files_that_moved_are_the_same_files() -> None:
     assert digested(Files("here.csv", ("00",))) != digested(Files("here.csv", ("00", "01")))
 
 
-def test_a_block_that_moved_within_the_vault_is_not_trained_again(tmp_path: Path) -> None:
-    stages = Stages(tmp_path / "home", None)
-    learner = {"shards": (0, 5), "plan": only(TeachersPlan(count=5), "estimator", "params"), "encoding": encoding("s")}
-    keys = [
-        stages.call(work.teach, {"block": block, **learner})["place"].key
-        for block in (ONE, Ref(path="elsewhere/a/b", digest=ONE.digest), OTHER)
-    ]
-    assert keys[0] == keys[1] != keys[2]
+def test_a_block_that_moved_within_the_vault_is_not_trained_again(plan: Plan, tmp_path: Path) -> None:
+    moved = Ref(path="elsewhere/a/b", digest=ONE.digest)
+    blocks = [Block((0, 5), ONE), Block((0, 5), moved), Block((0, 5), OTHER), Block((0, 6), ONE)]
+    keys = [key(stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None:
-    arguments = {"plan": only(plan, *UNITS), "table": Files(plan.path("private"), ("00",))}
-    before = Stages(tmp_path / "home", None).call(work.split, arguments)["place"].key
+    def split_key(home: Path, path: str) -> str:
+        arguments = {"plan": plan, "encoding": encoding("s"), "erased": ()}
+        return key(stages.split, home, table=Files(path, ("00",)), **arguments)
+
+    before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
-    moved = {**arguments, "table": Files("/elsewhere.csv", ("00",))}
-    assert Stages(tmp_path / "moved", None).call(work.split, moved)["place"].key == before
+    assert split_key(tmp_path / "moved", "/elsewhere.csv") == before
 
 
-def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan, tmp_path: Path) -> None:
+def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan) -> None:
     other = changed(plan.model_dump(), student__refused="drop")
-    views = [RunContext(item, tmp_path / "home").plan for item in (plan, other)]
-    for names in ((*UNITS, "teachers.count", "teachers.block"), ("data.label", "data.features", "labeling.batch")):
-        assert digested(only(views[0], *names)) == digested(only(views[1], *names))
-    assert digested(only(views[0], "student")) != digested(only(views[1], "student"))
+    for stage in (stages.encode, stages.split, stages.teach):
+        assert digested(only(plan, *stage.reads)) == digested(only(other, *stage.reads))
+    assert digested(only(plan, *stages.study.reads)) != digested(only(other, *stages.study.reads))
+
+
+def test_a_stage_sees_of_its_plan_what_it_says_it_reads(plan: Plan) -> None:
+    view = stages.teach.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
+    assert view.teachers.estimator == plan.teachers.estimator
+    for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
+        with pytest.raises(AttributeError):
+            getattr(part, field)

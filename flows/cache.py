@@ -1,0 +1,159 @@
+"""The cached result of a stage: the key that it is found by, and the sealed file that holds it.
+
+    results/KEY = seal ‖ record      the seal: HMAC-SHA256 of KEY and the record, under a key derived for results alone
+
+KEY is a keyed digest of the stage's name, its version and every argument it is given. The record is Prefect's own:
+small references and released figures, which decide what is read next. It names its serializer, which could be one that
+runs code; so nothing but JSON is ever sealed, and nothing without a seal is parsed.
+
+Assumes      the vault's key is secret; a stage computes from its arguments and the home's secrets alone, and what it
+             does has a version
+Guarantees   a key digests each argument whole. A value of a type that cannot be digested is refused; so is reading a
+             field of a plan that is not in the stage's view of it (`only`), since no key holds it.
+             What is read back was written here, as the result of that very key: an edited file, a file put under
+             another's name and one from elsewhere count as absent, so the stage runs again. An older result put back
+             under its own name answers the same question from the same inputs
+Not covered  where files lie: a table, a home or a file of the vault that moved is the same one, since `Files` and `Ref`
+             are known by their digests alone. What a result refers to: those files are checked as they are read.
+             Results whose key was made otherwise by an earlier version are absent, and nothing is spent by that.
+             Checked by tests/flows/test_cache.py and tests/flows/test_sealed.py
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from prefect.filesystems import WritableFileSystem
+from prefect.serializers import JSONSerializer
+from pydantic import BaseModel, PrivateAttr
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
+from concord.artifacts.home.whole import make_folder, write_whole
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Ref
+
+Model = TypeVar("Model", bound=BaseModel)
+JSON = JSONSerializer().model_dump(mode="json")
+KEY = re.compile(r"[\w-]+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stage works: its home folder, and the key of its result, which names what it writes."""
+
+    home: Path
+    key: str
+
+    @property
+    def vault(self) -> Vault:
+        """The home's vault."""
+        return Vault(self.home / "vault")
+
+    @property
+    def released(self) -> Released:
+        """What the home published."""
+        return Released(self.home)
+
+    def secret(self, domain: str, purpose: str) -> bytes:
+        """A key of the domain, for one purpose."""
+        return derive(self.vault.secret(f"domains/{domain}"), purpose)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files by their keyed digests. The path is only where they lie now, and no part of a key."""
+
+    path: str
+    digests: tuple[str, ...]
+
+    def of(self, plan: Plan, field: Literal["private", "public"]) -> Plan:
+        """The plan with these files as its table of that name."""
+        return plan.model_copy(update={"folder": "", "data": plan.data.model_copy(update={field: self.path})})
+
+
+def only(part: Model, *names: str) -> Model:
+    """A view of a plan or section with just the named fields ("data.label"); reading another raises AttributeError."""
+    inner: dict[str, list[str]] = {}
+    for name in names:
+        first, _, rest = name.partition(".")
+        inner.setdefault(first, []).extend([rest] if rest else [])
+    view = type(part).model_construct()
+    seen = {name: only(getattr(part, name), *rest) if rest else getattr(part, name) for name, rest in inner.items()}
+    view.__dict__.clear()
+    view.__dict__.update(seen)
+    return view
+
+
+def digested(value: Any) -> Any:
+    """A value as JSON that differs wherever the value does. Raises TypeError for a type that it does not know."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Files):
+        return list(value.digests)
+    if isinstance(value, Ref):
+        return value.digest
+    if isinstance(value, BaseModel):
+        return {name: digested(field) for name, field in value}
+    if is_dataclass(value) and not isinstance(value, type):
+        return [type(value).__name__, {field.name: digested(getattr(value, field.name)) for field in fields(value)}]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: digested(field) for name, field in value.items()}
+    if isinstance(value, list | tuple):
+        return [digested(item) for item in value]
+    raise TypeError(f"a stage's argument must be of a type that its key can digest, got {type(value).__name__}")
+
+
+def key_of(vault: Vault, name: str, version: str, arguments: Mapping[str, Any]) -> str:
+    """The key of a stage's result on those arguments."""
+    return f"{name}-{vault.digest(name, version, json.dumps(digested(arguments), sort_keys=True))}"
+
+
+class SealedResults(WritableFileSystem):
+    """Prefect's result storage in one home folder. It carries no key: whoever uses it opens the vault."""
+
+    home: Path
+    _block_type_name = "Concord sealed results"
+    # Prefect refuses blocks its server does not know. No server knows this id: what it says of results is not followed.
+    _block_document_id: UUID | None = PrivateAttr(uuid5(NAMESPACE_URL, "concord/sealed results"))
+
+    def read_path(self, path: str, **_: Any) -> bytes:  # type: ignore[override]  # Prefect calls either kind
+        """The record of a key. Raises NotVerified if there is none that this vault sealed."""
+        sealed = self._file(path).read_bytes()
+        seal, record = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._seal(path, record)):
+            raise NotVerified(f"the result {path} is not what was written")
+        return record
+
+    def write_path(self, path: str, content: bytes, **_: Any) -> None:  # type: ignore[override]  # as above
+        """Seal the record of a key, in the place of the one before. Raises TypeError if it is not JSON."""
+        if json.loads(content)["metadata"]["serializer"] != JSON:
+            raise TypeError(f"the result {path} must be serialized as JSON")
+        make_folder(self.home / "results")
+        with write_whole(self._file(path), self.home) as file:
+            file.write(self._seal(path, content) + content)
+
+    def is_foreign(self, key: str) -> bool:
+        """Whether there is a result of that key, and it is not what was written."""
+        try:
+            self.read_path(key)
+        except FileNotFoundError:
+            return False
+        except (OSError, NotVerified):
+            return True
+        return False
+
+    def _file(self, key: str) -> Path:
+        if not KEY.fullmatch(key):
+            raise NotVerified(f"the result {key} must be named by a cache key")
+        return self.home / "results" / key
+
+    def _seal(self, key: str, record: bytes) -> bytes:
+        secret = derive(Vault(self.home / "vault").secret("installation"), "results")
+        return bytes.fromhex(keyed_digest(secret, "result", key, record))

@@ -1,0 +1,280 @@
+"""The steps of a run between its stages: what is admitted, trained on, opened and written up, and in which order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Domain, Session
+from concord.flows import stages
+from concord.flows.console import err
+from concord.flows.mirror import record_missing
+from concord.flows.outcome import Summary, briefly
+from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
+from concord.flows.stage import Disclosure
+from concord.flows.stages import Public
+from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.asking import teachers as asking_teachers
+from concord.tasks.data.encode import labelled_rows
+from concord.tasks.door.admit import (
+    Asked,
+    calibrated,
+    check_ensemble,
+    check_going_on,
+    claim,
+    going_on,
+    planned_domain,
+    reserve_session,
+    session_identity,
+    spent,
+    training,
+)
+from concord.tasks.door.checkpoint import Checkpoint, online_votes, read_checkpoint, write_checkpoint
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
+from concord.tasks.publish.describe import Certified, caveats
+from concord.tasks.publish.track import column_types, recorded_run, track
+from concord.tasks.student import study as student_study
+from concord.tasks.student.study import Student
+
+
+def rehearse(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if teachers, student or test table would fail later: now, while nothing is spent."""
+    plan = run.plan
+    if plan.votes:
+        asking_teachers.rehearse_teachers(plan.teachers, encoding)
+    if plan.student.learner != "universal":
+        student_study.rehearse_student(plan.student, encoding)
+    if plan.data.test is not None:
+        labelled_rows(plan.path("test"), encoding)
+
+
+def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
+    """The session of votes that this plan goes on with, or that may be opened. Raises BudgetRefused."""
+    return covered(run, find_votes(run, public))
+
+
+def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
+    """The session of votes, before it is known whether it may be opened."""
+    plan, vault, domain = run.plan, run.stores.vault, planned_domain(run.stores, run.plan)
+    mechanism = calibrated(plan, public.encoding, public.batches, domain.filter.order, vault)
+    identity = session_identity(vault, plan, mechanism, public.encoding, public.batches)
+    return find(run, public, domain, mechanism, Asked.labels(plan, mechanism, identity))
+
+
+def find(run: RunContext, public: Public, domain: Domain, mechanism: Asking, asked: Asked) -> Admitted[Asking]:
+    """The session that is asked for, if there is one, once no other command opens it or goes on with it.
+
+    Its stream is the plan's own rows, then those it was extended with.
+    """
+    run.wait_for(asked.identity)
+    balance, session = Balance.of(run, domain), going_on(run.stores, asked, new_session=run.new_session)
+    sources = [run.own(public.batches)]
+    if session is not None:
+        session = run.hold(session.id)
+        checkpoint = read_checkpoint(run.stores.vault, session.id)
+        sources.extend(checkpoint.sources[1:] if checkpoint else ())
+    return Admitted(balance, mechanism, asked, PublicStream.of(run, session, public.encoding, sources), session)
+
+
+def covered(run: RunContext, found: Admitted[Asking]) -> Admitted[Asking]:
+    """What was found, if the domain covers it. Raises BudgetRefused if it would have to be opened and may not be;
+    spends nothing."""
+    if found.session is None:
+        run.stores.ledger.check_opening(found.asked.opening(), found.balance.domain, further=run.new_session)
+    return found
+
+
+def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted[Mechanism]:
+    """The session, admitted again with the stream of its checkpoint.
+
+    Raises NotVerified if it would not go on as it began, WrongInput if its tables do not fit any more.
+    """
+    vault, domain, encoding = run.stores.vault, run.stores.ledger.domain_of(session), checkpoint.encoding
+    mechanism = calibrated(run.plan, encoding, checkpoint.sources[0].batches, domain.filter.order, vault)
+    check_going_on(vault, session, mechanism)
+    rehearse(run, encoding)
+    column_types(run.plan.path("public"), encoding)  # MLflow shows them once all is spent
+    balance, asked = Balance.of(run, domain), Asked.labels(run.plan, mechanism, session.identity)
+    return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What teachers learn from.
+
+    shards      blocks of shards
+    relabelled  what relabelling left, to be forgotten with the session
+    made_of     what answers follow from on the private side: how teachers are trained, and the shards
+    """
+
+    shards: Sequence[Ref]
+    relabelled: tuple[Ref, ...]
+    made_of: Sequence[str]
+
+
+def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
+    """How private rows are relabelled, if the plan asks for it."""
+    return mechanism.relabelling if isinstance(mechanism, Relabelled) else None
+
+
+def share(mechanism: Mechanism) -> float | None:
+    """How likely a unit is in the secret subset that is relabelled, if there is one."""
+    settings = relabelling_of(mechanism)
+    return None if settings is None else settings.share
+
+
+def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[Ref]) -> Training:
+    """The shards, relabelled if the plan asks for it. Raises NotVerified if the session was opened with others."""
+    settings, relabelled = relabelling_of(admitted.mechanism), tuple[Ref, ...]()
+    encoding, own = admitted.stream.encoding, admitted.stream.sources[0].batches
+    space = asking_relabel.candidates(run.plan, encoding, own, run.stores.vault)
+    if settings is not None and space is not None:
+        made = stages.relabel(run, run.plan, shards, encoding, space, settings)
+        shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
+    trained = Training(shards, relabelled, training(run.plan, shards))
+    check_unchanged(run, admitted.session, trained.made_of)
+    return trained
+
+
+def check_unchanged(run: RunContext, session: Session | None, made_of: Sequence[str]) -> None:
+    """Raise NotVerified if the session that is gone on with was opened with other private data."""
+    if session is not None:
+        check_ensemble(run.stores.vault, session, made_of)
+
+
+def count_votes(run: RunContext, stream: PublicStream, teachers: Sequence[Ref]) -> list[Ref]:
+    """Votes of all teachers, mapped over batches of public rows; those on rows asked online are there."""
+    vault = run.stores.vault
+    there = {batch.ref.digest: vault.find(online_votes(vault, teachers, batch)) for batch in stream.batches}
+    lacking = [batch for batch in stream.batches if there[batch.ref.digest] is None]
+    fresh = iter(stages.poll(run, lacking, teachers, stream.encoding))
+    return [there[batch.ref.digest] or next(fresh) for batch in stream.batches]
+
+
+def begin_session(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: Private,
+    made_of: Sequence[str],
+    kept: Sequence[Ref],
+    relabelled: tuple[Ref, ...] = (),
+    *,
+    further: bool | None = None,
+) -> Session:
+    """Reserve the cost of the session if it is not open yet, and keep what it needs to go on. Raises BudgetRefused.
+
+    made_of  what its answers follow from on the private side
+    kept     its teachers; if nobody votes, the numbers it answers from
+    further  whether one more session may be opened in the domain; default: as the run says
+    """
+    further, session = run.new_session if further is None else further, admitted.session
+    claim(run.stores, run.plan, private.with_rows)
+    if session is None:
+        session = run.hold(reserve_session(run.stores, admitted.asked, made_of, new_session=further).id)
+    checkpoint = Checkpoint(
+        plan=run.plan,
+        encoding=admitted.stream.encoding,
+        teachers=tuple(kept),
+        sources=admitted.stream.sources,
+        private=private.with_rows,
+        relabelled=relabelled,
+    )
+    write_checkpoint(run.stores.vault, session.id, checkpoint)
+    return session
+
+
+def publish(
+    run: RunContext,
+    admitted: Admitted[Any],
+    passed: Disclosure,
+    student: Student,
+    others: Mapping[str, list[Ref]] | None = None,
+) -> Summary:
+    """Publish certificate, report and MLflow run of what passed the door; and what this run came to.
+
+    others   what other sessions of this run released, by their names
+    """
+    session, released = passed.session, run.stores.released.root
+    certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}))
+    return Summary(
+        run_id=tracked.run_id,
+        session=session.id,
+        certificate=str(released / certified.certificate.path),
+        certificate_digest=certified.certificate.digest,
+        report=str(released / certified.report.path),
+        guarantee=Guarantee.of(admitted.balance.domain, session).model_dump(),
+        mechanism=briefly(session.mechanism),
+        teachers=session.teachers,
+        asked=session.asked,
+        answered=session.answered,
+        refused=session.refused,
+        asked_now=passed.asked_now,
+        student={"accuracy": student.accuracy, "model_uri": tracked.model_uri},
+        stages=run.stages.reports,
+        **admitted.balance.charged(run),
+    )
+
+
+def _certified_and_tracked(
+    run: RunContext, admitted: Admitted[Any], passed: Disclosure, student: Student, others: Mapping[str, list[Ref]]
+) -> tuple[Certified, Tracked]:
+    """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
+    session, ledger, domain = passed.session, run.stores.ledger, admitted.balance.domain
+    unpromised = caveats(domain, [session, *map(ledger.session, others)], ledger)
+    on_record = (session.asked, session.status, spent(run.stores, domain), unpromised)
+    certificate = (session.id, admitted.mechanism.per_refusal, passed.released, others, student, on_record)
+    studied = datetime.now(UTC)
+
+    def work() -> tuple[tuple[Certified, Tracked], bool]:
+        certified, cached = stages.certify.with_cached(run, run.plan, *certificate)
+        with _still_certified(run, session):
+            tracked, there = _tracked(run, admitted, passed, certified, studied)
+        return (certified, tracked), cached and there
+
+    both: tuple[Certified, Tracked] = run.stages.uncached("certify", work)
+    for missing, wrong in record_missing(run.home, Tracking.of(run.home)):
+        result = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
+        err.print(f"{'MLflow':>8} session {missing} {result}")
+    return both
+
+
+def _tracked(
+    run: RunContext, admitted: Admitted[Any], passed: Disclosure, certified: Certified, studied: datetime
+) -> tuple[Tracked, bool]:
+    """MLflow's run of the session, recorded as begun at the door; and whether it was there. MLflow alone knows."""
+    tracking, stores = Tracking.of(run.home), run.stores
+    known = recorded_run(run.plan.privacy.domain, certified, tracking)
+    if known is not None and not run.stages.again("certify"):
+        return known, True
+    tracked = track(
+        run.plan,
+        certified,
+        admitted.stream.encoding,
+        admitted.stream.batches,
+        per_refusal=admitted.mechanism.per_refusal,
+        started=passed.at,
+        studied=studied,
+        vault=stores.vault,
+        ledger=stores.ledger,
+        released=stores.released,
+        tracking=tracking,
+    )
+    return tracked, False
+
+
+@contextmanager
+def _still_certified(run: RunContext, session: Session) -> Iterator[None]:
+    """What MLflow fails with, and that nothing is lost by it."""
+    try:
+        yield
+    except EnvironmentFailed as failed:
+        raise EnvironmentFailed(
+            f"session {session.id} is certified, its files are in {run.stores.released.root}, and it is not recorded: "
+            f"{failed}; once that is mended, the same command records it and spends nothing"
+        ) from None
