@@ -9,7 +9,6 @@ from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import Private, RunContext, running
 from concord.flows.stages import blocks, encode, release, split, study, teach
 from concord.flows.steps import admit, begin_session, count_votes, publish, rehearse, share, training_rows
-from concord.flows.universal import choose_student, choose_with_labels
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -20,8 +19,6 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     start_from    run this stage and those after it even if the cache could answer
     """
     with running(plan, home, new_session=new_session, start_from=start_from) as run:
-        if plan.student.learner == "universal":
-            return shown(choose_with_labels(run) if plan.votes else choose_student(run))
         return shown(learn_from_votes(run))
 
 

@@ -7,14 +7,18 @@ read.
 
 from dataclasses import replace
 from itertools import dropwhile
+from pathlib import Path
 from typing import Any
 
+from prefect import flow
+
+from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import compose
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Domain, Session
 from concord.flows import stages
-from concord.flows.outcome import Summary
-from concord.flows.run import Admitted, Balance, Private, PublicStream, RunContext
+from concord.flows.outcome import StageName, Summary, shown
+from concord.flows.run import Admitted, Balance, Private, PublicStream, RunContext, running
 from concord.flows.stages import blocks, encode, release, split, study_chosen, teach
 from concord.flows.steps import (
     begin_session,
@@ -30,6 +34,13 @@ from concord.tasks.door.admit import Asked, going_on, planned_domain
 from concord.tasks.door.choose import UniversalChoice, choice_depends_on
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
+
+
+@flow(name="universal", flow_run_name="universal {plan.privacy.domain}")
+def universal(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
+    """Publish a classifier chosen by its errors on the plan's private table; arguments are those of `learn`."""
+    with running(plan, home, new_session=new_session, start_from=start_from) as run:
+        return shown(choose_with_labels(run) if plan.votes else choose_student(run))
 
 
 def choose_student(run: RunContext) -> Summary:
