@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from concord.artifacts.plan import Plan
 from tests.support.people import arrive, changed, tables_of_plan, write_tables
+from tests.support.ports import own_port
 
 if TYPE_CHECKING:
     from tests.promises.scene import Scene
@@ -41,15 +41,6 @@ def prefect_server() -> Iterator[None]:
         with utilities.prefect_test_harness(server_startup_timeout=300):
             patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")  # a command believes no other setting
             yield
-
-
-def own_port() -> int:
-    """A free port that no other worker of pytest tries, and the kernel gives to nobody while the server starts."""
-    from prefect.server.api.server import SubprocessASGIServer
-
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ports = random.sample(range(10_000 + 1_000 * worker, 11_000 + 1_000 * worker), 1_000)
-    return next(filter(SubprocessASGIServer.is_port_available, ports))
 
 
 @pytest.fixture(scope="session")

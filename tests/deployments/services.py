@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support import postgresql
+from tests.support.ports import own_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "compose.yaml").read_text())
@@ -28,8 +29,8 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, secrets.token_hex(8)
-        self.api = f"http://127.0.0.1:{postgresql.free_port()}/api"
-        self.mlflow = f"http://127.0.0.1:{postgresql.free_port()}"
+        self.api = f"http://127.0.0.1:{own_port()}/api"
+        self.mlflow = f"http://127.0.0.1:{own_port()}"
         self.home = folder / "home"
         self._held = ExitStack()
         secret = folder / "password"
@@ -41,7 +42,7 @@ class Services:
             "0.0.0.0": "127.0.0.1",
             "4200": self.api.split(":")[2].removesuffix("/api"),
             "5000": self.mlflow.split(":")[2],
-            "8080": str(postgresql.free_port()),
+            "8080": str(own_port()),
             "/srv/mlflow": str(folder / "artifacts"),
             "/srv/home": str(self.home),
         }

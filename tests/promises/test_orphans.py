@@ -13,6 +13,7 @@ import pytest
 from tests.promises.endings import SMALL, Run
 from tests.promises.stalling import STUCK
 from tests.support.people import write_plan, write_tables
+from tests.support.ports import own_port
 
 KILLS = int(os.environ.get("CONCORD_TEST_KILLS", "2"))
 """Of each kind; thirty where somebody waits for it."""
@@ -20,19 +21,13 @@ KILLS = int(os.environ.get("CONCORD_TEST_KILLS", "2"))
 
 def begin(command: str, folder: Path, mlflow_database: Path) -> Run:
     """The command, in a home of its own."""
-    home, port = folder / "home", str(free_port())
+    home, port = folder / "home", str(own_port())
     home.mkdir(exist_ok=True)
     shutil.copy(mlflow_database, home / "mlflow.db")
     (home / "vault").mkdir(mode=0o700, exist_ok=True)
     plan = write_plan(write_tables(folder / "data"), **SMALL)
     words = {"run": ["run", str(plan)], "ui": ["ui", "--port", port]}[command]
     return Run(["tests.promises.stalling", "nowhere", *words, "--home", str(home)], folder)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        port: int = bound.getsockname()[1]
-        return port
 
 
 @pytest.mark.slow

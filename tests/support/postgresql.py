@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import own_port
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def server(password: str | None = None) -> Iterator[str]:
     as_owner = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_owner:
         shutil.chown(folder, "postgres")
-    data, port = folder / "data", free_port()
+    data, port = folder / "data", own_port()
     listen = "" if password is None else "127.0.0.1"
     options = f"-k {folder} -c listen_addresses={listen} -p {port} -c fsync=off"
     control = [*as_owner, str(programs / "pg_ctl"), "-D", str(data), "-w"]
@@ -46,13 +47,6 @@ def binaries() -> Path:
     if not found:
         pytest.skip("PostgreSQL is not installed in /usr/lib/postgresql")
     return found[-1]
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _run(command: list[str]) -> None:
