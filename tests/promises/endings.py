@@ -243,7 +243,7 @@ def refuse_writes(run: Run) -> None:
             resource.prlimit(process, resource.RLIMIT_FSIZE, (0, 0))
 
 
-PROGRESS = (" ✓ ", "━")
+PROGRESS = re.compile(r" ✓ |━|\d:\d\d:\d\d$")
 """In what is shown of a stage that is done, or goes on: by a run that goes on, or one that can clear nothing away."""
 OURS = "concord: "
 """How each of our sentences begins. Which one it is depends on who meets the fault first."""
@@ -322,7 +322,7 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
         fault.undo(home)
         lacks = lost(write_plan(folder / "data", **SMALL), home, folder) if again else ""
     after = run.shown.partition((STUCK + at).encode())[2] if fault.do else b""
-    sentences = [line for line in visible(after) if not any(mark in line for mark in (STUCK, *PROGRESS))]
+    sentences = [line for line in visible(after) if STUCK not in line and not PROGRESS.search(line)]
     return Row(name, at, seconds, status, sentences, lacks, left)
 
 
