@@ -115,10 +115,11 @@ def session(plan: Plan, home: Path, kept: Path) -> str:
     """The session of a finished run of the plan; of the plan above, one that is still open."""
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.start import start
+    from tests.support.copies import copied
 
     run = kept / hashlib.sha256(plan.model_dump_json(exclude={"folder"}).encode()).hexdigest()
     if run.is_dir():
-        shutil.copytree(run, home, dirs_exist_ok=True)
+        copied(run, home)
     else:
         start(plan, home)
         shutil.copytree(home, run)

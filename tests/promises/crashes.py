@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, get_args
 
 from tests.promises.faults import Faults, How
+from tests.support.copies import copied
 from tests.support.processes import FRESH
 
 HOWS: tuple[How, ...] = get_args(How)
@@ -70,7 +71,7 @@ class Matrix(ABC, Generic[Seen]):
         return result.read_text().splitlines()
 
     def _home(self, name: str) -> Path:
-        return Path(shutil.copytree(self.folder / "base", self.folder / name))
+        return copied(self.folder / "base", self.folder / name)
 
 
 def files(root: Path) -> dict[str, bytes]:

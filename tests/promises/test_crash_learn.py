@@ -23,6 +23,7 @@ from concord.flows.outcome import StageName
 from concord.flows.stage import Call, Stages
 from concord.tasks.verify.verify import verify
 from tests.promises.faults import Faults
+from tests.support.copies import copied
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.processes import FRESH
 
@@ -87,7 +88,7 @@ class Runs:
         self.undisturbed = self.labels(folder / "undisturbed")
 
     def home(self, name: str) -> Path:
-        return Path(shutil.copytree(self.base, self.folder / name))
+        return copied(self.base, self.folder / name)
 
     def go(self, home: Path, at: int | None = None) -> list[str]:
         result = self.folder / "points"
