@@ -13,6 +13,7 @@ from pydantic import ValidationError, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import (
+    TALLIES,
     DataPlan,
     LabelingPlan,
     Part,
@@ -23,11 +24,15 @@ from concord.artifacts.sections import (
     near,
 )
 
+LINEAR = {"learner": "linear"}
+"""The student of a plan for tallies that names none."""
+
 
 class Plan(Part):
     """The whole plan. `folder` is where its relative paths start.
 
-    Without [teachers] and [labeling] nobody votes: the student must be universal then.
+    Without [teachers] and [labeling] nobody votes: the student must be universal then. Nor does anybody for tallies,
+    whose own model is the student where no other is named.
     """
 
     data: DataPlan
@@ -38,20 +43,50 @@ class Plan(Part):
     student: StudentPlan = StudentPlan()
     folder: str = "."
 
+    @model_validator(mode="before")
+    @classmethod
+    def linear_unless_it_says_otherwise(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        labeling, student = given.get("labeling"), given.get("student", {})
+        if not (isinstance(labeling, dict) and labeling.get("mechanism") == TALLIES and isinstance(student, dict)):
+            return given
+        return given if {"learner", "estimator"} & student.keys() else {**given, "student": {**student, **LINEAR}}
+
+    @model_validator(mode="after")
+    def tallies_are_of_rows(self) -> Self:
+        if not self.tallied:
+            if self.student.learner == "linear":
+                rule = "student.learner = 'linear' is the model that tallies are decoded to"
+                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
+            return self
+        if self.student.learner == "universal":
+            raise ValueError("student.learner = 'universal' is chosen beside votes or alone, not beside tallies")
+        if self.teachers.count:
+            raise ValueError(
+                "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly"
+            )
+        if self.relabel is not None:
+            raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
+        if self.privacy.secret == "labels":
+            rule = "labeling.mechanism = 'tallies' is built for privacy.secret = 'rows'"
+            raise ValueError(f"{rule}, got 'labels': take a mechanism that votes")
+        return self
+
     @model_validator(mode="after")
     def teachers_vote_where_labels_are_asked_for(self) -> Self:
-        if self.student.learner == "fitted" and not self.votes:
+        if self.student.learner == "fitted" and not (self.votes or self.tallied):
             raise ValueError("labeling must be given, since the student is fitted to released labels")
         if self.votes and not self.teachers.count:
             raise ValueError("teachers.count must be given and at least 1, since [labeling] asks for votes")
-        if self.teachers.count and not self.votes:
+        if self.teachers.count and not (self.votes or self.tallied):
             raise ValueError("teachers have no meaning without [labeling], which asks for their votes")
         return self
 
     @model_validator(mode="after")
     def choice_has_its_part_of_the_budget(self) -> Self:
         student, whole = self.student, self.privacy.epsilon
-        if student.learner == "fitted":
+        if student.learner != "universal":
             return self
         if len(self.data.classes) != 2:
             rule = "student.learner = 'universal' tells two classes apart"
@@ -81,7 +116,12 @@ class Plan(Part):
     @property
     def votes(self) -> bool:
         """Whether teachers vote, and labels are released."""
-        return self.labeling.mechanism != "none"
+        return self.labeling.mechanism not in ("none", TALLIES)
+
+    @property
+    def tallied(self) -> bool:
+        """Whether private rows are asked for tallies, and labels are inferred."""
+        return self.labeling.mechanism == TALLIES
 
     @property
     def epsilon_of_labels(self) -> float:

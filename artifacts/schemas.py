@@ -53,6 +53,27 @@ def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     return pa.schema(fields, metadata=guarantee)
 
 
+def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
+    """Labels that follow from tallies: one row a public row, with the guarantee in the metadata.
+
+    row       its index in the stream of public rows
+    label     the class of highest probability
+    outcome   inferred
+    scores    the probability of each class
+    balanced  the class whose odds rise most over its share of the public rows: it keeps rare classes
+    session   the session's id
+    """
+    fields = [
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("label", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("scores", pa.list_(pa.float64(), classes), nullable=False),
+        pa.field("balanced", pa.string(), nullable=False),
+        pa.field("session", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields, metadata=guarantee)
+
+
 Kind = Literal["numeric", "boolean", "date", "categorical", "list", "null"]
 Element = Literal["uint8", "float32"]
 

@@ -29,12 +29,14 @@ MECHANISMS: dict[str, tuple[End, ...]] = {
 
 In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels.
 """
+TALLIES = "tallies"
+"""The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
 GAME_CUTOFF = 10
 """Refusals up to which a table may be calibrated to the adaptive game: it is played twice, here and by `verify`."""
 if TYPE_CHECKING:
     MechanismName = str
 else:
-    MechanismName = Literal[(*MECHANISMS, "auto", "none")]
+    MechanismName = Literal[(*MECHANISMS, TALLIES, "auto", "none")]
 
 
 class Part(BaseModel):
@@ -151,6 +153,10 @@ class TeachersPlan(Learner):
         return self
 
 
+TALLIED_KEYS = ("rows", "rounds", "bins", "repair")
+"""Keys of [labeling] that only tallies have."""
+
+
 class LabelingPlan(Part):
     """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries).
 
@@ -166,6 +172,29 @@ class LabelingPlan(Part):
     agreement: Annotated[float, Field(gt=0, le=1)] | str | None = None
     """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
     votes that public teachers cast on public rows."""
+    rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """For tallies: how many private units there are, roughly, as you would say it in public; never counted."""
+    rounds: Literal[1, 3] | None = None
+    """For tallies: how often the private rows are asked; by default what a public rule says of `rows`."""
+    bins: Literal[2, 4, 8, 16, 32] | None = None
+    """For tallies: bins of a number in the first round; by default 8, or 16 from ε = 1 on."""
+    repair: bool | None = None
+    """For tallies: whether a tenth of the budget buys totals of the codes, by which public rows that are unlike the
+    private ones are repaired; by default it does."""
+
+    @model_validator(mode="after")
+    def keys_are_of_its_way_to_ask(self) -> Self:
+        tallied = self.mechanism == TALLIES
+        for key in TALLIED_KEYS if not tallied else ("cutoff", "queries", "agreement"):
+            if getattr(self, key) is not None:
+                other = f"mechanism = {self.mechanism!r}" + (", which asks private rows in rounds" if tallied else "")
+                raise ValueError(f"{key} has no meaning for {other}")
+        if tallied and self.rows is None and self.rounds is None:
+            raise ValueError(
+                "rows must be given for mechanism = 'tallies': how many private units there are, roughly, as you would "
+                "say it in public; or else rounds"
+            )
+        return self
 
     @model_validator(mode="after")
     def ends_by_its_own_rule(self) -> Self:
@@ -219,13 +248,14 @@ class RelabelPlan(HypothesesPlan):
 
 
 class StudentPlan(Learner):
-    """The published classifier: fitted to released labels, or (universal) a hypothesis chosen on the private rows.
+    """The published classifier: fitted to released labels, or (universal) a hypothesis chosen on the private rows, or
+    (linear) the model that tallies are decoded to.
 
     refused   what a fitted one does with refused rows
     epsilon   what the choice of a universal one may spend, where labels are bought as well; the labels have the rest
     """
 
-    learner: Literal["fitted", "universal"] = "fitted"
+    learner: Literal["fitted", "universal", "linear"] = "fitted"
     refused: Literal["random", "drop", "soft"] = "random"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     hypotheses: str | None = None
@@ -236,7 +266,8 @@ class StudentPlan(Learner):
     @model_validator(mode="after")
     def keys_are_of_its_learner(self) -> Self:
         fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
-        for key in chosen if self.learner == "fitted" else fitted:
+        of_others = {"fitted": chosen, "universal": fitted, "linear": (*chosen, "estimator", "params", "refused")}
+        for key in of_others[self.learner]:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
         if self.learner == "universal" and self.hypotheses is None:

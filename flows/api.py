@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.sections import TALLIES
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare
 
@@ -70,7 +71,8 @@ class Run:
 
     @cached_property
     def labels(self) -> Any:
-        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`.
+        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`; of tallies, the
+        inferred ones, of `inferred_schema`.
 
         Raises WrongInput if nobody voted.
         """
@@ -78,6 +80,8 @@ class Run:
 
         listed = [file for other in self.certificate.beside for file in other.labels]
         voted = self.certificate.labels if self.certificate.teachers else listed
+        if self.certificate.mechanism.name == TALLIES:
+            voted = [file for file in self.certificate.labels if file.path.endswith("/labels.arrow")]
         if not voted:
             raise WrongInput("labels: nobody voted in this run, whose student was chosen")
         return Released(self.home).labels(voted)

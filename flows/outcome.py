@@ -7,7 +7,21 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel
 
 StageName = Literal[
-    "encode", "split", "relabel", "teach", "poll", "measure", "count", "release", "choose", "study", "certify"
+    "encode",
+    "code",
+    "split",
+    "gather",
+    "relabel",
+    "teach",
+    "poll",
+    "measure",
+    "count",
+    "tally",
+    "release",
+    "choose",
+    "infer",
+    "study",
+    "certify",
 ]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """All there are, in their order; a plan has those it needs."""
@@ -26,6 +40,7 @@ class Summary(BaseModel):
 
     certificate_digest   SHA-256 of the certificate's file
     spent_now    what the domain was charged while it ran
+    inferred     public rows whose labels follow from tallies, at no charge
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
     """
 
@@ -41,6 +56,7 @@ class Summary(BaseModel):
     answered: int
     refused: int
     asked_now: int
+    inferred: int = 0
     student: dict[str, Any]
     spent_now: dict[str, float]
     conversion: float

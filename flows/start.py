@@ -44,6 +44,7 @@ from concord.flows.learn import learn
 from concord.flows.leaving import end_with_parent, shield_workers
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
 from concord.flows.study import study
+from concord.flows.tally import tallies
 from concord.flows.universal import universal
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
@@ -71,7 +72,7 @@ SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
-    """Run the flow `learn`, or `universal`, over a plan.
+    """Run the flow `learn`, `tallies` or `universal` over a plan.
 
     Raises a ConcordError for everything that is not a fault of this program.
     """
@@ -79,7 +80,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
-    chosen = universal if plan.student.learner == "universal" else learn
+    chosen = tallies if plan.tallied else universal if plan.student.learner == "universal" else learn
     with serving_flows(home):
         return ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
 

@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from concord.artifacts import errors
-from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.flows.cli import app
 from concord.flows.outcome import STAGES
 
@@ -62,7 +62,7 @@ def test_the_two_commands_are_the_first_thing_to_run() -> None:
 
 def test_mechanisms_are_those_of_the_plan() -> None:
     named = {row[0].strip("`") for row in rows_of("Choosing ε, teachers and mechanism")}
-    assert named == set(MECHANISMS)
+    assert named == {*MECHANISMS, TALLIES}
 
 
 @pytest.mark.parametrize("path", re.findall(r"`((?:flows|tasks|artifacts|tests|deployments)/[\w/.]+)`", EVERYTHING))

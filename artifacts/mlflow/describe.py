@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256, sha256_of_all
+from concord.artifacts.sections import TALLIES
 
 LONGEST_PARAMETER = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
@@ -158,7 +159,9 @@ def words(certificate: Certificate) -> str:
     guarantee, counts = certificate.promise, certificate.counts
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
-    if not certificate.teachers:
+    if certificate.mechanism.name == TALLIES:
+        rows = f"No teacher voted: noisy sums were released in {counts.answered} rounds; all else follows from them. "
+    elif not certificate.teachers:
         rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
     return (
         f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "

@@ -12,11 +12,12 @@ import typer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import RULES
-from concord.artifacts.sections import NAME_PATTERN
+from concord.artifacts.sections import NAME_PATTERN, TALLIES
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import Wishes, check_column, check_public, classes_of, draft, suggest, usual_delta
 from concord.tasks.data.tables import PRIVATE, find_files
 
+ASKED_THEMSELVES = "rows are asked themselves, in one round or three by a public rule"
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
 """What nobody can guess. Where all are given, nothing is asked, and the rest is what is usual."""
 QUESTIONS = {
@@ -35,13 +36,18 @@ QUESTIONS = {
 }
 
 
-def begin(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Write the plan at `path` and say what is in it. Raises WrongInput where something is missing, wrong or there."""
+def begin(given: Mapping[str, Any], path: Path, *, tallies: bool = False) -> dict[str, Any]:
+    """Write the plan at `path` and say what is in it. Raises WrongInput where something is missing, wrong or there.
+
+    tallies   private rows are asked themselves, and nobody votes
+    """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
     wishes = wishes_of(given)
-    ensemble = suggest(wishes)
+    ensemble = None if tallies else suggest(wishes)
     _write(path, draft(wishes, ensemble, path.absolute().parent))
+    if ensemble is None:
+        return {"plan": str(path), "teachers": 0, "mechanism": TALLIES, "cutoff": None, "reason": ASKED_THEMSELVES}
     return {
         "plan": str(path),
         "teachers": ensemble.teachers,
@@ -68,7 +74,7 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
 
 def show_begun(found: Mapping[str, Any]) -> None:
     """What was written, and what comes next."""
-    out.print(f"wrote {found['plan']}: {found['teachers']} teachers, {found['mechanism']}; {found['reason']}")
+    out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
     out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")
 
 

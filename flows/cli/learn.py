@@ -111,6 +111,7 @@ def init_command(
     path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
         "plan.toml"
     ),
+    tallies: Annotated[bool, typer.Option(help="Ask the rows themselves, by noisy sums; no teacher votes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
@@ -122,7 +123,7 @@ def init_command(
     tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
-    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path)
+    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 
 

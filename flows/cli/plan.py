@@ -22,6 +22,7 @@ from concord.tasks.advice.expect import (
 )
 from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
+from concord.tasks.student.infer import expect_tallies
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 
@@ -32,6 +33,8 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
     Raises WrongInput if a figure is missing or makes no sense.
     """
     plan = load_plan(path) if path else None
+    if plan is not None and plan.tallied:
+        return _of_tallies(plan, figure, **given)
     if plan is not None and not plan.votes:
         return _of_choice(plan, figure, **given)
     asked = _asked(plan, agreement, **given)
@@ -63,6 +66,8 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_mechanisms(found)
     if found["choice"]:
         _show_choice(found["choice"])
+    if "tallies" in found:
+        _show_tallies(found["tallies"])
 
 
 def _asked(plan: Plan | None, agreement: str | None, **given: float | None) -> Premises:
@@ -86,6 +91,19 @@ def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[s
     if figure is not None:
         write_choice_figure(figure, choice)
     return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
+
+
+def _of_tallies(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
+    """What tallies cost and what to expect of them."""
+    for name, value in given.items():
+        if value is not None and name not in ("epsilon", "delta"):
+            raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
+    if figure is not None:
+        raise WrongInput("--figure draws mechanisms that vote, and a choice: there is none of tallies yet")
+    asked = {name: value for name, value in given.items() if value is not None}
+    found = expect_tallies(plan.model_copy(update={"privacy": plan.privacy.model_copy(update=asked)}))
+    budget = {"epsilon": found.epsilon, "delta": found.delta}
+    return {**budget, "choice": None, "mechanisms": [], "tallies": asdict(found)}
 
 
 def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
@@ -171,6 +189,16 @@ def _show_choice(choice: dict[str, Any]) -> None:
     for excess, units in by_excess.items():
         table.add_row(f"{excess:.1%}", *map(_count, units.values()))
     out.print(table)
+
+
+def _show_tallies(found: dict[str, Any]) -> None:
+    title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
+    table = _table(title, "round", "asked about", "columns", "share of the budget", "noise of a sum, in units")
+    for number, item in enumerate(found["rounds"], start=1):
+        table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
+    out.print(table)
+    out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    out.print(found["reason"], soft_wrap=True)
 
 
 def _table(title: str, first: str, *headings: str) -> Table:

@@ -34,10 +34,17 @@ def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
         "report": summary.report,
         "audit view": f"concord ui --home {home}",
     }
-    if not summary.teachers:
+    if summary.inferred:
+        lines["rows"] = f"{summary.inferred} public rows labelled, as {summary.asked} rounds of noisy sums say"
+    elif not summary.teachers:
         lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
     if student["accuracy"] is not None:
         lines["student"] = f"{student['accuracy']:.1%} right on the public test rows"
+    if "prior_odds_accuracy" in student:
+        at = [f"{student[f'{point}balanced_accuracy']:.1%}" for point in ("", "prior_odds_")]
+        lines["rare class"] = (
+            f"balanced accuracy {at[0]}; {at[1]} at prior odds, where {student['prior_odds_accuracy']:.1%} are right"
+        )
     for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True)
 

@@ -7,8 +7,12 @@ from rich.table import Table
 
 from concord.artifacts.certificate import AuditReport
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.sections import TALLIES
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import err, out
+
+AUDITED_FIELDS, AUDITED_CODES = 2, 10
+"""Columns of a row and their codes in all, of the tallies that are attacked."""
 
 
 def audit_calibrated(
@@ -20,9 +24,16 @@ def audit_calibrated(
     """
     from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
     from concord.tasks.mechanisms.mechanism import calibrate
+    from concord.tasks.mechanisms.odds import Attacked
+    from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
     from concord.tasks.verify.audit import audit_mechanism
 
-    mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
+    mechanism: Attacked
+    if name == TALLIES:
+        rounds = planned_rounds(classes=settings["classes"], fields=AUDITED_FIELDS, codes=AUDITED_CODES)
+        mechanism = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=settings["classes"], rounds=rounds)
+    else:
+        mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
     votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
     with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
         return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
@@ -76,7 +87,7 @@ def verify_command(
 
 @app.command("audit")
 def audit_command(
-    mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, …")],
+    mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, tallies, …")],
     epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
     delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
     cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,

@@ -196,10 +196,14 @@ def suggest(wishes: Wishes) -> Ensemble:
         ) from None
 
 
-def draft(wishes: Wishes, ensemble: Ensemble, folder: Path) -> str:
-    """The plan as commented TOML, its paths relative to `folder`. Raises WrongInput if it would not load."""
+def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
+    """The plan as commented TOML, its paths relative to `folder`; without an ensemble, for tallies.
+
+    Raises WrongInput where it would not load.
+    """
     features = features_of(open_public(wishes.public, "--public"), (wishes.label, wishes.unit))
-    sections = (_data(wishes, features, folder), _privacy(wishes), _teachers(wishes, ensemble), _door(ensemble.best))
+    asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
+    sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = HEAD + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
     return written
@@ -221,7 +225,7 @@ def _data(wishes: Wishes, features: dict[str, Kind], folder: Path) -> str:
     return f"""\
 [data]
 private = {_path(wishes.private, folder)}
-public = {_path(wishes.public, folder)} # rows without labels, which the teachers vote on
+public = {_path(wishes.public, folder)} # rows without labels, which get labels
 {test if wishes.test else no_test}
 label = {_toml(wishes.label)}
 classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
@@ -251,6 +255,17 @@ def _teachers(wishes: Wishes, ensemble: Ensemble) -> str:
 count = {ensemble.teachers} # about {size:,} rows each, of the {wishes.rows:,} stated; more agree sooner and know less
 estimator = "sklearn.linear_model.LogisticRegression"
 params = {{ C = 0.3 }}
+"""
+
+
+def _tallies(wishes: Wishes) -> str:
+    return f"""\
+[labeling]
+mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are released, and labels inferred from them
+rows = {wishes.rows} # private rows, as stated: a public rule takes one round or three by it
+
+[student]
+learner = "linear" # the model that the sums are decoded to; or the estimator of any classifier that takes weights
 """
 
 

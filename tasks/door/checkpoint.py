@@ -186,6 +186,11 @@ def check_fitted(session: Session, plan: Plan) -> None:
     """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
     if session.estimates:
         raise WrongInput(f"session {session.id} is an estimate: it answers no row and has no student")
+    if plan.tallied:
+        raise WrongInput(
+            f"session {session.id} released tallies, from which the label of any row follows: its student predicts it, "
+            "and its plan with another [student] is run again, which spends nothing"
+        )
     if plan.student.learner == "universal":
         rule = "it is not fitted to labels, and labels any row by itself"
         raise WrongInput(f"the student of session {session.id} was chosen: {rule}")

@@ -68,7 +68,7 @@ def release(
     `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
     NotVerified where rows, votes or key are not those on record.
     """
-    with _opened(door, session):
+    with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
         for rows, counts in zip(batches, votes, strict=True):
             passage.pass_through(door.vault.read(rows.ref), read_votes(door.vault.read(counts)))
@@ -91,7 +91,7 @@ def release_once(
     publish   writes the answer that was drawn, the same for the same answer; returns the released file
     Raises NotVerified where question, numbers or key are not those on record.
     """
-    with _opened(door, session):
+    with opened(door, session):
         key = derive(session_key(door.vault, session.id), "digests")
         batch = Batch(
             index=0,
@@ -116,7 +116,7 @@ def replay(
     Raises WrongInput where rows were put to the session and not answered yet, NotVerified where a file is not there
     or not what was released.
     """
-    with _opened(door, session):
+    with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
         for rows in batches:
             passage.pass_again(door.vault.read(rows.ref), rows.rows)
@@ -124,7 +124,7 @@ def replay(
 
 
 @contextmanager
-def _opened(door: Stores, session: Session) -> Iterator[None]:
+def opened(door: Stores, session: Session) -> Iterator[None]:
     """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
     with alone(door.vault, session.id):
         check_key(door.vault, session)

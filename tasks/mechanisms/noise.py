@@ -14,7 +14,7 @@ choices by test_exponential.py.
 Statement of calibration: the least noise within a budget, and the exact δ of Gaussian counts
     Assumes      scales and how often they are drawn at are fixed in advance
     Guarantees   `gaussian_delta` is at least the δ of that many discrete Gaussians, each shifted by one, at ε;
-                 `gaussians_delta` is of several scales together
+                 `gaussians_delta` is of several scales together; `moved_delta` of vectors under any whole shifts
     Ends         nothing is drawn here
     Not covered  releases whose number at a scale is not bounded in advance; in what order they come does not matter
 
@@ -35,6 +35,15 @@ the more may be drawn, since E_P L = 1. With x = e^ε·Q/P of all answers so far
 H(x): stopping gains (1 − x)⁺, and an answer is a function of one shift by one (or by nothing), which at most spreads x
 by that draw's own ratio, whatever draw it is: its order among the others does not enter H. ∎ (Dominating pairs: Zhu,
 Dong & Wang 2022; interleaved mechanisms: Vadhan & Wang 2021.)
+
+Vectors, shifted by any whole v: σ² = s² + t², θ_t = 2·Σ_j e^(−2π²t²j²). Draw x from N(v, s²I), and round each
+coordinate to an integer z with odds ∝ e^(−(z − x)²/2t²). By Poisson summation Σ_z of those is √(2π)t·(1 ± θ_t) for
+every x; completing the square in x, z has e^(−(z − v)²/2σ²)/(√(2π)σ) over 1 ± θ_t. The discrete Gaussian has that over
+1 + θ_σ, so its ratio to the rounded law lies in [(1 − θ_t)/(1 + θ_σ), 1 + θ_t] for each coordinate; those that do not
+move are the same on both sides. Rounding x does not look at v, so rounded laws are post-processing of continuous
+Gaussians, μ = ‖v‖/s. Hence with m moved coordinates δ(ε) ≤ e^a·δ_μ(ε − a − b), a = m·ln(1 + θ_t) and
+b = m·ln((1 + θ_σ)/(1 − θ_t)). Of rounds asked one after another the ratios multiply along every path, so a and b add,
+and so does μ², whatever each v is chosen by (Dong, Roth & Su 2022). ∎
 Checked by tests/privacy/test_accounting.py, against exact convolution and dp_accounting.
 """
 
@@ -148,6 +157,11 @@ EXPONENTS = np.geomspace(1e-4, 1e6, 4001)
 BRACKETS = EXPONENTS * np.log(EXPONENTS) - (1 + EXPONENTS) * np.log1p(EXPONENTS)
 """ln λ^λ/(1 + λ)^(1+λ) of each: the most that (1 − e^(−x))⁺ is of e^(λx)."""
 
+ROUNDED = 2.0
+"""t of the proof for vectors: θ_t is 1e-34."""
+LEAST_ROUNDED = 3.0
+"""Least scale for which that proof is used: below, less is lost by zero-concentrated DP."""
+
 
 class Priced(Protocol):
     """A mechanism that states its budget and its cost."""
@@ -222,6 +236,23 @@ def gaussians_delta(epsilon: float, draws: Sequence[tuple[int, float]]) -> float
     lattice = math.prod(1 + 1 / (math.sqrt(2 * math.pi * shifts) * scale) for shifts, scale in draws) - 1
     ripple = math.prod(_ripple(shifts, scale) for shifts, scale in draws)
     return min(1.0, (_smooth(epsilon, math.sqrt(square)) + lattice * math.exp(min(0.0, bound))) * ripple * UP)
+
+
+def moved_delta(epsilon: float, moves: Sequence[tuple[float, int, float]]) -> float:
+    """δ at `epsilon` of vectors of exact discrete Gaussians, each shifted by whole numbers, one after another: (squared
+    norm of the shift, coordinates it may move, scale). Rounded up, at most 1; 1 for a scale below LEAST_ROUNDED."""
+    if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
+        return 1.0
+    mu = math.sqrt(math.fsum(square / (scale**2 - ROUNDED**2) for square, _, scale in moves))
+    theta = _theta(ROUNDED)
+    above = math.fsum(moved * math.log1p(theta) for _, moved, _ in moves)
+    below = math.fsum(moved * (math.log1p(_theta(scale)) - math.log1p(-theta)) for _, moved, scale in moves)
+    return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
+
+
+def _theta(scale: float) -> float:
+    """Bound on 2·Σ_j e^(−2π²·scale²·j²), with j for j²."""
+    return 2 / math.expm1(min(700.0, 2 * (math.pi * scale) ** 2))
 
 
 def _smooth(epsilon: float, mu: float) -> float:

@@ -35,16 +35,16 @@ if they are not, another could be better, but any bound that follows from this o
 Checked by tests/privacy/test_audit.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints
+from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
 
 Shares = NDArray[np.float64]
 
@@ -164,6 +164,15 @@ class Attack:
     surprisal: Callable[[Ints], Floats] | None = None
     share: float = 1.0
 
+    @property
+    def rows(self) -> int:
+        """Of the stream."""
+        return len(self.here)
+
+    def play(self, release: Callable[..., Answers], side: int, source: RandomSource) -> float:
+        """Score of one session with the mechanism's `release`, on side 0 (here) or 1 (there)."""
+        return self.score(release((self.here, self.there)[side], source, 0, 0))
+
     def score(self, answers: Answers) -> float:
         """Log-likelihood ratio of these answers: the larger, the more likely here."""
         rows = len(answers.labels)
@@ -174,6 +183,39 @@ class Attack:
         columns = slice(1 if self.here.shape[1] == 2 else 0, None)  # of two classes, one count has both
         here, there = ((answers.counts - votes[:rows])[released, columns] for votes in (self.here, self.there))
         return score + float((self.surprisal(there) - self.surprisal(here)).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsAttack:
+    """Sums of every round on two neighbours, (numbers,) each, under Gaussian noise of the rounds' scales."""
+
+    name: str
+    sides: tuple[tuple[Ints, ...], tuple[Ints, ...]]
+    scales: tuple[float, ...]
+    share: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        """Numbers drawn for in a session."""
+        return sum(map(len, self.sides[0]))
+
+    def play(self, release: Callable[..., Ints], side: int, source: RandomSource) -> float:
+        """Log-likelihood ratio of all rounds of one session, released one after another."""
+        score = 0.0
+        for number, (here, there, scale) in enumerate(zip(*self.sides, self.scales, strict=True)):
+            released = release(number, (here, there)[side], source)
+            score += float(((released - there) ** 2 - (released - here) ** 2).sum() / (2 * scale**2))
+        return score
+
+
+class Attacked(Protocol):
+    """A mechanism as an audit needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def release(self) -> Callable[..., Any]: ...
+    def attacks(self, classes: int, teachers: int) -> Sequence["Attack | SumsAttack"]: ...
 
 
 def split_attack(rows: int, classes: int) -> Attack:

@@ -40,6 +40,7 @@ from concord.tasks.publish.figures import (
     what_if_figure,
 )
 from concord.tasks.student.concord_student import Chosen
+from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
@@ -78,7 +79,8 @@ def certify(
 ) -> Certified:
     """Write what is published about a session into its folder.
 
-    labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis
+    labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis; of
+                 tallies, the rounds and the labels that were inferred from them
     beside       what other sessions of the same run released, by session
     per_refusal  what the mechanism says one refusal costs; None if it is charged whole
     Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
@@ -87,7 +89,7 @@ def certify(
     ledger.check_witness()
     session = ledger.session(session_id)
     table = outcomes(session, labels, released)
-    counts, record = counted(table, session), _student(plan.student, student)
+    counts, record = counted(table, session), _student(plan.student, student, session)
     certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now))
     return write(certificate, plan, session, table, per_refusal=per_refusal, released=released)
 
@@ -119,12 +121,13 @@ def write(
     )
 
 
-def _student(plan: StudentPlan, student: Student) -> StudentRecord:
-    universal = plan.learner == "universal"
+def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
+    made = {"universal": Chosen, "linear": Tallied}.get(plan.learner)
+    params = {"universal": plan.space.model_dump(mode="json"), "linear": student.figures}.get(plan.learner, plan.params)
     return StudentRecord(
-        estimator=f"{Chosen.__module__}.{Chosen.__name__}" if universal else plan.estimator,
-        params=plan.space.model_dump(mode="json") if universal else plan.params,
-        refused=None if universal else plan.refused,
+        estimator=plan.estimator if made is None else f"{made.__module__}.{made.__name__}",
+        params=params,
+        refused=plan.refused if session.teachers and made is None else None,
         file=student.ref,
         accuracy=student.accuracy,
     )

@@ -41,12 +41,14 @@ from concord.artifacts.guarantee import (
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+from concord.tasks.mechanisms.tallies import Tallies
 
 
 class Certified(BaseModel):
@@ -114,8 +116,14 @@ def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: st
 
 
 def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:
-    """Released labels, one a public row; a choice counts as one row, answered. Raises NotVerified."""
-    return released.labels(answers) if session.teachers else pa.table({"outcome": ["answered"]})
+    """Released labels, one a public row; a choice, and each round of tallies, counts as one row, answered.
+
+    Raises NotVerified.
+    """
+    if session.teachers:
+        return released.labels(answers)
+    rounds = sum(file.path.startswith(f"{session.id}/rounds/") for file in answers)
+    return pa.table({"outcome": ["answered"] * (rounds if session.mechanism["name"] == TALLIES else 1)})
 
 
 def counted(labels: pa.Table, session: Session) -> Counts:
@@ -134,6 +142,8 @@ def _proof(settings: Mapping[str, Any]) -> str:
     """Where the guarantee of such a session is proved."""
     if settings["name"] == Universal.name:
         return Universal.proof
+    if settings["name"] == TALLIES:
+        return Tallies.proof
     proof = mechanism_class(settings["name"]).proof
     if settings.get("accountant") == "game":
         proof = f"{proof}; {GAME_PROOF}"

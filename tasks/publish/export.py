@@ -24,8 +24,8 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import SCHEMA_FILE, Certificate
 from concord.artifacts.errors import WrongInput
-from concord.tasks.student import concord_student
-from concord.tasks.student.model import is_older, load, published, trusted_types
+from concord.tasks.student.concord_tallied import Tallied
+from concord.tasks.student.model import is_older, load, published, travelling, trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
@@ -71,7 +71,7 @@ def export(source: Path, target: Path) -> Exported:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
     estimator = certificate.student.estimator
-    student, trusted = load(file, estimator), trusted_types(file, estimator)
+    student, trusted, parts = load(file, estimator), trusted_types(file, estimator), travelling(file, estimator)
     target.mkdir(parents=True, exist_ok=True)
     (target / STUDENT).write_bytes(file)
     for name in COPIED:
@@ -80,7 +80,7 @@ def export(source: Path, target: Path) -> Exported:
     without = _write_onnx(student, target / ONNX)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
     texts = {
-        f"{concord_student.NAME}.py": Path(concord_student.__file__).read_text(encoding="utf-8"),
+        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(estimator)),
         "MODEL_CARD.md": "\n".join(_card(certificate, student, without)),
@@ -103,6 +103,9 @@ def _columns(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
 
 def _example(part: Pipeline, at: int) -> str:
     kind = part[0].kind
+    if "code" in part.named_steps:
+        known = part["code"].cuts or part["code"].words
+        return repr(known[len(known) // 2] if kind != "boolean" else True) if known else "None"
     if kind == "categorical":
         return repr(next(iter(part[1].categories_[0]), None))
     if kind in ("uint8", "float32"):
@@ -117,6 +120,8 @@ def _example(part: Pipeline, at: int) -> str:
 
 def _write_onnx(student: Pipeline, file: Path) -> str | None:
     """Write the graph; or why there is none."""
+    if isinstance(student["student"], Tallied):
+        return "the model of tallies has none yet"
     try:
         from concord.tasks.student.onnx import to_onnx
     except ModuleNotFoundError as absent:

@@ -30,8 +30,7 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.describe import Certified, outcomes
 from concord.tasks.publish.figures import spending
-from concord.tasks.student import concord_student
-from concord.tasks.student.model import is_older, load, trusted_types
+from concord.tasks.student.model import is_older, load, travelling, trusted_types
 
 EXAMPLE_ROWS = 5
 Points = list[tuple[int, float]]
@@ -80,7 +79,7 @@ def track(
             trusted_types=trusted_types(file, plan.student.estimator),
             example=_example(batches[0], encoding, vault),
             columns=column_types(plan.path("public"), encoding),
-            code=[Path(concord_student.__file__)],
+            code=[Path(str(part.__file__)) for part in travelling(file, plan.student.estimator)],
             started=started,
             studied=studied,
         )

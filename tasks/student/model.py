@@ -11,6 +11,7 @@ import re
 import zipfile
 from collections.abc import Container
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Encoding
-from concord.tasks.student import concord_student
+from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.parts import published_student
 
-PACKAGES = (concord_student.NAME, "sklearn", "numpy", "scipy")
+PACKAGES = (concord_student.NAME, concord_tallied.NAME, "sklearn", "numpy", "scipy")
 """Where the types of a student may come from, beside the package of its own estimator."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry of the file: the earliest a zip archive can hold."""
@@ -111,6 +112,12 @@ def trusted_types(file: bytes, estimator: str) -> list[str]:
         if name.split(".")[0] not in packages and name != f"{Encode.__module__}.{Encode.__name__}":
             raise NotVerified(f"the student's file holds {name}, which is not of {', '.join(sorted(packages))}")
     return types
+
+
+def travelling(file: bytes, estimator: str) -> list[ModuleType]:
+    """The modules of ours that a student's types are of, whose files travel with it."""
+    named = {name.split(".")[0] for name in trusted_types(file, estimator)}
+    return [concord_student, *([concord_tallied] * (concord_tallied.NAME in named))]
 
 
 def load(file: bytes, estimator: str) -> Any:

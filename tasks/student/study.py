@@ -35,12 +35,16 @@ Refused = Literal["random", "drop", "soft"]
 
 
 class Student(BaseModel):
-    """A published student: its file, and the share of public test rows it is right on, where there are any."""
+    """A published student: its file, and the share of public test rows it is right on, where there are any.
+
+    figures   what else it does on those rows, by name
+    """
 
     model_config = ConfigDict(frozen=True)
 
     ref: Ref
     accuracy: float | None
+    figures: dict[str, float] = {}
 
 
 def study(
@@ -60,6 +64,19 @@ def study(
     """
     used, targets = lessons(labels, encoding.classes, plan.refused, teachers=teachers, seed=plan.seed)
     learned = _fit(plan, _encoded(batches, used, encoding, vault), targets, encoding.classes)
+    return published_student(encoding, learned)
+
+
+def study_inferred(
+    plan: StudentPlan,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    probabilities: Targets,
+    vault: Vault,
+) -> Pipeline:
+    """The student fitted to inferred labels: `probabilities` (rows, classes) of the staged public rows in order."""
+    every = np.ones(len(probabilities), dtype=bool)
+    learned = _fit(plan, _encoded(batches, every, encoding, vault), probabilities, encoding.classes)
     return published_student(encoding, learned)
 
 

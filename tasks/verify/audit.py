@@ -33,8 +33,7 @@ from concord.artifacts.certificate import AuditReport
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.odds import Attack
+from concord.tasks.mechanisms.odds import Attack, Attacked, SumsAttack
 
 TAIL_CUTS = 200
 """Cuts tried from either end of the scores, at ranks that grow geometrically."""
@@ -146,7 +145,7 @@ class Fresh:
 
 
 def audit_mechanism(
-    mechanism: Mechanism,
+    mechanism: Attacked,
     *,
     epsilon: float,
     delta: float,
@@ -166,7 +165,7 @@ def audit_mechanism(
             f"an audit needs at least {LEAST_TRIALS} trials and 0 < confidence < 1, got {trials}, {confidence}"
         )
     processes = workers or os.cpu_count() or 1
-    found: list[tuple[float, Attack, ScoreEvent, Floats]] = []
+    found: list[tuple[float, Attack | SumsAttack, ScoreEvent, Floats]] = []
     # Spawned, not forked: OpenDP and NumPy may have threads of their own.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         each = pool.map if processes > 1 else map
@@ -189,12 +188,12 @@ def audit_mechanism(
     )
 
 
-def both_sides(mechanism: Mechanism, attack: Attack, trials: int, each: Map = map) -> Floats:
+def both_sides(mechanism: Attacked, attack: Attack | SumsAttack, trials: int, each: Map = map) -> Floats:
     """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there.
 
     each    `map`, or that of an executor
     """
-    jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, len(attack.here))]
+    jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, attack.rows)]
     return np.concatenate(list(each(partial(_block, mechanism, attack), jobs))).reshape(2, trials)
 
 
@@ -203,13 +202,12 @@ def _sizes(trials: int, rows: int) -> Iterator[int]:
     yield from (min(size, trials - start) for start in range(0, trials, size))
 
 
-def _block(mechanism: Mechanism, attack: Attack, job: Job) -> Floats:
+def _block(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:
     """Scores (trials,) of sessions on one side, each from its beginning."""
     side, trials = job
-    votes = (attack.here, attack.there)[side]
-    source = Fresh(trials, len(votes))
+    source = Fresh(trials, attack.rows)
     scores = np.empty(trials)
     for trial in range(trials):
         source.next_trial()
-        scores[trial] = attack.score(mechanism.release(votes, source, 0, 0))
+        scores[trial] = attack.play(mechanism.release, side, source)
     return scores

@@ -24,6 +24,7 @@ from scipy.stats import binom, dlaplace
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import sums_delta
+from concord.tasks.verify.recompute_tallies import tallies_charge, tallies_delta
 
 Settings = Mapping[str, Any]
 DIGITS = 40
@@ -248,6 +249,7 @@ ROUTES = {
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
     "confident": Route(_confident_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
+    "tallies": Route(tallies_delta, tallies_charge),
     "universal": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
 }

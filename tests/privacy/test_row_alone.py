@@ -1,7 +1,8 @@
 """A row alone: what a private row becomes is the same, to the bit, whatever rows, frames and files it comes with.
 
 Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.data.cells, the matrix that teachers learn
-from, the digest, the unit's name and the shard of a row are compared as bytes, alone against in company.
+from, the codes that tallies add up, the digest, the unit's name and the shard of a row are compared as bytes, alone
+against in company.
 """
 
 import functools
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import canonical_id, cast_rows
+from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import encode, numbers_of
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.split import row_digests
@@ -36,6 +38,17 @@ COLUMNS: tuple[Column, ...] = (
     Passed(name="wave", element="float32", size=2),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+CODES = Codes(
+    fields=(
+        NumberField(kind="numeric", name="plain", start=0, cuts=(-1.0, -0.0, 5e-324, 1.5)),
+        NumberField(kind="numeric", name="plain", start=6, cuts=(-1e100, -0.1, 0.0, 1.0, 1.5, 2.0**53, 1e100)),
+        NumberField(kind="boolean", name="truth", start=15, cuts=(1.0,)),
+        NumberField(kind="date", name="date", start=18, cuts=(-719_162.0, 0.0, 16_801.5)),
+        WordField(name="word", start=23, words=("0", "a")),
+    ),
+    coarse=(0, 2, 3, 4),
+    fine=(1, 2, 3, 4),
+)
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
@@ -71,6 +84,7 @@ def through_the_rules(read: pl.Series) -> Became:
     for name, kind in (("plain", "numeric"), ("date", "date")):
         found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
     found["matrix"] = in_rows(encode(rows, ENCODING))
+    found["codes"] = in_rows(CODES.of(rows))
     found["digest"] = list(row_digests(rows, ENCODING, KEY))
     found["unit"] = units.to_list()
     found["shard"] = exact(shards_of(units.fill_null(b""), KEY, 1000))

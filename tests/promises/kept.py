@@ -16,7 +16,7 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.split import ASIDE, SHARD
 from concord.tasks.door.release import read_votes
 
-KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured")
+KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured", "units", "sums")
 """Folders of the vault that hold what was made of private rows."""
 
 
@@ -42,6 +42,11 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
         yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
     for path, data in kept(home, "measured").items():
         yield f"errors of {path}", np.frombuffer(data, np.int64)[: len(data) // 16]
+    for path, data in kept(home, "sums").items():
+        yield f"sums of {path}", np.load(io.BytesIO(data), allow_pickle=False)
+    for path, data in kept(home, "units").items():
+        rows = pl.read_ipc_stream(io.BytesIO(data))
+        yield f"labels of {path}", rows[LABEL].to_numpy().astype(np.int64)
     for path, rows in _frames(home):
         yield f"rows by shard of {path}", np.unique(rows[SHARD].to_numpy(), return_counts=True)[1]
         yield f"labels of {path}", rows[LABEL].to_numpy().astype(np.int64)

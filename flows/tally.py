@@ -1,0 +1,123 @@
+"""The flow of tallies: private rows are asked in rounds, labels of public rows inferred, and a student published."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session
+from concord.flows.outcome import StageName, StageReport, Summary, shown
+from concord.flows.rounds import code, gather, infer, release_round, study_inferred, study_linear, tally
+from concord.flows.run import Admitted, Private, RunContext, running
+from concord.flows.stage import Disclosure
+from concord.flows.stages import Public, encode
+from concord.flows.steps import begin_session, check_unchanged, covered, find, publish
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.encode import labelled_rows
+from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.rounds import Tallied, digest_of
+from concord.tasks.student import study as student_study
+from concord.tasks.student.infer import Follower, check_columns, planned_tallies, public_codes
+from concord.tasks.student.study import Student
+
+
+@flow(name="tallies", flow_run_name="tallies {plan.privacy.domain}")
+def tallies(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
+    """Publish a classifier learned from tallies of the plan's private table; arguments are those of `learn`."""
+    with running(plan, home, new_session=new_session, start_from=start_from) as run:
+        return shown(learn_from_tallies(run))
+
+
+def learn_from_tallies(run: RunContext) -> Summary:
+    """Nobody votes: exact noisy sums over public codes are released in rounds, and labels inferred from them."""
+    plan, vault = run.plan, run.stores.vault
+    public = encode(run, plan, run.files("public"))
+    rehearse_tallies(run, public.encoding)
+    codes = code(run, plan, public.encoding, public.batches)
+    admitted = admit_tallies(run, public, codes)  # refuses here, before anything private is read
+    stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
+    follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
+    units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
+    sums = tally(run, units, follower.question([]).record())
+    check_unchanged(run, admitted.session, (digest_of(sums, vault),))
+    session = begin_session(run, admitted, private, (digest_of(sums, vault),), [*units, *sums])
+    passed = release_rounds(run, session, follower, units, sums)
+    labels = infer(
+        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim(admitted, passed)
+    )
+    student = study_tallies(run, admitted, codes, passed, labels)
+    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student)
+    figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
+    return summary.model_copy(update={**figures, "stages": _together(summary.stages)})
+
+
+def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if codes, student or test table would fail later: now, while nothing is spent."""
+    check_columns(encoding)
+    if run.plan.student.learner == "fitted":
+        student_study.rehearse_student(run.plan.student.model_copy(update={"refused": "soft"}), encoding)
+    if run.plan.data.test is not None:
+        labelled_rows(run.plan.path("test"), encoding)
+
+
+def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[Tallied]:
+    """The session of rounds that this plan goes on with, or that may be opened. Raises BudgetRefused."""
+    domain, rows = planned_domain(run.stores, run.plan), sum(batch.rows for batch in public.batches)
+    tallied = Tallied(planned_tallies(run.plan, codes, rows), codes.digest)
+    asked = tallied.asked(run.plan, public.encoding, public.batches, run.stores.vault)
+    return covered(run, find(run, public, domain, tallied, asked))
+
+
+def release_rounds(
+    run: RunContext, session: Session, follower: Follower, units: Sequence[Ref], sums: Sequence[Ref]
+) -> Disclosure:
+    """Round after round through the door, the first with those sums: drawn once and published, or replayed."""
+    released, counted, asked_now = list[Ref](), list(sums), 0
+    while True:
+        published = [json.loads(run.stores.released.read(ref)) for ref in released]
+        question = follower.question(published)
+        if released:
+            counted = tally(run, units, question.record())
+        passed = release_round(run, session, follower, published, question, counted)
+        released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
+        if len(released) == len(follower.mechanism.rounds):
+            run.stores.released.restamp(released)  # a file's own time would tell how long later rounds were counted
+            return replace(passed, released=released, asked_now=asked_now)
+
+
+def study_tallies(
+    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref
+) -> Student:
+    """The student: the decoded model itself, or one that is fitted to inferred labels."""
+    stream, session = admitted.stream, passed.session.id
+    if run.plan.student.learner == "linear":
+        return study_linear(run, session, passed.released[-1], stream.encoding, codes, run.test)
+    return study_inferred(run, session, run.plan, stream.encoding, stream.batches, labels, run.test)
+
+
+def claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:
+    """What inferred labels promise, as it stands in the metadata of their table."""
+    session, domain = passed.session, admitted.balance.domain
+    return {
+        "session": session.id,
+        "epsilon": repr(session.epsilon),
+        "delta": repr(session.delta),
+        "unit": domain.unit,
+        "neighbours": domain.neighbours,
+        "mechanism": str(session.mechanism["name"]),
+    }
+
+
+def _together(reports: Sequence[StageReport]) -> list[StageReport]:
+    """Rounds run some stages several times: each stage once, in the order of their first runs."""
+    found: dict[str, StageReport] = {}
+    for report in reports:
+        before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
+        seconds, cached = round(before.seconds + report.seconds, 3), before.cached and report.cached
+        found[report.name] = StageReport(name=report.name, cached=cached, seconds=seconds)
+    return list(found.values())

@@ -1,0 +1,133 @@
+"""Tally: what private rows add up to, in whole numbers, for one round of tallies.
+
+    private table ─ gather ─ blocks of coded units ─ count, mapped over blocks ─ exact sums ─┃ the door
+
+A row becomes its codes and its class, by rules that look at its own cells alone and cannot fail: a missing or foreign
+cell has a code of its own, an unknown label is the first class. Rows of a unit meet in one block; blocks are added.
+
+Assumes      codes and question are public: of public rows, of the plan, or of what earlier rounds released
+Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the vault
+Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out.
+             Checked by tests/tasks/asking/test_tally.py
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, cycle
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.guard import private_stage
+from concord.tasks.data.units import (
+    NOBODY,
+    UNIT,
+    Erased,
+    owned_frames,
+    private_files,
+    private_frames,
+    shards_of,
+    spilling,
+)
+from concord.tasks.mechanisms.contributions import Question, tally
+from concord.tasks.mechanisms.distance import Ints
+
+CODES = "concord.codes"
+BLOCKS = 8
+"""Files of coded rows, and tasks that count them: not a number that the table decides."""
+PARTS = 64
+"""Parts that units are spread over so that their rows meet: one of them is in memory at a time."""
+
+
+@private_stage
+def gather(
+    plan: Plan, encoding: Encoding, codes: Codes, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
+) -> tuple[Ref, ...]:
+    """Write the private table to the vault as codes and classes, whole units together, in BLOCKS files.
+
+    key     for spreading units; `erased` are those whose rows are left out
+    Raises WrongInput where the table lacks a column; no row can make it fail.
+    """
+    private_files(plan)  # of a format that keeps rows where they are
+    columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
+    path, unit = plan.path("private"), plan.data.unit
+    if unit is None:  # a row by itself needs no name, and none was erased
+        frames = (_coded(raw, encoding, codes) for raw in private_frames(path, columns))
+        return _in_blocks(frames, codes, vault, folder)
+    schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
+    with spilling(vault, f"{folder}/spill-units", schema) as spill:
+        for raw, owner in owned_frames(path, columns, unit, erased):
+            owned = _coded(raw, encoding, codes).with_columns(owner).drop_nulls(UNIT)
+            spill.add(owned, shards_of(owned[UNIT], key, PARTS))
+        return _in_blocks((_numbered(part) for part in spill.read(PARTS)), codes, vault, folder)
+
+
+@private_stage
+def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
+    """What the units of a block add up to: int64 (question.size,), in a file of the vault."""
+    total = np.zeros(question.size, dtype=np.int64)
+    with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
+        for batch in batches:
+            rows = pl.DataFrame(pl.from_arrow(batch))
+            units = rows[UNIT].to_numpy().astype(np.int64) if UNIT in rows.columns else None
+            total += tally(question, rows[CODES].to_numpy(), rows[LABEL].to_numpy().astype(np.int64), units)
+    with vault.create(path) as sink:
+        sink.write(sums_bytes(total))
+    return sink.ref
+
+
+def sums_bytes(sums: Ints) -> bytes:
+    """Sums as a file."""
+    buffer = io.BytesIO()
+    np.save(buffer, sums.astype("<i8"), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
+    """The sums of all blocks: int64 (question.size,). Raises NotVerified where a file is not what was written."""
+    return sum((_sums(vault.read(block)) for block in blocks[1:]), _sums(vault.read(blocks[0])))
+
+
+def _sums(file: bytes) -> Ints:
+    return np.asarray(np.load(io.BytesIO(file), allow_pickle=False), dtype=np.int64)
+
+
+def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
+    rows = cast_rows(raw, encoding)
+    return pl.DataFrame({CODES: codes.of(rows), LABEL: rows[LABEL]}, schema=_schema(codes))
+
+
+def _schema(codes: Codes) -> pl.Schema:
+    return pl.Schema({CODES: pl.Array(pl.Int32(), codes.width), LABEL: pl.Int32()})
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows in the order of their units, which are numbered from 0 in place of their names."""
+    return rows.with_columns(pl.col(UNIT).rank("dense").cast(pl.Int64) - 1).sort(UNIT)
+
+
+def _in_blocks(frames: Iterator[pl.DataFrame], codes: Codes, vault: Vault, folder: str) -> tuple[Ref, ...]:
+    """Frames of whole units in turn to each of BLOCKS files, a record batch each: what is counted together lies in one,
+    so a frame of several chunks would count its units several times."""
+    first = next(frames, None)
+    empty = (pl.DataFrame(schema=_schema(codes)) if first is None else first).clear()
+    with ExitStack() as held:
+        sinks = [held.enter_context(vault.create(f"{folder}/block-{at:05d}.arrow")) for at in range(BLOCKS)]
+        schema = _together(empty).schema
+        writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
+        for frame, writer in zip(chain([] if first is None else [first], frames), cycle(writers), strict=False):
+            for batch in _together(frame).to_batches():
+                writer.write_batch(batch)
+    return tuple(sink.ref for sink in sinks)
+
+
+def _together(frame: pl.DataFrame) -> pa.Table:
+    """As Arrow, in one chunk; of no rows, none."""
+    return frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()

@@ -1,0 +1,183 @@
+"""Codes: the public integers that name a row to a tally, one for each field.
+
+What codes there are is learned from public rows and the columns of the encoding; what code a cell has is found by
+comparisons and look-ups alone, cell by cell, so that no row changes another row's codes by one bit (law 8).
+
+Assumes      cells are cast (tasks.data.cells): finite numbers, words of the public vocabulary, or null
+Guarantees   a row has exactly one code of each field, whatever its cells are, and ranges of codes are disjoint: the
+             one-hot row of codes has norm √F for every row, so nothing need be clipped
+Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_codes.py and, alone against
+             in company, by tests/privacy/test_row_alone.py
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from concord.artifacts.schemas import Column, Frozen, OneHot, Scaled
+from concord.tasks.data.encode import Numbers, numbers_of, systematic_sample
+
+CodeMatrix = NDArray[np.int32]
+
+ATOM = 0.1
+"""Share of public rows beyond which a number is a code of its own."""
+FREQUENT = 0.01
+"""Share of public rows from which a word is a code of its own."""
+
+
+class NumberField(Frozen):
+    """A number, truth value or date, by the interval it lies in: code start + (how many cuts are at most the number).
+
+    The last code is that of a missing cell.
+    """
+
+    kind: Literal["numeric", "boolean", "date"]
+    name: str
+    start: int
+    cuts: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """How many codes it has."""
+        return len(self.cuts) + 2
+
+    def of(self, cells: pl.Series) -> CodeMatrix:
+        """The code (rows,) of each cell."""
+        numbers = numbers_of(cells, self.kind)
+        places = np.searchsorted(np.array(self.cuts), numbers, side="right")
+        codes = np.where(np.isnan(numbers), self.size - 1, places)
+        return (self.start + codes).astype(np.int32)
+
+
+class WordField(Frozen):
+    """A category: a code for each frequent word, one for the other words, the last for a missing cell."""
+
+    kind: Literal["categorical"] = "categorical"
+    name: str
+    start: int
+    words: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many codes it has."""
+        return len(self.words) + 2
+
+    def of(self, cells: pl.Series) -> CodeMatrix:
+        """The code (rows,) of each cell."""
+        found = cells.cast(pl.Enum(self.words), strict=False).to_physical().cast(pl.Int32)
+        codes = np.where(cells.is_null().to_numpy(), self.size - 1, found.fill_null(self.size - 2).to_numpy())
+        return (self.start + codes).astype(np.int32)
+
+
+CodedField = Annotated[NumberField | WordField, Field(discriminator="kind")]
+
+
+class Codes(Frozen):
+    """The fields of a row's codes. A number has two fields, a coarse view and a fine one; a category has one.
+
+    fields   F of them; their ranges of codes follow one another and cover 0 … D−1
+    coarse   the fields that the first round asks: one for each column
+    fine     the fields of later rounds, and those a model has weights for: one for each column, in the same order
+    """
+
+    fields: tuple[CodedField, ...]
+    coarse: tuple[int, ...]
+    fine: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def ranges_are_disjoint(self) -> Self:
+        """Two codes in one range would make the norm of a row up to F, not √F."""
+        start = 0
+        for field in self.fields:
+            if field.start != start:
+                raise ValueError(f"the codes of field {field.name!r} must start at {start}, got {field.start}")
+            start += field.size
+        if not all(0 <= at < len(self.fields) for at in (*self.coarse, *self.fine)):
+            raise ValueError(f"coarse and fine must be fields 0 to {len(self.fields) - 1}")
+        return self
+
+    @property
+    def size(self) -> int:
+        """D, the number of codes."""
+        return sum(field.size for field in self.fields)
+
+    @property
+    def width(self) -> int:
+        """F, the codes of a row."""
+        return len(self.fields)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex of its JSON: plain, for it holds public things only."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def span(self, field: int) -> slice:
+        """The range of codes of a field."""
+        start = self.fields[field].start
+        return slice(start, start + self.fields[field].size)
+
+    def of(self, cells: pl.DataFrame) -> CodeMatrix:
+        """The codes (rows, F) of cast rows, field after field in memory."""
+        codes = np.empty((cells.height, self.width), dtype=np.int32, order="F")
+        for at, field in enumerate(self.fields):
+            codes[:, at] = field.of(cells[field.name])
+        return codes
+
+
+def coarse_bins(epsilon: float) -> int:
+    """Bins of a number in the first round, whose noise small ε makes large."""
+    return 16 if epsilon >= 1 else 8
+
+
+def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, coarse: int, fine: int = 32) -> Codes:
+    """Codes of cast public rows, with so many bins of a number in either view; `coarse` divides `fine`."""
+    if fine % coarse:
+        raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
+    used = [column for column in columns if isinstance(column, Scaled | OneHot)]
+    sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
+    fields: list[CodedField] = []
+    views: list[tuple[int, int]] = []
+    for column in used:
+        first = len(fields)
+        for bins in (coarse, fine) if isinstance(column, Scaled) else (fine,):
+            start = fields[-1].start + fields[-1].size if fields else 0
+            fields.append(_field(column, sample[column.name], start, bins))
+        views.append((first, len(fields) - 1))
+    return Codes(
+        fields=tuple(fields),
+        coarse=tuple(first for first, _ in views),
+        fine=tuple(last for _, last in views),
+    )
+
+
+def _field(column: Scaled | OneHot, cells: pl.Series, start: int, bins: int) -> CodedField:
+    if isinstance(column, OneHot):
+        return WordField(name=column.name, start=start, words=frequent_words(cells))
+    cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), bins)
+    return NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts)
+
+
+def frequent_words(cells: pl.Series) -> tuple[str, ...]:
+    """The words of at least FREQUENT of the rows, the most frequent first."""
+    counts = cells.drop_nulls().value_counts(name="rows").sort("rows", cells.name, descending=[True, False])
+    return tuple(counts.filter(pl.col("rows") >= FREQUENT * cells.len())[cells.name])
+
+
+def interval_cuts(numbers: Numbers, rows: int, bins: int) -> tuple[float, ...]:
+    """The least number of every interval but the first.
+
+    A value of more than ATOM of the rows is an interval alone; the other values fall into `bins` quantiles, and a
+    quantile that atoms cut is as many intervals. Twice as many bins only ever cut further.
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    atom = counts > ATOM * rows
+    others = np.where(atom, 0, counts)
+    twice_middle = 2 * np.cumsum(others) - others
+    bin_of = bins * twice_middle // max(1, 2 * others.sum())
+    group = np.where(atom, -1 - np.arange(len(values)), bin_of)
+    return tuple(values[1:][group[1:] != group[:-1]].tolist())

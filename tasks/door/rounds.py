@@ -1,0 +1,139 @@
+"""Rounds: tallies at the door. One question after another, each of which may follow from what was released before.
+
+    for each round:  ledger.begin ─ draw ─ kept in the vault ─ published with what is asked next ─ ledger.commit
+
+A round is a batch of its session. What is asked next follows from released sums, but in floating point, whose last bits
+depend on the machine: it is computed once, rounded to whole numbers, and published with the round. Whoever goes on with
+the session reads it there.
+
+Assumes      the ledger reserved all rounds when the session was opened; `sums` are the exact ones of `question`
+Guarantees   a round is drawn for once, after it was begun, and its file has the same bytes however often this runs and
+             wherever it was stopped; a question or sums other than those on record stop it, and
+             so does a question that its round did not pay for
+Ends         with the last round: the session is charged whole, and nothing returns
+Not covered  a home folder restored from an older copy that no witness knows. Checked by
+             tests/tasks/door/test_rounds.py and tests/promises/test_crash_rounds.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.sessions import Batch, Session
+from concord.tasks.asking.tally import sums_bytes, total_of
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.admit import Asked, known_by
+from concord.tasks.door.checkpoint import Randomness, session_key
+from concord.tasks.door.release import Stores, opened
+from concord.tasks.mechanisms.contributions import Question
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import Tallies
+
+ROUND_FORMAT = "concord round 1"
+Published = Mapping[str, Any]
+"""What a round's file says, as JSON: number, question, sums, and what follows from them."""
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """Tallies as a session is opened for them: the mechanism, and the digest of the public codes it asks about."""
+
+    mechanism: Tallies
+    codes: str
+
+    cutoff: ClassVar[None] = None
+    per_refusal: ClassVar[None] = None
+
+    @property
+    def queries(self) -> int:
+        """How many rounds there are."""
+        return len(self.mechanism.rounds)
+
+    @property
+    def cost(self) -> Cost:
+        """Of all rounds."""
+        return self.mechanism.cost
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**self.mechanism.settings(), "codes": self.codes}
+
+    def asked(self, plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], vault: Vault) -> Asked:
+        """The session they are asked for in."""
+        depends = {
+            "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
+            "tallies": self.settings(),
+            "public": [batch.ref.digest for batch in public],
+        }
+        who = known_by(vault, plan, encoding, depends)
+        budget = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
+        return Asked(plan=plan, mechanism=self, identity=who, teachers=0, **budget)
+
+
+def round_path(session: str, number: int) -> str:
+    """Where a round of a session is released."""
+    return f"{session}/rounds/round-{number:05d}.json"
+
+
+@private_stage
+def release_round(
+    door: Stores,
+    session: Session,
+    mechanism: Tallies,
+    number: int,
+    question: Question,
+    blocks: Sequence[Ref],
+    follow: Callable[[Ints], Published],
+) -> Ref:
+    """Release round `number` of a session, or replay it; returns its released file.
+
+    blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
+    follow   what follows from the noisy sums, computed from them and public things alone
+    Raises NotVerified where question, sums or key are not those on record.
+    """
+    with opened(door, session):
+        exact, key = total_of(blocks, door.vault), derive(session_key(door.vault, session.id), "digests")
+        _check_paid(mechanism, number, question, exact)
+        asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+        batch = Batch(
+            index=number,
+            first=number,
+            rows=1,
+            rows_digest=keyed_digest(key, "rows", canonical_json(asked)),
+            votes_digest=keyed_digest(key, "votes", sums_bytes(exact)),
+        )
+        begun = door.ledger.begin_batch(session.id, batch)
+        if begun.outcome is not None:
+            door.released.read(begun.outcome.released)
+            return begun.outcome.released
+        source = Randomness(door.vault, session.id)
+        noisy = source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source))
+
+        def written() -> bytes:
+            claim = {"format": ROUND_FORMAT, "session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+            return canonical_json({**claim, **asked, "sums": noisy.tolist(), **follow(noisy)}).encode()
+
+        kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", written)
+        released = door.released.write(round_path(session.id, number), door.vault.read(kept))
+        door.ledger.commit_batch(session.id, number, asked=1, answered=1, refused=0, released=released)
+        return released
+
+
+def _check_paid(mechanism: Tallies, number: int, question: Question, sums: Ints) -> None:
+    try:
+        mechanism.check(number, question)
+    except ValueError as wrong:
+        raise NotVerified(f"{wrong}: nothing was drawn") from None
+    if sums.shape != (question.size,):
+        raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
+
+
+def digest_of(blocks: Sequence[Ref], vault: Vault) -> str:
+    """Keyed digest of the sums of all blocks: the same however the rows lie in them."""
+    return vault.digest("sums", sums_bytes(total_of(blocks, vault)))

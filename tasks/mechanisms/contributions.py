@@ -1,0 +1,301 @@
+"""What a private unit adds to a round of tallies: whole numbers, from its codes and label alone.
+
+A row is `codes` (fields,), one code number a field; ranges of fields are disjoint, so a field's cells are its own. A
+question asks some fields. A row adds its residual, its label as whole numbers less what a public model expects, to its
+cell of each of them. Sums are int64, so blocks add up to the same bits in any order, on any machine.
+
+Assumes      the question (fields, spans, model) is public or released; a code lies within its field's span
+Guarantees   a unit's contribution depends on that unit alone, to the bit; its squared norm is at most `row_square`
+             for each field asked, and its constant's square; a sum with the unit, less the sum without, is it
+Ends         not applicable: nothing is drawn here
+Not covered  rows of one unit that are given in different blocks: then each block takes its part for a unit
+
+Residuals. S steps are a vote, 256 steps of a logit a nat; `least` is the least a model may expect of a class, in steps.
+Two classes: one column, z = S·y − q with q = S·p within [least, S − least], so |z| ≤ S − least.
+More: q_c = least + ⌊R·p_c⌋ with R = S − C·least, so 0 ≤ q_c − least, together at most R. Σ z² is convex in those, so it
+is largest at a corner: all of R with one wrong class, (S − least)² + (least + R)² + (C − 2)·least².
+Neither is a clip of the residual: whoever decodes knows q, so there is no bias. Probabilities are ratios of whole
+numbers T[d] = ⌊2^31·e^(−d/256)⌋, whose digest is asserted: `exp` differs between machines.
+Mean of a unit's rows: one sum a cell over all its rows, divided once, truncated towards zero: no cell is further from
+zero than the mean's, whose norm is at most the largest row's. Rounding down instead would pass that bound. ∎
+Source: TALLIES.md, 1 to 4 of the design. Checked by tests/privacy/test_contributions.py.
+"""
+
+import hashlib
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from concord.tasks.mechanisms.distance import Ints
+
+Codes = NDArray[np.int32]
+What = Literal["labels", "codes"]
+Span = tuple[int, int]
+"""First code of a field, and the one past its last."""
+
+STEPS_A_NAT = 256
+FARTHEST = 8192
+"""Steps of logits beyond which a probability falls no more: e^−32 is below 2^−31."""
+TABLE_DIGEST = "ac0e74e271c9a1bb1f8fb8ded24587416fc5ca0530ddc9422305fa421441545d"
+LARGEST_WEIGHT = 2**40
+"""Of a model: sums of a million of them fit."""
+ROWS_AT_A_TIME = 1 << 16
+"""Rows that are worked on at a time: a block's columns stay in the processor's cache."""
+
+
+@lru_cache(maxsize=1)
+def odds_table() -> Ints:
+    """T[d] = ⌊2^31·e^(−d/256)⌋ for d = 0 … 8192, by decimal arithmetic, and checked."""
+    with localcontext(prec=60):
+        step, power, found = (Decimal(-1) / STEPS_A_NAT).exp(), Decimal(2**31), []
+        for _ in range(FARTHEST + 1):
+            found.append(int(power))
+            power *= step
+    table = np.array(found, "<i8")
+    if hashlib.sha256(table.tobytes()).hexdigest() != TABLE_DIGEST:
+        raise ArithmeticError("the table of e^(-d/256) came out otherwise than when it was checked")
+    return table.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerModel:
+    """What is expected of a row before it is asked: `weights` (codes, columns) by code number, `intercept` (columns,);
+    256 steps a nat. A public thing: decoded from released sums, rounded once, and published."""
+
+    weights: Ints
+    intercept: Ints
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 2 or self.intercept.shape != self.weights.shape[1:]:
+            raise ValueError("a model needs weights (codes, columns) and an intercept (columns,)")
+        for part in (self.weights, self.intercept):
+            if part.dtype != np.int64 or np.abs(part).max(initial=0) > LARGEST_WEIGHT:
+                raise ValueError("weights must be int64, none beyond 2^40 steps")
+
+    def record(self) -> dict[str, Any]:
+        """As JSON; `from_record` has it back to the bit."""
+        octets = np.vstack([self.intercept, self.weights]).astype("<i8").tobytes()
+        return {"columns": len(self.intercept), "weights": b64encode(octets).decode()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "IntegerModel":
+        """The model that was recorded. Raises ValueError if it is none."""
+        numbers = np.frombuffer(b64decode(record["weights"], validate=True), "<i8").astype(np.int64)
+        intercept, *weights = numbers.reshape(-1, record["columns"])
+        return cls(np.array(weights, np.int64).reshape(-1, record["columns"]), intercept)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its numbers, as hexadecimal digits."""
+        return hashlib.sha256(str(sorted(self.record().items())).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """What one round asks of every row: public, chosen from the plan and from released things alone.
+
+    fields   which columns of the codes are asked, each with its span of code numbers in `spans`
+    model    what is expected of a row; None: the same of every class
+    count    what a unit adds for being there; 0: nothing, and then there is no such cell
+    """
+
+    classes: int
+    steps: int
+    what: What
+    least: int
+    count: int
+    fields: tuple[int, ...]
+    spans: tuple[Span, ...]
+    model: IntegerModel | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.spans)
+        if len(set(self.fields)) != len(self.spans) or len(self.fields) != len(self.spans) or not self.fields:
+            raise ValueError("a question needs distinct fields, each with its span")
+        if any(start >= stop for start, stop in ordered) or any(one[1] > two[0] for one, two in pairwise(ordered)):
+            raise ValueError("spans of code numbers must not be empty, and must not share a code")
+        if self.model is not None and (
+            self.what != "labels"
+            or self.model.weights.shape[1] != self.columns
+            or len(self.model.weights) < ordered[-1][1]
+        ):
+            raise ValueError("the model must have a weight for every code and column asked")
+        check_grid(self.classes, self.steps, self.least, self.count)
+
+    @property
+    def columns(self) -> int:
+        """Numbers a cell holds."""
+        return columns(self.classes, self.what)
+
+    @property
+    def width(self) -> int:
+        """Cells of all fields asked."""
+        return sum(stop - start for start, stop in self.spans)
+
+    @property
+    def size(self) -> int:
+        """Numbers released: cells by columns, row by row in order of `fields`, and last the constant's if counted."""
+        return self.width * self.columns + (self.count > 0)
+
+    def record(self) -> dict[str, Any]:
+        """As JSON; `from_record` has it back to the bit."""
+        fields = ("classes", "steps", "what", "least", "count", "fields", "spans")
+        values = {name: getattr(self, name) for name in fields}
+        return values | {"model": None if self.model is None else self.model.record()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "Question":
+        """The question that was recorded. Raises ValueError if it is none."""
+        model = None if record["model"] is None else IntegerModel.from_record(record["model"])
+        spans = tuple((int(start), int(stop)) for start, stop in record["spans"])
+        return cls(**{**record, "fields": tuple(record["fields"]), "spans": spans, "model": model})
+
+
+def columns(classes: int, what: What) -> int:
+    """Numbers a cell holds: one for two classes or where only codes are counted, else one a class."""
+    return 1 if classes == 2 or what == "codes" else classes
+
+
+def check_grid(classes: int, steps: int, least: int, count: int) -> None:
+    """Raises ValueError unless residuals on this grid have the norm that `row_square` says."""
+    if classes < 2 or not 2 <= steps <= 2**20 or not 0 <= least * classes <= steps or not 0 <= count <= 2**40:
+        raise ValueError("a question needs 2 classes, 2 to 2^20 steps, and classes · least at most steps")
+
+
+def row_square(classes: int, steps: int, what: What, least: int) -> int:
+    """The largest squared norm of a row's residual, a whole number: see Residuals above."""
+    if what == "codes":
+        return steps**2
+    if classes == 2:
+        return (steps - least) ** 2
+    rest = steps - classes * least
+    return (steps - least) ** 2 + (least + rest) ** 2 + (classes - 2) * least**2
+
+
+def expected(question: Question, codes: Codes) -> Ints:
+    """q: what the question's model expects of rows (rows, fields), in steps: (rows, columns). Public rows may ask."""
+    return _expected(question, codes).T
+
+
+def residuals(question: Question, codes: Codes, labels: Ints) -> Ints:
+    """z of rows (rows, fields) with labels (rows,): (rows, columns). A label that is none counts as no class."""
+    return _residuals(question, codes, labels).T
+
+
+def _residuals(question: Question, codes: Codes, labels: Ints) -> Ints:
+    """By column (columns, rows), so that each column lies together."""
+    if question.what == "codes":
+        return np.full((1, len(codes)), question.steps, np.int64)
+    first = 1 if question.classes == 2 else 0
+    asked = np.arange(first, first + question.columns)[:, None]
+    return np.where(labels == asked, np.int64(question.steps), np.int64(0)) - _expected(question, codes)
+
+
+def _expected(question: Question, codes: Codes) -> Ints:
+    shape, least, steps = (question.columns, len(codes)), question.least, question.steps
+    if question.what == "codes":
+        return np.zeros(shape, np.int64)
+    rest = steps - question.classes * least
+    if question.model is None:
+        return np.full(shape, steps // 2 if question.classes == 2 else least + rest // question.classes, np.int64)
+    logits = np.stack([_logits(column, start, codes) for column, start in _by_column(question.model)])
+    if question.classes == 2:
+        return _two(logits, steps, least)
+    odds = odds_table()[np.minimum(logits.max(axis=0) - logits, FARTHEST)]
+    return np.asarray(least + rest * odds // odds.sum(axis=0))
+
+
+def _by_column(model: IntegerModel) -> Any:
+    return zip(np.ascontiguousarray(model.weights.T), model.intercept, strict=True)
+
+
+def _logits(weights: Ints, intercept: Any, codes: Codes) -> Ints:
+    """Every field counts, whichever are asked."""
+    total = np.full(len(codes), intercept, np.int64)
+    for column in codes.T:
+        total += weights[column]
+    return total
+
+
+def _two(logits: Ints, steps: int, least: int) -> Ints:
+    below = _below(steps)[np.minimum(np.abs(logits), FARTHEST)]
+    return np.where(logits > 0, steps - below, below).clip(least, steps - least)
+
+
+@lru_cache(maxsize=8)
+def _below(steps: int) -> Ints:
+    """⌊S·σ(−d/256)⌋ for d = 0 … 8192."""
+    odds = odds_table()
+    return np.asarray(steps * odds // (odds[0] + odds))
+
+
+def row_sums(question: Question, codes: Codes, labels: Ints) -> Ints:
+    """Σ of the rows' contributions, (size,) int64, each row a unit of its own. Sums of blocks add up."""
+    total = np.zeros(question.size, np.int64)
+    for start in range(0, len(codes), ROWS_AT_A_TIME):
+        block = slice(start, start + ROWS_AT_A_TIME)
+        _add_rows(total, question, codes[block], labels[block])
+    return total
+
+
+def _add_rows(total: Ints, question: Question, codes: Codes, labels: Ints) -> None:
+    cells = total[: question.width * question.columns].reshape(-1, question.columns)
+    weights = _residuals(question, codes, labels).astype(np.float64)  # whole, and Σ|z| < 2^53: exact in any order
+    top = 0
+    for number, (start, stop) in zip(question.fields, question.spans, strict=True):
+        own = codes[:, number] - start
+        for column, weight in enumerate(weights):
+            cells[top : top + stop - start, column] += np.bincount(own, weight, stop - start).astype(np.int64)
+        top += stop - start
+    if question.count:
+        total[-1] += question.count * len(codes)
+
+
+def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
+    """A unit's contribution from the sums of its `rows` rows: truncated towards zero."""
+    return np.asarray(np.sign(sums) * (np.abs(sums) // rows))
+
+
+def tally(question: Question, codes: Codes, labels: Ints, units: Ints | None = None) -> Ints:
+    """Σ of the units' contributions, (size,) int64. Sums of blocks add up if every unit is whole in one of them.
+
+    codes    (rows, fields) int32
+    labels   (rows,) class numbers; not looked at where only codes are counted
+    units    (rows,) which unit a row is of, any numbers; None: each row is one
+    """
+    if units is None:
+        return row_sums(question, codes, labels)
+    _, unit, rows = np.unique(units, return_inverse=True, return_counts=True)
+    alone = rows[unit] == 1
+    total = row_sums(question, codes[alone], labels[alone])
+    if not alone.all():
+        _add_means(total, question, codes[~alone], labels[~alone], unit[~alone], rows)
+    return total
+
+
+def _add_means(total: Ints, question: Question, codes: Codes, labels: Ints, unit: Ints, rows: Ints) -> None:
+    """Units of several rows: `unit` (rows,) numbers into `rows`, how many each has."""
+    cells = total[: question.width * question.columns].reshape(-1, question.columns)
+    each = _residuals(question, codes, labels)
+    top = 0
+    for number, (start, stop) in zip(question.fields, question.spans, strict=True):
+        own = codes[:, number].astype(np.int64) - start
+        if own.min() < 0 or own.max() >= stop - start:
+            raise ValueError("a code lies outside of its field's span")
+        place = unit * (stop - start) + own
+        order = np.argsort(place)
+        ordered = place[order]
+        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        means = unit_mean(np.add.reduceat(each[:, order], firsts, axis=1), rows[ordered[firsts] // (stop - start)])
+        cell = top + ordered[firsts] % (stop - start)
+        for column, mean in enumerate(means):
+            np.add.at(cells[:, column], cell, mean)
+        top += stop - start
+    if question.count:
+        total[-1] += question.count * len(np.unique(unit))

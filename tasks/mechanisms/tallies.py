@@ -1,0 +1,309 @@
+"""Tallies: exact noisy sums over public codes, in rounds.
+
+Privacy statement
+    Assumes      every unit is whole in one contribution (contributions.py); what a round asks is a function of the
+                 plan, of public rows and of rounds released before it; a round is drawn once, at the door
+    Guarantees   (epsilon, delta) for all rounds together, against any adaptive choice of questions, and Rényi α·ρ at
+                 every order α, ρ = Σ N_r / (2·scale_r²), for adding or removing a unit; with labels secret, for
+                 changing a unit's labels
+    Ends         after the last round; a round that is begun is paid, whether or not it is used
+    Not covered  replacing a unit by another, or its rows by others (two steps, four times ρ); with labels secret, the
+                 rows but for their labels, and how many units there are
+
+Proof. A unit moves a round's sums by a vector v of whole numbers with ‖v‖² ≤ N_r:
+  rows secret     its contribution: `row_square` for each of the fields asked, and the square of the constant
+  labels secret   one row: what is expected of it stays, and S moves in one column (two classes) or from one to another,
+                  in each field. Several rows: their mean moves by no more, and truncation towards zero moves the
+                  difference of two numbers by less than 1 beside: √N = √N_1 + √cells; or, of either's norm, twice that
+A discrete Gaussian under any whole shift v is ‖v‖²/2σ²-zero-concentrated (Canonne, Kamath & Steinke 2020, Thm. 14), and
+that adds over rounds asked one after another (Bun & Steinke 2016). The sharper δ is noise.py's, `moved_delta`. ∎
+Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and planted bugs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.contributions import (
+    LARGEST_WEIGHT,
+    IntegerModel,
+    Question,
+    Span,
+    What,
+    check_grid,
+    columns,
+    row_square,
+    tally,
+)
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.noise import check_budget, least_epsilon, least_noise, moved_delta
+from concord.tasks.mechanisms.odds import SumsAttack
+
+STEPS = 1 << 16
+"""Steps a vote: a unit's mean of many rows loses less than one of them in a cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What is fixed of a round before anything is released; which fields, and the model, are a `Question`'s.
+
+    fields   how many are asked
+    cells    numbers released, at most
+    least    steps that its model expects of a class at least
+    count    steps that a unit adds for being there; 0: not counted
+    share    of ρ
+    scale    of the discrete Gaussian noise in every number, in steps
+    """
+
+    what: What = "labels"
+    fields: int
+    cells: int
+    least: int
+    count: int = 0
+    share: float
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tallies:
+    """Public settings only: nothing held here has seen a private row.
+
+    secret    what neighbours differ in: a unit with all its rows, or the labels of one
+    many      whether a unit may have several rows
+    """
+
+    name: ClassVar[str] = "tallies"
+    cutoff: ClassVar[None] = None
+    per_refusal: ClassVar[None] = None
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/tallies.py: discrete Gaussian sums of bounded whole contributions (Canonne, Kamath & Steinke "
+        "2020), composed over rounds"
+    )
+
+    epsilon: float
+    delta: float
+    classes: int
+    steps: int
+    secret: Literal["rows", "labels"]
+    many: bool
+    rounds: tuple[Round, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rounds or math.fsum(each.share for each in self.rounds) > UP:
+            raise WrongInput("tallies need at least one round, and shares that add up to 1 at most")
+        for each in self.rounds:
+            check_grid(self.classes, self.steps, each.least, each.count)
+            if each.fields < 1 or each.cells < 1 or not each.share > 0 or not each.scale > 0:
+                raise WrongInput("a round needs fields, cells, a share and a scale above 0")
+            if self.secret == "labels" and (each.count or each.what == "codes"):
+                raise WrongInput("where labels alone are secret, units and codes are not counted: they are public")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        classes: int,
+        rounds: Sequence[Round],
+        secret: Literal["rows", "labels"] = "rows",
+        many: bool = False,
+        steps: int = STEPS,
+    ) -> "Tallies":
+        """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ."""
+        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes)
+
+        def at(scale: float) -> "Tallies":
+            wanted = cls(
+                epsilon=epsilon,
+                delta=delta,
+                classes=classes,
+                steps=steps,
+                secret=secret,
+                many=many,
+                rounds=tuple(rounds),
+            )
+            scales = [scale * math.sqrt(square / each.share) for square, each in wanted.squares_by_round]
+            return replace(wanted, rounds=tuple(replace(each, scale=s) for each, s in zip(rounds, scales, strict=True)))
+
+        return least_noise(at)
+
+    @property
+    def squares_by_round(self) -> list[tuple[int, Round]]:
+        """N_r: the largest squared norm by which a unit moves the round's sums."""
+        return [(self._square(each), each) for each in self.rounds]
+
+    def _square(self, each: Round) -> int:
+        row = each.fields * row_square(self.classes, self.steps, each.what, each.least)
+        if self.secret == "rows":
+            return row + each.count**2
+        changed = each.fields * self.steps**2 * (1 if self.classes == 2 else 2)
+        if not self.many:
+            return changed
+        truncated = changed + each.cells + math.isqrt(4 * changed * each.cells) + 1
+        return min(4 * row, truncated)
+
+    @property
+    def rho(self) -> float:
+        """Of all rounds: zero-concentrated DP."""
+        return math.fsum(square / (2 * each.scale**2) for square, each in self.squares_by_round) * UP
+
+    @property
+    def cost(self) -> Cost:
+        """ρ-zero-concentrated, and the budget itself where the sharper δ is within it."""
+        proved = self.delta_at(self.epsilon) <= self.delta
+        return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ of all rounds at that ε; rounded up."""
+        moves = [(float(square), each.cells, each.scale) for square, each in self.squares_by_round]
+        return moved_delta(epsilon, moves)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        values = {each.name: settings[each.name] for each in fields(cls)}
+        return cls(**{**values, "rounds": tuple(Round(**each) for each in settings["rounds"])})
+
+    def settings(self) -> dict[str, Any]:
+        """Its public settings as JSON: the keywords it is built from, and its name."""
+        return {"name": self.name, **asdict(self), "rounds": [asdict(each) for each in self.rounds]}
+
+    def question(
+        self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
+    ) -> Question:
+        """What round `number` asks when it asks these fields. Raises ValueError where the round did not pay for it."""
+        each = self.rounds[number]
+        found = Question(
+            classes=self.classes,
+            steps=self.steps,
+            what=each.what,
+            least=each.least,
+            count=each.count,
+            fields=tuple(fields),
+            spans=tuple(spans),
+            model=model,
+        )
+        self.check(number, found)
+        return found
+
+    def check(self, number: int, question: Question) -> None:
+        """Raises ValueError where round `number` did not pay for the question: the door asks before it draws."""
+        each = self.rounds[number]
+        grid = self.classes, self.steps, each.what, each.least, each.count
+        if (question.classes, question.steps, question.what, question.least, question.count) != grid:
+            raise ValueError(f"round {number} paid for another grid, bound or constant than the question's")
+        if len(question.fields) > each.fields or question.size > each.cells:
+            raise ValueError(
+                f"round {number} paid for {each.fields} fields and {each.cells} numbers, "
+                f"got {len(question.fields)} and {question.size}"
+            )
+
+    @property
+    def queries(self) -> int:
+        """Rounds, each a batch of one."""
+        return len(self.rounds)
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of the first `asked` rounds at the same scales."""
+        return least_epsilon(replace(self, rounds=self.rounds[:asked]))
+
+    def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
+        """The sums of round `number` under fresh exact discrete Gaussian noise, every number of them.
+
+        Raises ValueError where there are more of them than were paid for.
+        """
+        if len(sums) > self.rounds[number].cells or sums.dtype != np.int64:
+            raise ValueError(f"round {number} releases {self.rounds[number].cells} whole numbers at most")
+        return sums + source.gaussian(self.rounds[number].scale, len(sums))
+
+    def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:  # noqa: ARG002
+        """One unit whose residual is the largest there is in every round; where labels are secret, its label changed.
+
+        Contributions are those of the code that runs, for a row of one cell a field.
+        """
+        sides = [self._sums(each, label) for label in (1, 0) for each in self.rounds]
+        here, there = tuple(sides[: len(self.rounds)]), tuple(sides[len(self.rounds) :])
+        if self.secret == "rows":
+            there = tuple(np.zeros_like(sums) for sums in here)
+        name = f"{len(self.rounds)} rounds, one unit of the largest residuals"
+        return (SumsAttack(name=name, sides=(here, there), scales=tuple(each.scale for each in self.rounds)),)
+
+    def _sums(self, each: Round, label: int) -> Ints:
+        """Of a single row with that label, of which the model is as sure as it may be that it is of class 0."""
+        wrong = IntegerModel(
+            np.zeros((each.fields, columns(self.classes, "labels")), np.int64),
+            LARGEST_WEIGHT * (np.array([-1]) if self.classes == 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
+        )
+        spans = [(code, code + 1) for code in range(each.fields)]
+        question = Question(
+            classes=self.classes,
+            steps=self.steps,
+            what=each.what,
+            least=each.least,
+            count=each.count,
+            fields=tuple(range(each.fields)),
+            spans=tuple(spans),
+            model=wrong if each.what == "labels" else None,
+        )
+        return tally(question, np.arange(each.fields, dtype=np.int32)[None], np.array([label]))
+
+
+PLANNED = {1: (1.0,), 3: (0.3, 0.3, 0.4)}
+"""Shares of ρ by how many rounds there are."""
+TRUST = (1 / 2, 1 / 4, 1 / 20)
+"""The least that a model of two classes may expect of either, by round: what it is sure of counts for less."""
+MIXED = 3 / 10
+"""Of what a model of more classes expects, the part that is the same for every class."""
+LATER_FIELDS = 7
+"""Fields asked after the first round at most: the most telling ones, by what was released."""
+REPAIR_SHARE = 1 / 10
+"""Part of ρ that buys totals of the codes, by which public rows unlike the private ones are known and repaired."""
+COUNT_SHARE = 10
+"""A unit's constant is its norm over this: half a percent more noise."""
+
+
+def planned_rounds(
+    *,
+    classes: int,
+    fields: int,
+    codes: int,
+    rounds: int = 3,
+    repair: bool = True,
+    secret: str = "rows",
+    steps: int = STEPS,
+) -> tuple[Round, ...]:
+    """The default: totals of the codes first, if there is to be repair; then one round, or three. Where labels alone
+    are secret one round has all, since every round of the same codes would measure the same.
+
+    fields, codes   of a row, and code numbers in all
+    """
+    if secret == "labels":
+        return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
+    rest = 1 - REPAIR_SHARE if repair else 1.0
+    asked = [
+        _labels_round(
+            classes, fields if at == 0 else min(fields, LATER_FIELDS), codes, at, rest * share, steps, at == 0
+        )
+        for at, share in enumerate(PLANNED[rounds])
+    ]
+    totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
+    return (totals, *asked) if repair else tuple(asked)
+
+
+def _labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:
+    part = TRUST[at] if classes == 2 else (1.0 if at == 0 else MIXED) / classes
+    least = math.floor(steps * part)
+    norm = math.isqrt(fields * row_square(classes, steps, "labels", least))
+    count = max(1, norm // COUNT_SHARE) if counted else 0
+    return Round(
+        fields=fields, cells=codes * columns(classes, "labels") + counted, least=least, count=count, share=share
+    )
+
+
+MECHANISM = Tallies

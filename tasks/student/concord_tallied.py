@@ -1,0 +1,111 @@
+"""What a student that tallies decode to needs besides `concord_student`: it travels too, and imports nothing of ours.
+
+Its types are known as `concord_tallied.…`, wherever the file lies. A cell becomes the very code that Concord gives a
+private one (concord.tasks.data.codes): comparisons and look-ups alone.
+
+The student has two operating points. By default it names the class of highest probability. At "prior odds" it names the
+class whose odds rise most over its share of the public rows, so that a rare class is not lost:
+
+    student.set_params(student__point="prior odds").predict(rows)
+
+Checked by tests/tasks/student/test_linear.py.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+
+Numbers = NDArray[np.float64]
+
+NAME = "concord_tallied"
+POINTS = ("default", "prior odds")
+LEAST = 1e-9
+"""Shares of a class are kept so far from 0 and 1."""
+
+
+class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Clean cells of one column (rows, 1) as code numbers (rows, 1), from `start` on.
+
+    A number is in the interval that as many of `cuts` are below or at; of `words`, each has its number, and `others`
+    one together. Any other word is no cell, and without one the number is the last.
+    """
+
+    def __init__(
+        self, start: int, cuts: Sequence[float] | None = None, words: Sequence[str] = (), others: Sequence[str] = ()
+    ) -> None:
+        self.start = start
+        self.cuts = cuts
+        self.words = words
+        self.others = others
+
+    def fit(self, X: Any = None, y: Any = None) -> "Code":  # noqa: ARG002
+        """Nothing is learned."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> NDArray[np.int64]:
+        """Code numbers (rows, 1)."""
+        cells = np.asarray(X)[:, 0]
+        if self.cuts is not None:
+            numbers = cells.astype(np.float64)
+            found = np.searchsorted(np.array(self.cuts), numbers, side="right").astype(np.int64)
+            found[np.isnan(numbers)] = len(self.cuts) + 1
+        else:
+            rest = len(self.words)
+            ranks = dict.fromkeys(self.others, rest) | {word: rank for rank, word in enumerate(self.words)}
+            found = np.array([ranks.get(cell, rest + 1) for cell in cells], dtype=np.int64)
+        return (self.start + found).reshape(-1, 1)
+
+
+class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A linear model of codes as a classifier: `weights` (codes, columns), `intercept` and `prior` (columns,).
+
+    columns   one for two classes, the logit of the second; else one for each class, against the rest
+    prior     the mean probability of public rows
+    point     which of POINTS it predicts at
+    """
+
+    def __init__(self, weights: Any, intercept: Any, prior: Any, classes: Any, point: str = "default") -> None:
+        self.weights = weights
+        self.intercept = intercept
+        self.prior = prior
+        self.classes = classes
+        self.point = point
+
+    def fit(self, X: Any = None, y: Any = None) -> "Tallied":  # noqa: ARG002
+        """Nothing is learned: the model is decoded already."""
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict_proba(self, X: Any) -> Numbers:
+        """Probabilities (rows, classes)."""
+        p = expit(self._logits(X))
+        return np.column_stack([1 - p, p]) if p.shape[1] == 1 else np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class names (rows,)."""
+        if self.point not in POINTS:
+            raise ValueError(f"point must be one of {', '.join(map(repr, POINTS))}, got {self.point!r}")
+        if self.point == "default":
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        over = self._logits(X) - logit(np.clip(self.prior, LEAST, 1 - LEAST))
+        above = np.column_stack([np.zeros(len(over)), over]) if over.shape[1] == 1 else over
+        return np.asarray(self.classes_[above.argmax(axis=1)])
+
+    def _logits(self, X: Any) -> Numbers:
+        total = np.tile(self.intercept, (len(X), 1))
+        for column in np.asarray(X).T:
+            total += self.weights[column]
+        return total
+
+
+for _part in (Code, Tallied):
+    _part.__module__ = NAME
+sys.modules.setdefault(NAME, sys.modules[__name__])

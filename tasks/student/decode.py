@@ -1,0 +1,240 @@
+"""Decode: the model that released tallies tell of, for two classes or more; and what the next round should ask.
+
+Of more than two classes each is decoded by itself, as that class against the rest, from its own column of the sums.
+
+Assumes      sums are released, rows are public, and questions are those that were asked: post-processing, in floats
+Guarantees   nothing here reads a private row; the model of a next round is rounded to whole steps once, published, and
+             never decoded again, because floating-point sums depend on threads and machines
+Checked by tests/tasks/student/test_decode.py.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, Question, expected
+from concord.tasks.student.joint import KAPPAS, Column, Measured, Places, decode_column
+from concord.tasks.student.prior import prior_of
+from concord.tasks.student.repair import Totals, repaired
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`."""
+
+    question: Question
+    scale: float
+    sums: NDArray[np.int64]
+
+    @property
+    def cells(self) -> Floats:
+        """Sums in votes (cells, columns), without the count of units."""
+        asked = self.question
+        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps
+
+    @property
+    def noise(self) -> float:
+        """Of a cell, in votes."""
+        return self.scale / self.question.steps
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A model by codes. K columns: 1 for two classes (the logit of the second), else one for each class.
+
+    weights     (D, K), zero at the coarse views of numbers
+    intercept   (K,)
+    units       estimated number of private units
+    prior       (K,) mean predicted probability on public rows, after repair
+    importance  (F,) sd of the field's part of the logit on public rows, the largest of the columns'
+    spread      (fine fields + 1, K) prior sd of the field's weights, and the intercept's
+    kappa       (K,) what the sampling of public rows counted for
+    moved       share of public cells that the repair changed
+    """
+
+    weights: Floats
+    intercept: Floats
+    units: float
+    prior: Floats
+    importance: Floats
+    spread: Floats
+    kappa: Floats
+    moved: float
+
+    def record(self) -> dict[str, Any]:
+        """As JSON; `from_record` has it back to the bit."""
+        return {name: np.asarray(value).tolist() for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        """The model that was recorded."""
+        values: dict[str, Any] = {
+            name: np.array(value) if isinstance(value, list) else value for name, value in record.items()
+        }
+        return cls(**values)
+
+
+def decode(
+    heard: Sequence[Heard],
+    rows: CodeMatrix,
+    codes: Codes,
+    *,
+    units: float | None = None,
+    kappas: Sequence[float] = KAPPAS,
+) -> Decoded:
+    """Decode all rounds together.
+
+    heard   rounds in order; totals of codes, if there are any, are of the coarse fields
+    rows    codes (m, F) of public rows
+    units   how many private units there are, if that is public; else it is estimated from what was released
+    """
+    counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
+    asked = [each for each in heard if each.question.what == "labels"]
+    if not asked:
+        raise ValueError("decoding needs a round that asked for labels")
+    tried = [
+        _decode_on(asked, stand_in, codes, counted, moved, kappas)
+        for stand_in, moved in _repairs(heard, rows, codes, counted, counted_noise)
+    ]
+    return max(tried, key=lambda each: each[1])[0]
+
+
+def _decode_on(
+    asked: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, moved: float, kappas: Sequence[float]
+) -> tuple[Decoded, float]:
+    """What is decoded if the public rows are these, and the evidence for it."""
+    places, prior = model_places(rows, codes), prior_of([codes.fields[at] for at in codes.fine])
+    guesses = [expected(each.question, rows) / each.question.steps for each in asked]
+    found = []
+    for column in range(asked[0].question.columns):
+        rounds = [_measured(each, guess, rows, column) for each, guess in zip(asked, guesses, strict=True)]
+        found.append(decode_column(rounds, places, prior, units, kappas))
+    return _decoded(found, places, codes, units, moved), sum(column.evidence for column in found)
+
+
+def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
+    """How many private units there are, by every count that was released, and the sd of that; at least 1."""
+    told: list[tuple[float, float]] = []
+    for each in heard:
+        if each.question.count:
+            told.append((each.sums[-1] / each.question.count, each.scale / each.question.count))
+        if each.question.what == "codes":  # every field's totals add up to all units
+            told.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
+    if not told:
+        raise ValueError("the number of units must be given where no round counted them")
+    precision = sum(noise**-2 for _, noise in told)
+    return max(1.0, sum(count * noise**-2 for count, noise in told) / precision), precision**-0.5
+
+
+def model_places(rows: CodeMatrix, codes: Codes) -> Places:
+    """The weights (m, fine fields + 1) that a row adds up, numbered without gaps; the last is the intercept."""
+    places = _local(rows, codes, codes.fine)
+    intercept = sum(codes.fields[field].size for field in codes.fine)
+    return np.column_stack([places, np.full(len(rows), intercept)])
+
+
+def next_fields(decoded: Decoded, codes: Codes, most: int) -> tuple[int, ...]:
+    """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first."""
+    ranked = sorted(codes.fine, key=lambda field: -decoded.importance[field])
+    return tuple(sorted(ranked[:most]))
+
+
+def next_model(decoded: Decoded) -> IntegerModel:
+    """The decoded model in whole steps."""
+    weights, intercept = (
+        np.clip(np.rint(STEPS_A_NAT * part), -LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int64)
+        for part in (decoded.weights, decoded.intercept)
+    )
+    return IntegerModel(weights, intercept)
+
+
+def logits(decoded: Decoded, rows: CodeMatrix) -> Floats:
+    """(m, K), summed field by field."""
+    total = np.tile(decoded.intercept, (len(rows), 1))
+    for column in rows.T:
+        total += decoded.weights[column]
+    return total
+
+
+def scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
+    """Probabilities of the classes (m, C), which add up to 1."""
+    p = expit(logits(decoded, rows))
+    if p.shape[1] == 1:
+        return np.column_stack([1 - p, p])
+    found: Floats = p / p.sum(axis=1, keepdims=True)
+    return found
+
+
+def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
+    """Logits less prior log-odds (m, C): the largest is the prior-odds operating point, which keeps rare classes."""
+    over = logits(decoded, rows) - logit(np.clip(decoded.prior, 1e-9, 1 - 1e-9))
+    return np.column_stack([np.zeros(len(rows)), over]) if over.shape[1] == 1 else over
+
+
+def rounds_of(fields_asked: int, rho: float, public: int, guess: int) -> int:
+    """How many rounds to plan, by public facts: one if ν = [F/(8ρ)] / [.007·n²/m] is above .3, else three."""
+    return 1 if fields_asked / (8 * rho) > 0.3 * 0.007 * guess**2 / public else 3
+
+
+def _repairs(
+    heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
+) -> list[tuple[CodeMatrix, float]]:
+    """The public rows as they may stand for private ones, and the share of cells that changed: two ways, if any did."""
+    counted = [each for each in heard if each.question.what == "codes"]
+    if not counted:
+        return [(rows, 0.0)]
+    if counted[0].question.fields != codes.coarse:
+        raise ValueError("totals must be of the coarse fields, in order")
+    totals = Totals(_by_field(counted[0]), counted[0].noise, units, units_noise)
+    found = [repaired(rows, codes, totals, together=together) for together in (True, False)]
+    return found if found[0][1] else found[:1]
+
+
+def _by_field(heard: Heard) -> tuple[Floats, ...]:
+    sizes = [stop - start for start, stop in heard.question.spans]
+    return tuple(np.split(heard.cells[:, 0], np.cumsum(sizes)[:-1]))
+
+
+def _measured(heard: Heard, guess: Floats, rows: CodeMatrix, column: int) -> Measured:
+    asked = heard.question
+    starts = np.cumsum([0, *(stop - start for start, stop in asked.spans)])[:-1]
+    shift = starts - np.array([start for start, _ in asked.spans])
+    places = rows[:, list(asked.fields)].astype(np.int64) + shift
+    return Measured(places, guess[:, column], heard.cells[:, column], heard.noise)
+
+
+def _local(rows: CodeMatrix, codes: Codes, asked: Sequence[int]) -> Places:
+    """Codes of the asked fields, numbered without gaps."""
+    sizes = np.cumsum([0, *(codes.fields[field].size for field in asked)])[:-1]
+    starts = np.array([codes.fields[field].start for field in asked])
+    places: Places = rows[:, list(asked)].astype(np.int64) - starts + sizes
+    return places
+
+
+def _decoded(found: Sequence[Column], places: Places, codes: Codes, units: float, moved: float) -> Decoded:
+    columns = np.column_stack([column.weights for column in found])
+    weights = np.zeros((codes.size, len(found)))
+    importance = np.zeros(codes.width)
+    top = 0
+    for at, field in enumerate(codes.fine):
+        weights[codes.span(field)] = columns[top : top + codes.fields[field].size]
+        importance[field] = columns[places[:, at]].std(axis=0).max()
+        top += codes.fields[field].size
+    return Decoded(
+        weights=weights,
+        intercept=columns[-1],
+        units=units,
+        prior=expit(columns[places].sum(axis=1)).mean(axis=0),
+        importance=importance,
+        spread=np.column_stack([column.prior.spread for column in found]),
+        kappa=np.array([column.kappa for column in found]),
+        moved=moved,
+    )

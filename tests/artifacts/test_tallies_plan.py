@@ -1,0 +1,64 @@
+"""A plan for tallies: which keys it takes, and what it says of those it does not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import load_plan, parse_plan
+from tests.support.people import tables_of_plan
+
+PLANS = Path(__file__).parents[2] / "deployments/plans"
+
+
+def tables(**labeling: Any) -> dict[str, Any]:
+    given = tables_of_plan(Path("data")) | {"labeling": {"mechanism": "tallies", "rows": 3000, **labeling}}
+    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+def test_the_decoded_model_is_the_student_unless_another_is_named() -> None:
+    plan = parse_plan(tables())
+    assert (plan.tallied, plan.votes, plan.teachers.count, plan.student.learner) == (True, False, 0, "linear")
+    assert parse_plan({**tables(), "student": {"seed": 3}}).student.learner == "linear"
+    fitted = {"estimator": "sklearn.naive_bayes.BernoulliNB"}
+    assert parse_plan({**tables(), "student": fitted}).student.learner == "fitted"
+
+
+def test_the_plan_for_adult_is_one() -> None:
+    plan = load_plan(PLANS / "adult-tallies.toml")
+    assert plan.tallied
+    assert plan.student.learner == "linear"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"labeling": {"mechanism": "tallies"}}, "rows must be given for mechanism = 'tallies'"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 2}}, "labeling.rounds must be 1 or 3, got 2"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 1, "bins": 7}}, "labeling.bins must be 2, 4, 8, 16 or 32"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 1, "cutoff": 9}}, "cutoff has no meaning"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 1, "queries": 9}}, "queries has no meaning"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 1, "agreement": 0.9}}, "agreement has no meaning"),
+        ({"labeling": {"mechanism": "stable", "rows": 9}}, "rows has no meaning for mechanism = 'stable'"),
+        ({"teachers": {"count": 10}}, "teachers have no meaning for labeling.mechanism = 'tallies'"),
+        ({"relabel": {}, "teachers": {"count": 0}}, "relabel has no meaning for labeling.mechanism = 'tallies'"),
+        ({"student": {"learner": "universal", "hypotheses": "stumps"}}, "not beside tallies"),
+        ({"student": {"learner": "linear", "estimator": "sklearn.svm.SVC"}}, "estimator has no meaning"),
+    ],
+)
+def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongInput, match=said):
+        parse_plan(tables() | change)
+
+
+def test_labels_alone_are_refused_and_a_vote_is_named() -> None:
+    given = tables()
+    given["privacy"] |= {"secret": "labels"}
+    with pytest.raises(WrongInput, match=r"is built for privacy.secret = 'rows', got 'labels': take a mechanism that"):
+        parse_plan(given)
+
+
+def test_a_linear_student_needs_tallies() -> None:
+    with pytest.raises(WrongInput, match="is the model that tallies are decoded to"):
+        parse_plan(tables_of_plan(Path("data")) | {"student": {"learner": "linear"}})

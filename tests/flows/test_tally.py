@@ -1,0 +1,128 @@
+"""Tallies end to end: what is published, what is spent, what is replayed, and what stops it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, load_plan, parse_plan
+from concord.flows.api import Run
+from concord.flows.start import start, start_extension, start_study
+from concord.tasks.verify.verify import verify
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "certify"]
+
+
+def tables(folder: Path) -> dict[str, Any]:
+    given = tables_of_plan(write_tables(folder))
+    given["labeling"] = {"mechanism": "tallies", "rounds": 1, "batch": 128}
+    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return parse_plan(tables(tmp_path / "data"))
+
+
+def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path: Path, home: Path) -> None:
+    plan = changed(tables(tmp_path / "data"), labeling__rounds=3)
+    summary = start(plan, home)
+    assert [report.name for report in summary.stages] == STAGES
+    assert summary.student["accuracy"] > 0.85
+    assert summary.student["prior_odds_balanced_accuracy"] > 0.8
+    assert (summary.teachers, summary.asked, summary.answered, summary.inferred) == (0, 4, 4, 300)
+    session = Ledger.of(home).session(summary.session)
+    assert (session.status, session.settled, session.epsilon) == ("spent", session.reserved, 4.0)
+    assert [check for check in verify(home) if not check.ok] == []
+
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert [file.path.rpartition("/")[2] for file in certificate.labels] == [
+        *(f"round-{number:05d}.json" for number in range(4)),
+        "labels.arrow",
+    ]
+    assert "noisy sums were released" in Path(summary.report).read_text()
+    ran = Run(summary, home)
+    labels = pl.DataFrame(pl.from_arrow(ran.labels))
+    assert set(labels["outcome"]) == {"inferred"}
+    assert np.allclose(labels["scores"].to_numpy().sum(axis=1), 1)
+    public = pl.read_parquet(plan.path("public"))
+    assert ran.student.predict(public).tolist() == labels["label"].to_list()
+    at_odds = ran.student.set_params(student__point="prior odds").predict(public)
+    assert at_odds.tolist() == labels["balanced"].to_list()
+    assert np.allclose(ran.student.predict_proba(public), labels["scores"].to_numpy())
+
+    charged = Ledger.of(home).total("people")
+    files = {path: path.read_bytes() for path in (home / "released").rglob("*") if path.is_file()}
+    again = start(plan, home)
+    assert [report.name for report in again.stages if report.cached] == STAGES
+    assert (again.session, again.spent_now["epsilon"], again.asked_now) == (summary.session, 0.0, 0)
+    for folder in ("results", "vault/units", "vault/sums", "vault/public"):
+        shutil.rmtree(home / folder)
+    start(plan, home)
+    assert Ledger.of(home).total("people") == charged
+    assert {path: path.read_bytes() for path in files} == files
+
+
+@pytest.mark.slow
+def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent(plan: Plan, home: Path) -> None:
+    first = start(plan, home)
+    student = {"estimator": "sklearn.linear_model.LogisticRegression", "params": {"max_iter": 1000}}
+    given = {**plan.model_dump(), "student": student}
+    other = start(Plan.model_validate(given), home)
+    assert (other.session, other.spent_now["epsilon"]) == (first.session, 0.0)
+    assert other.student["accuracy"] > 0.8
+    with pytest.raises(WrongInput, match="released tallies"):
+        start_extension(first.session, Path(plan.path("public")), home)
+    with pytest.raises(WrongInput, match="released tallies"):
+        start_study(first.session, None, home)
+
+
+@pytest.mark.slow
+def test_other_rows_under_the_same_version_stop(plan: Plan, home: Path) -> None:
+    start(plan, home)
+    people(5990, 1).write_csv(plan.path("private"))
+    with pytest.raises(NotVerified, match="private data"):
+        start(plan, home)
+    assert start(plan, home, new_session=True).spent_now["epsilon"] > 0
+
+
+@pytest.mark.slow
+def test_rows_in_another_order_and_format_are_the_same_rows(plan: Plan, home: Path, tmp_path: Path) -> None:
+    """The ledger knows the sums, not the files: whole units add up the same however they lie."""
+    first = start(plan, home)
+    rows = pl.read_csv(plan.path("private")).sample(fraction=1.0, shuffle=True, seed=1)
+    rows.write_parquet(tmp_path / "private.parquet")
+    data = plan.data.model_copy(update={"private": str(tmp_path / "private.parquet")})
+    again = start(plan.model_copy(update={"data": data}), home)
+    assert (again.session, again.spent_now["epsilon"]) == (first.session, 0.0)
+
+
+def test_a_budget_that_is_too_small_refuses_before_a_private_row_is_read(
+    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = plan.privacy.model_copy(update={"lifetime": plan.privacy.lifetime.model_copy(update={"epsilon": 4.0})})
+    read: list[object] = []
+    monkeypatch.setattr("concord.tasks.asking.tally.owned_frames", lambda *given: read.append(given))
+    with pytest.raises(BudgetRefused, match="budget does not cover it"):
+        start(plan.model_copy(update={"privacy": small}), home)
+    assert read == []
+
+
+@pytest.mark.slow
+def test_adult_at_epsilon_1(home: Path) -> None:
+    path = Path(__file__).parents[2] / "deployments/plans/adult-tallies.toml"
+    if not (path.parent / "data/adult_private.parquet").exists():
+        pytest.skip("needs the tables that `make data` writes")
+    summary = start(load_plan(path), home)
+    assert summary.student["accuracy"] > 0.86
+    assert summary.student["prior_odds_balanced_accuracy"] > 0.82
+    (last,) = [file for file in json.loads(Path(summary.certificate).read_bytes())["labels"] if "00003" in file["path"]]
+    assert last["path"].endswith("rounds/round-00003.json")

@@ -1,0 +1,322 @@
+"""Tallies: the exact law of all rounds on tiny universes, against planted bugs; what is paid for, and what leaves."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from math import inf, sqrt
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy.signal import fftconvolve
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS, Cost
+from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
+from concord.tasks.verify.audit import audit_mechanism
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
+
+EPSILON, DELTA, STEPS = 1.0, 0.01, 32
+SECRETS: tuple[Literal["rows", "labels"], ...] = ("rows", "labels")
+HALF = Round(fields=1, cells=2, least=STEPS // 2, count=12, share=0.5)
+
+
+def calibrated(*rounds: Round, classes: int = 2, **settings: Any) -> Tallies:
+    return Tallies.calibrate(epsilon=EPSILON, delta=DELTA, classes=classes, rounds=rounds, steps=STEPS, **settings)
+
+
+def one_round(classes: int = 2, **changed: Any) -> Round:
+    return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // classes, "share": 1.0} | changed)
+
+
+def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> Question:
+    """Of two fields of two codes each, or fewer."""
+    fields = mechanism.rounds[at].fields
+    return mechanism.question(at, range(fields), [(2 * field, 2 * field + 2) for field in range(fields)], model)
+
+
+CELLS = np.array(list(product((0, 1), (2, 3))), np.int32)
+"""Every row there is."""
+
+
+def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
+    """Every unit of one row; and of two and some of three."""
+    rows = list(product(range(len(CELLS)), range(classes)))
+    several = [*product(rows, repeat=2), *product(rows[:4], repeat=3)] if many else []
+    return [
+        (np.array([row[0] for row in unit]), np.array([row[1] for row in unit]))
+        for unit in [*[(row,) for row in rows], *several]
+    ]
+
+
+def shifts(mechanism: Tallies, at: int, question: Question) -> set[tuple[int, ...]]:
+    """By how much neighbours move the sums: every way there is."""
+
+    def of(unit: tuple[Ints, Ints], labels: Ints | None = None) -> Ints:
+        places, own = unit
+        return tally(
+            question,
+            CELLS[places][:, : max(1, mechanism.rounds[at].fields)],
+            own if labels is None else labels,
+            np.zeros(len(own), np.int64),
+        )
+
+    every = units(mechanism.classes, many=mechanism.many)
+    if mechanism.secret == "rows":
+        return {tuple(of(unit).tolist()) for unit in every}
+    return {
+        tuple((of(unit) - of(unit, np.array(labels))).tolist())
+        for unit in every
+        for labels in product(range(mechanism.classes), repeat=len(unit[1]))
+    }
+
+
+def loss_law(shift: Sequence[int], scale: float) -> tuple[Ints, Floats]:
+    """The law of v·Y, Y discrete Gaussian in every coordinate: convolution of lattice laws, right to 1e-15."""
+    values, odds = gaussian_law(scale)
+    law, reach = np.ones(1), 0
+    for moved in [abs(part) for part in shift if part]:
+        single = np.zeros(moved * (len(values) - 1) + 1)
+        single[::moved] = odds
+        law, reach = np.maximum(fftconvolve(law, single), 0), reach + moved * int(values[-1])
+    return np.arange(-reach, reach + 1), law
+
+
+def exact_delta(shift: Sequence[int], scale: float, epsilon: float) -> float:
+    """The least δ at ε of a vector of discrete Gaussians under that shift: its loss is (‖v‖² − 2·v·Y)/2σ²."""
+    sums, law = loss_law(shift, scale)
+    losses = (sum(part**2 for part in shift) - 2 * sums) / (2 * scale**2)
+    return float(np.sum(law * -np.expm1(np.minimum(epsilon - losses, 0))))
+
+
+def worst_delta(mechanism: Tallies, scale: float | None = None, question: Question | None = None) -> float:
+    """Of the first round, over every pair of neighbours, with noise of that scale, or its own."""
+    moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, 0, question or asked(mechanism, 0))}
+    return max(exact_delta(shift, scale or mechanism.rounds[0].scale, EPSILON) for shift in moved)
+
+
+ONE_ROUND = [
+    pytest.param(calibrated(one_round()), id="two classes"),
+    pytest.param(calibrated(one_round(count=0)), id="two classes, not counted"),
+    pytest.param(calibrated(one_round(3, count=0), classes=3), id="three classes"),
+    pytest.param(calibrated(one_round(what="codes", least=0, count=0)), id="codes"),
+    pytest.param(calibrated(one_round(count=0), secret="labels"), id="labels of two classes"),
+    pytest.param(calibrated(one_round(3, count=0), classes=3, secret="labels"), id="labels of three classes"),
+    pytest.param(calibrated(one_round(), many=True), id="units of many rows"),
+    pytest.param(calibrated(one_round(count=0), secret="labels", many=True), id="labels of units of many rows"),
+]
+
+
+@pytest.mark.parametrize("mechanism", ONE_ROUND)
+def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(mechanism: Tallies) -> None:
+    assert mechanism.cost.claims == ((EPSILON, DELTA),)
+    assert 0.7 * DELTA < worst_delta(mechanism) + LEFT_OUT <= DELTA
+
+
+@pytest.mark.parametrize("mechanism", ONE_ROUND)
+def test_every_shift_is_within_the_norm_and_one_reaches_it(mechanism: Tallies) -> None:
+    norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, 0, asked(mechanism, 0))}
+    ((bound, _),) = mechanism.squares_by_round
+    rest = 3 * (STEPS % mechanism.classes) * STEPS * 2  # of thirds of 32 steps, two are in no class's part
+    assert bound - rest <= max(norms) <= bound
+
+
+def too_little(mechanism: Tallies, factor: float) -> bool:
+    return worst_delta(mechanism, mechanism.rounds[0].scale * factor) > DELTA
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "factor"),
+    [
+        pytest.param(ONE_ROUND[0].values[0], 1 / sqrt(2), id="6: norm not multiplied by the fields"),
+        pytest.param(ONE_ROUND[0].values[0], sqrt(512 / 656), id="7: count of units unpaid"),
+        pytest.param(ONE_ROUND[2].values[0], 1 / sqrt(1.5), id="8: other classes' columns forgotten"),
+        pytest.param(ONE_ROUND[4].values[0], 0.5, id="9: labels priced as rows"),
+        pytest.param(ONE_ROUND[5].values[0], 1 / sqrt(2), id="10: a changed label moves two columns"),
+        pytest.param(ONE_ROUND[6].values[0], 0.9, id="11: a tenth too little"),
+    ],
+)
+def test_too_little_noise_is_rejected(mechanism: Tallies, factor: float) -> None:
+    assert too_little(mechanism, factor)
+
+
+def test_a_model_where_none_was_paid_for_is_rejected() -> None:
+    """Planted bug 12: the first round's price, where a model may be wrong by more than half a vote."""
+    mechanism = calibrated(one_round(count=0))
+    sure = IntegerModel(np.zeros((4, 1), np.int64), np.array([9000]))
+    assert worst_delta(mechanism, question=asked(mechanism, 0, sure)) <= DELTA
+    unheld = replace(asked(mechanism, 0, sure), least=0)
+    assert worst_delta(mechanism, question=unheld) > DELTA
+
+
+Adaptive = Callable[[int], IntegerModel]
+
+
+def two_rounds(mechanism: Tallies, scales: tuple[float, float], model: Adaptive) -> float:
+    """Exact δ of two rounds over one cell, where the second's model is chosen by what the first released."""
+    laws, rows = [gaussian_law(scale) for scale in scales], np.array([[0]], np.int32)
+    joint: list[tuple[Floats, Floats]] = []
+    cell = [(0, 1)]
+    values, odds = laws[0]
+    shift = int(tally(mechanism.question(0, [0], cell), rows, np.array([1]))[0])
+    grid = np.arange(values[0], values[-1] + shift + 1)
+    first = pmf(grid - shift, values, odds), pmf(grid, values, odds)
+    for at, released in enumerate(grid):
+        question = mechanism.question(1, [0], cell, model(int(released)))
+        moved = int(tally(question, rows, np.array([1]))[0])
+        own = np.arange(laws[1][0][0], laws[1][0][-1] + moved + 1)
+        second = pmf(own - moved, *laws[1]), pmf(own, *laws[1])
+        joint.append((first[0][at] * second[0], first[1][at] * second[1]))
+    pair = np.concatenate([one for one, _ in joint]), np.concatenate([other for _, other in joint])
+    return hockey_stick(pair, EPSILON)
+
+
+def pmf(at: Ints, values: Ints, odds: Floats) -> Floats:
+    inside = (at >= values[0]) & (at <= values[-1])
+    return np.where(inside, odds[np.clip(at - values[0], 0, len(odds) - 1)], 0.0)
+
+
+def told_by_the_first(released: int) -> IntegerModel:
+    """As wrong as it may be where the unit seems to be there."""
+    return IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000 if released > 0 else 9000]))
+
+
+def always_wrong(released: int) -> IntegerModel:  # noqa: ARG001
+    return IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000]))
+
+
+ROUNDS = (replace(HALF, count=0, cells=1), replace(HALF, count=0, cells=1, least=STEPS // 8))
+
+
+@pytest.mark.parametrize("model", [told_by_the_first, always_wrong])
+def test_rounds_together_hold_the_claim_whatever_the_first_one_leads_to(model: Adaptive) -> None:
+    mechanism = calibrated(*ROUNDS)
+    scales = mechanism.rounds[0].scale, mechanism.rounds[1].scale
+    assert two_rounds(mechanism, scales, model) + LEFT_OUT <= DELTA
+    if model is always_wrong:
+        assert two_rounds(mechanism, scales, model) > 0.8 * DELTA
+
+
+@pytest.mark.parametrize(
+    "priced",
+    [
+        pytest.param(
+            lambda: [calibrated(replace(each, share=1.0)).rounds[0].scale for each in ROUNDS],
+            id="13: norm not divided over rounds",
+        ),
+        pytest.param(lambda: [calibrated(*ROUNDS).rounds[0].scale] * 2, id="14: later rounds priced as the first"),
+        pytest.param(
+            lambda: [each.scale * 2**-0.5 for each in calibrated(*ROUNDS).rounds], id="15: shares taken twice"
+        ),
+    ],
+)
+def test_rounds_with_too_little_noise_are_rejected(priced: Callable[[], list[float]]) -> None:
+    first, second = priced()
+    assert two_rounds(calibrated(*ROUNDS), (first, second), always_wrong) > DELTA
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9)])
+def test_calibration_uses_the_budget_and_no_more(
+    epsilon: float, delta: float, classes: int, secret: Literal["rows", "labels"]
+) -> None:
+    rounds = planned_rounds(classes=classes, fields=14, codes=450, secret=secret)
+    mechanism = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=classes, rounds=rounds, secret=secret)
+    assert mechanism.cost.epsilon(delta) <= epsilon
+    less = tuple(replace(each, scale=each.scale * 0.9999) for each in mechanism.rounds)
+    assert replace(mechanism, rounds=less).cost.epsilon(delta) > epsilon
+    curve = Cost.gaussian(mechanism.rho)
+    assert curve.epsilon(delta) > 1.03 * epsilon  # what the sharper claim saves
+    assert mechanism.cost.renyi == curve.renyi
+    assert mechanism.cost.renyi[ORDERS.index(2.0)] >= 2 * sum(
+        square / (2 * each.scale**2) for square, each in mechanism.squares_by_round
+    )
+    parts = [square / (2 * each.scale**2 * mechanism.rho) for square, each in mechanism.squares_by_round]
+    assert parts == pytest.approx([each.share for each in mechanism.rounds])
+
+
+def test_fewer_rounds_cost_less_and_all_of_them_the_whole() -> None:
+    mechanism = calibrated(*ROUNDS)
+    assert mechanism.epsilon_if_ended(1, 0) < 0.8 * EPSILON
+    assert mechanism.epsilon_if_ended(2, 0) == pytest.approx(EPSILON)
+    assert mechanism.queries == 2
+
+
+def test_planned_rounds_are_those_of_the_design() -> None:
+    totals, first, second, third = planned_rounds(classes=2, fields=14, codes=450, steps=1024)
+    assert (totals.what, totals.cells, totals.share) == ("codes", 450, 0.1)
+    assert [each.least for each in (first, second, third)] == [512, 256, 51]
+    assert [each.fields for each in (first, second, third)] == [14, 7, 7]
+    assert [each.share for each in (first, second, third)] == pytest.approx([0.27, 0.27, 0.36])
+    assert (first.count, first.cells, third.count) == (191, 451, 0)
+    (single,) = planned_rounds(classes=7, fields=54, codes=600, secret="labels", steps=1024)
+    assert (single.least, single.count, single.cells) == (1024 // 7, 0, 4200)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"rounds": (one_round(share=1.5),)}, "shares that add up"),
+        ({"rounds": ()}, "at least one round"),
+        ({"rounds": (one_round(fields=0),)}, "needs fields"),
+        ({"rounds": (one_round(),), "secret": "labels"}, "units and codes are not counted"),
+        ({"rounds": (one_round(what="codes", count=0),), "secret": "labels"}, "units and codes are not counted"),
+        ({"epsilon": inf}, "epsilon must be positive"),
+        ({"delta": 0.0}, "delta between"),
+    ],
+)
+def test_settings_that_cannot_be_paid_for_are_refused(changed: dict[str, Any], said: str) -> None:
+    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "classes": 2, "rounds": (one_round(),), "steps": STEPS}
+    with pytest.raises(WrongInput, match=said):
+        Tallies.calibrate(**(settings | changed))
+
+
+def test_a_question_beyond_what_its_round_paid_for_is_refused() -> None:
+    mechanism = calibrated(one_round(cells=4))
+    for fields, spans in (((0, 1, 2), ((0, 1), (1, 2), (2, 3))), ((0, 1), ((0, 2), (2, 4)))):
+        with pytest.raises(ValueError, match="paid for 2 fields and 4 numbers"):
+            mechanism.question(0, fields, spans)
+
+
+@pytest.mark.parametrize("changed", [{"least": 0}, {"count": 13}, {"steps": 64}, {"what": "codes"}, {"classes": 3}])
+def test_a_question_on_another_grid_than_its_rounds_is_refused(changed: dict[str, Any]) -> None:
+    mechanism = calibrated(one_round(count=0))
+    question = replace(asked(mechanism, 0), **{"least": 0, "steps": STEPS} | changed)
+    mechanism.check(0, asked(mechanism, 0))
+    with pytest.raises(ValueError, match="another grid"):
+        mechanism.check(0, question)
+
+
+@pytest.mark.parametrize("sums", [np.zeros(3, np.int64), np.zeros(1, np.float64), np.zeros(1, np.int32)])
+def test_sums_that_are_not_the_rounds_are_never_released(sums: Any) -> None:
+    with pytest.raises(ValueError, match="whole numbers at most"):
+        calibrated(*ROUNDS).release(1, sums, Silent())
+
+
+def test_every_number_gets_noise_of_the_rounds_own_scale() -> None:
+    mechanism, source = calibrated(*ROUNDS), Silent()
+    assert mechanism.release(1, np.array([7]), source).tolist() == [7]
+    assert source.asked == [("gaussian", mechanism.rounds[1].scale, 1)]
+
+
+@pytest.mark.parametrize("mechanism", ONE_ROUND)
+def test_it_is_rebuilt_from_its_settings(mechanism: Tallies) -> None:
+    assert Tallies.from_settings(json.loads(json.dumps(mechanism.settings()))) == mechanism
+
+
+class Leaking(Tallies):
+    """Planted bug 16: noise of a fifth of the scale."""
+
+    def release(self, number: int, sums: Ints, source: Any) -> Ints:
+        return np.asarray(sums + source.gaussian(self.rounds[number].scale / 5, len(sums)))
+
+
+@pytest.mark.parametrize("mechanism", [calibrated(*ROUNDS), ONE_ROUND[5].values[0]])
+def test_an_audit_attacks_it_and_finds_a_planted_bug(mechanism: Tallies) -> None:
+    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
+    assert audit_mechanism(mechanism, **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(mechanism.settings()), **claim).holds

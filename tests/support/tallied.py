@@ -1,0 +1,118 @@
+"""A small session of tallies for tests of the door: two rounds over the codes of a few made-up rows."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Domain, Opening, Session
+from concord.tasks.asking.tally import sums_bytes
+from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.release import Stores
+from concord.tasks.door.rounds import Tallied, release_round
+from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+
+SPANS = ((0, 3), (3, 5))
+TALLIES = Tallies.calibrate(
+    epsilon=1.0,
+    delta=1e-5,
+    classes=2,
+    rounds=planned_rounds(classes=2, fields=2, codes=5, rounds=3, repair=False),
+)
+RNG = np.random.default_rng(1)
+ROWS = np.column_stack([RNG.integers(0, 3, 200), RNG.integers(3, 5, 200)]).astype(np.int32)
+LABELS = (RNG.random(200) < 0.3).astype(np.int64)
+DOMAIN = Domain.frozen("d", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+NAME = "d-1"
+
+
+def follow(number: int, sums: Ints) -> dict[str, Any]:
+    """What the next round asks: a model that moves with the noisy sums."""
+    weights = np.sign(sums[:5]).reshape(-1, 1) * (number + 1)
+    return {"next": {"model": IntegerModel(weights.astype(np.int64), np.zeros(1, np.int64)).record()}}
+
+
+def question(number: int, following: dict[str, Any] | None) -> Question:
+    """What round `number` asks."""
+    model = None if following is None else IntegerModel.from_record(following["model"])
+    return TALLIES.question(number, (0, 1), SPANS, model)
+
+
+@dataclass
+class Rounds:
+    """The session in a home, and what was followed in this process."""
+
+    door: Stores
+    followed: list[int] = field(default_factory=list)
+
+    @classmethod
+    def in_home(cls, home: Path) -> "Rounds":
+        """The session there, opened now if it is not open yet."""
+        door = Stores.of(home)
+        try:
+            door.ledger.session(NAME)
+        except WrongInput:
+            cap = DOMAIN.filter
+            door.ledger.name_domain(
+                "d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, epsilon=cap.epsilon, delta=cap.delta
+            )
+            door.vault.secret(f"sessions/{NAME}")
+            door.ledger.open_session(opening(commitment(door.vault, NAME)))
+        return cls(door)
+
+    @property
+    def session(self) -> Session:
+        return self.door.ledger.session(NAME)
+
+    def release(self, number: int, following: dict[str, Any] | None, rows: int = len(ROWS)) -> Ref:
+        """Round `number` over the first `rows` rows, in two blocks."""
+        asked = question(number, following)
+        blocks = [self._block(number, part, asked, rows) for part in (0, 1)]
+
+        def followed(sums: Ints) -> dict[str, Any]:
+            self.followed.append(number)
+            return follow(number, sums)
+
+        return release_round(self.door, self.session, TALLIES, number, asked, blocks, followed)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every round in turn, as it was published."""
+        import json
+
+        published: list[dict[str, Any]] = []
+        for number in range(len(TALLIES.rounds)):
+            following = published[-1]["next"] if published else None
+            published.append(json.loads(self.door.released.read(self.release(number, following))))
+        return published
+
+    def _block(self, number: int, part: int, asked: Question, rows: int) -> Ref:
+        own = slice(part, rows, 2)
+        with self.door.vault.create(f"sums/d/{number}-{part}.npy") as sink:
+            sink.write(sums_bytes(tally(asked, ROWS[own], LABELS[own])))
+        return sink.ref
+
+
+def opening(committed: str) -> Opening:
+    """What the ledger is asked to open."""
+    asked = Tallied(TALLIES, "digest of codes")
+    return Opening(
+        id=NAME,
+        domain="d",
+        identity="settings",
+        commitment=committed,
+        ensemble="sums",
+        data_version="1",
+        mechanism=asked.settings(),
+        epsilon=TALLIES.epsilon,
+        delta=TALLIES.delta,
+        cutoff=asked.cutoff,
+        queries=asked.queries,
+        teachers=0,
+        whole=asked.cost,
+        per_refusal=asked.per_refusal,
+    )

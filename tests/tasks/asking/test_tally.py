@@ -1,0 +1,123 @@
+"""Private rows as codes and exact sums: to the bit the same in any company, order, file and block."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.asking import tally as asking_tally
+from concord.tasks.asking.tally import BLOCKS, count, gather, total_of
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import Codes, learn_codes
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import Erased
+from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from tests.support.people import people, tables_of_plan, write_tables
+
+KEY = bytes(32)
+ROWS = people(400, 7)
+
+
+class Counted:
+    """One question about tables of people, by way of the very stages."""
+
+    def __init__(self, folder: Path, unit: str | None) -> None:
+        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rounds": 3}}
+        given["data"]["unit"] = unit
+        self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+        self.encoding: Encoding = learn_encoding(self.plan)
+        public = pl.read_parquet(self.plan.path("public"))
+        cells = cast_rows(public.select(self.encoding.features), self.encoding)
+        self.codes: Codes = learn_codes([cells], self.encoding.columns, coarse=8)
+        self.vault, self.folder, self.times = Vault(folder / "vault"), folder, 0
+
+    @property
+    def question(self) -> Question:
+        """A round with a model, which takes odd values."""
+        rounds = planned_rounds(classes=2, fields=len(self.codes.fine), codes=self.codes.size)
+        mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, many=True)
+        weights = np.random.default_rng(0).integers(-999, 999, (self.codes.size, 1))
+        spans = [(field.start, field.start + field.size) for field in self.codes.fields]
+        model = IntegerModel(weights.astype(np.int64), np.array([13], np.int64))
+        return mechanism.question(2, self.codes.fine, [spans[at] for at in self.codes.fine], model)
+
+    def of(self, rows: pl.DataFrame, files: int = 1, erased: Erased | None = None) -> Ints:
+        """What these private rows add up to, written to so many files."""
+        self.times += 1
+        private = self.folder / f"private-{self.times}"
+        private.mkdir()
+        for part in range(files):
+            rows[part::files].write_parquet(private / f"{part}.parquet")
+        data = self.plan.data.model_copy(update={"private": str(private)})
+        plan = self.plan.model_copy(update={"data": data})
+        given = {} if erased is None else {"erased": erased}
+        blocks = gather(plan, self.encoding, self.codes, self.vault, f"units/d/{self.times}", KEY, **given)
+        assert len(blocks) == BLOCKS
+        sums = [count(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
+        return total_of(sums, self.vault)
+
+
+@pytest.fixture(params=[None, "person"], ids=["a row", "a person"])
+def counted(request: pytest.FixtureRequest, tmp_path: Path) -> Counted:
+    return Counted(tmp_path, request.param)
+
+
+def test_sums_are_the_same_in_any_order_and_any_files(counted: Counted) -> None:
+    sums = counted.of(ROWS)
+    assert np.abs(sums).sum() > 0
+    assert counted.of(ROWS.sample(fraction=1.0, shuffle=True, seed=3), files=5).tobytes() == sums.tobytes()
+
+
+def test_a_unit_adds_what_it_adds_alone(counted: Counted) -> None:
+    odd = pl.DataFrame(
+        {
+            "person": ["odd", "odd", "odd"],
+            "size": [float("nan"), float("-inf"), -0.0],
+            "shade": ["", "zqx", None],
+            "visits": [2**40, -1, None],
+            "outcome": ["yes", "neither", None],
+        },
+        schema=ROWS.schema,
+    )
+    without, alone = counted.of(ROWS), counted.of(odd)
+    together = counted.of(pl.concat([ROWS[:200], odd, ROWS[200:]]), files=3)
+    assert (together - without).tobytes() == alone.tobytes()
+    assert np.abs(alone).sum() > 0
+
+
+def test_rows_of_a_unit_count_once_together(tmp_path: Path) -> None:
+    """A thousand copies of a person's row say as much as one."""
+    counted = Counted(tmp_path, "person")
+    one = ROWS[:1]
+    assert counted.of(pl.concat([one] * 1000), files=4).tobytes() == counted.of(one).tobytes()
+
+
+def test_units_in_two_blocks_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: rows of a person are counted as persons of their own."""
+    counted = Counted(tmp_path, "person")
+    one, true = ROWS[:1], tally
+
+    def apart(question: Question, codes: Any, labels: Any, units: Any) -> Ints:
+        return true(question, codes, labels, None if units is None else np.arange(len(units)))
+
+    monkeypatch.setattr(asking_tally, "tally", apart)
+    assert counted.of(pl.concat([one] * 1000)).tobytes() != counted.of(one).tobytes()
+
+
+def test_erased_and_nameless_rows_are_left_out(tmp_path: Path) -> None:
+    counted = Counted(tmp_path, "person")
+    erased = Erased(KEY, frozenset({Erased(KEY).digest(ROWS["person"][0].encode())}))
+    nameless = ROWS[:5].with_columns(pl.lit(None, pl.String).alias("person"))
+    rest = ROWS.filter(pl.col("person") != ROWS["person"][0])
+    assert counted.of(pl.concat([ROWS, nameless]), erased=erased).tobytes() == counted.of(rest).tobytes()
+
+
+def test_a_table_without_rows_adds_nothing(counted: Counted) -> None:
+    assert not counted.of(ROWS[:0]).any()

@@ -1,0 +1,41 @@
+"""Blocks of coded units: what is counted together lies in one record batch, however its frame was put together."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.tasks.asking.tally import _in_blocks, _schema, count, total_of
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.codes import Codes, WordField
+from concord.tasks.data.units import UNIT
+from concord.tasks.mechanisms.contributions import Question
+
+CODES = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
+ASKED = Question(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
+
+
+def frame_of(rows: int) -> pl.DataFrame:
+    """Rows of one unit."""
+    schema = {**_schema(CODES), UNIT: pl.Int64()}
+    return pl.DataFrame({"concord.codes": np.zeros((rows, 1), np.int32), LABEL: [1] * rows, UNIT: [0] * rows}, schema)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_unit_in_several_chunks_counts_once(tmp_path: Path, chunks: int) -> None:
+    frame = pl.concat([frame_of(2)] * chunks, rechunk=False)
+    assert frame.n_chunks() == chunks
+    vault = Vault(tmp_path)
+    blocks = _in_blocks(iter([frame]), CODES, vault, "blocks")
+    sums = total_of([count(block, ASKED, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)], vault)
+    assert sums.tolist() == [32, 0, 0, 7]
+
+
+def test_the_chunks_of_a_frame_would_be_batches() -> None:
+    """Planted bug: as they are, and counted one by one."""
+    table = pl.concat([frame_of(2)] * 3, rechunk=False).to_arrow(compat_level=pl.CompatLevel.oldest())
+    assert isinstance(table, pa.Table)
+    assert len(table.to_batches()) == 3

@@ -1,0 +1,154 @@
+"""Codes: by hand, one of each field for any cell, the same for every frame; what is learned is of public rows alone."""
+
+import datetime
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import Codes, NumberField, WordField, coarse_bins, interval_cuts, learn_codes
+from concord.tasks.data.encode import learn_column
+
+CODES = Codes(
+    fields=(
+        NumberField(kind="numeric", name="age", start=0, cuts=(20.0, 40.0)),
+        NumberField(kind="boolean", name="active", start=4, cuts=(1.0,)),
+        NumberField(kind="date", name="since", start=7, cuts=(18_263.0,)),
+        WordField(name="city", start=10, words=("Rome", "7")),
+    ),
+    coarse=(0, 1, 2, 3),
+    fine=(0, 1, 2, 3),
+)
+
+
+def public(rows: int, seed: int = 0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = np.where(rng.random(rows) < 0.3, 0.0, rng.normal(40, 10, rows))
+    return pl.DataFrame(
+        {
+            "age": pl.Series(age).set(pl.Series(rng.random(rows) < 0.1), None),
+            "city": rng.choice(["Rome", "Oslo", "Lima", "Bonn"], rows, p=[0.6, 0.3, 0.095, 0.005]),
+        }
+    )
+
+
+def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> Codes:
+    columns = [learn_column(rows, "age", "numeric"), learn_column(rows, "city", "categorical")]
+    frames = [rows[first:last] for first, last in itertools.pairwise((0, *cuts, rows.height))]
+    return learn_codes(frames, columns, coarse=coarse)
+
+
+def test_codes_by_hand() -> None:
+    day = datetime.datetime(2020, 1, 2)
+    cells = pl.DataFrame(
+        {
+            "age": [19.999, 20.0, 40.0, None, -1e100],
+            "active": [True, False, None, True, False],
+            "since": [day, day - datetime.timedelta(microseconds=1), None, None, day],
+            "city": ["Rome", "7", "Oslo", None, "Rome"],
+        },
+        schema_overrides={"since": pl.Datetime("us")},
+    )
+    assert CODES.of(cells).tolist() == [[0, 5, 8, 10], [1, 4, 7, 11], [2, 6, 9, 12], [3, 5, 9, 13], [0, 4, 8, 10]]
+    assert CODES.of(cells).dtype == np.int32
+    assert CODES.of(cells.clear()).shape == (0, 4)
+
+
+def test_a_field_without_cuts_or_words_still_has_codes() -> None:
+    bare = Codes(
+        fields=(NumberField(kind="numeric", name="n", start=0, cuts=()), WordField(name="w", start=2, words=())),
+        coarse=(0, 1),
+        fine=(0, 1),
+    )
+    cells = pl.DataFrame({"n": [1.0, None], "w": ["a", None]})
+    assert bare.of(cells).tolist() == [[0, 2], [1, 3]]
+
+
+def test_codes_in_one_range_are_refused() -> None:
+    """They would make the norm of a row up to F, where √F is paid for."""
+    one = NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
+    for start in (0, 2, 4):
+        with pytest.raises(ValidationError, match="must start at 3"):
+            Codes(fields=(one, one.model_copy(update={"start": start})), coarse=(0, 1), fine=(0, 1))
+    with pytest.raises(ValidationError, match="must be fields 0 to 0"):
+        Codes(fields=(one,), coarse=(0,), fine=(1,))
+
+
+@given(st.lists(st.floats(-5, 5) | st.sampled_from([0.0, -0.0, 1.0]), max_size=60), st.sampled_from([1, 2, 4, 8]))
+def test_finer_bins_only_cut_further(numbers: list[float], bins: int) -> None:
+    wide, narrow = (interval_cuts(np.array(numbers), len(numbers), each) for each in (bins, 4 * bins))
+    assert set(wide) <= set(narrow)
+    assert list(narrow) == sorted(set(narrow))
+
+
+def test_frequent_values_are_codes_alone_and_the_rest_are_quantiles() -> None:
+    numbers = np.concatenate([np.zeros(500), np.arange(1.0, 401.0), np.full(200, 200.5)])
+    cuts = interval_cuts(numbers, len(numbers), 4)
+    assert cuts == (1.0, 101.0, 200.5, 201.0, 301.0)
+    counts = np.bincount(np.searchsorted(np.array(cuts), numbers, side="right"))
+    assert counts.tolist() == [500, 100, 100, 200, 100, 100]
+
+
+def test_what_is_learned_does_not_depend_on_frames() -> None:
+    rows = public(2000)
+    whole = learned(rows)
+    assert learned(rows, 1, 700, 701) == whole
+    assert learned(rows, 1999).digest == whole.digest
+    words = whole.fields[-1]
+    assert isinstance(words, WordField)
+    assert words.words == ("Rome", "Oslo", "Lima")  # the rare word is one of the others
+    assert (whole.coarse, whole.fine) == ((0, 2), (1, 2))
+    assert [field.size for field in whole.fields] == [8 + 1 + 1, 32 + 1 + 1, 3 + 2]  # zero, and a missing cell
+
+
+def test_coarse_and_fine_views_agree() -> None:
+    rows = public(3000)
+    codes = learned(rows).of(rows)
+    for fine in np.unique(codes[:, 1]):
+        assert len(set(codes[codes[:, 1] == fine, 0])) == 1
+
+
+def test_columns_without_codes_are_left_out() -> None:
+    rows = public(100).with_columns(image=pl.Series([[1, 2]] * 100, dtype=pl.Array(pl.UInt8, 2)))
+    columns = (Passed(name="image", element="uint8", size=2), Empty(name="nothing"))
+    plain = learn_column(rows, "age", "numeric")
+    assert {field.name for field in learn_codes([rows], [*columns, plain], coarse=8).fields} == {"age"}
+    with pytest.raises(ValueError, match="must divide"):
+        learn_codes([rows], [plain], coarse=7)
+
+
+def test_codes_are_the_same_read_back() -> None:
+    codes, rows = learned(public(500)), public(300, seed=1)
+    again = Codes.model_validate_json(codes.model_dump_json())
+    assert (again, again.digest) == (codes, codes.digest)
+    assert np.array_equal(again.of(rows), codes.of(rows))
+    first = codes.fields[0]
+    assert isinstance(first, NumberField)
+    nudged = first.model_copy(update={"cuts": (float(np.nextafter(first.cuts[0], 1)), *first.cuts[1:])})
+    assert codes.model_copy(update={"fields": (nudged, *codes.fields[1:])}).digest != codes.digest
+
+
+def test_any_raw_cell_has_one_code_of_each_field() -> None:
+    columns = (
+        Scaled(kind="numeric", name="age", mean=0, scale=1, fill=0, low=0, high=1, missing=False),
+        OneHot(name="city", vocabulary=("Rome", "Oslo"), missing=False),
+    )
+    codes = learn_codes([public(500)], columns, coarse=4)
+    odd = pl.Series(["1e999", "nan", "-0.0", "Rome", "", None, "Mars", "41"])
+    cells = cast_rows(pl.DataFrame({"age": odd, "city": odd}), Encoding(columns=columns, label="y", classes=("a", "b")))
+    found = codes.of(cells)
+    for at in range(codes.width):
+        span = codes.span(at)
+        assert span.start <= found[:, at].min()
+        assert found[:, at].max() < span.stop
+    assert sum(codes.span(at).stop - codes.span(at).start for at in range(codes.width)) == codes.size
+
+
+def test_larger_epsilon_affords_more_bins() -> None:
+    assert (coarse_bins(0.1), coarse_bins(0.99), coarse_bins(1.0)) == (8, 8, 16)

@@ -1,0 +1,147 @@
+"""Rounds of tallies at the door: drawn once each, charged whole, asked by no other model than was published."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.mechanisms.contributions import tally
+from tests.support.tallied import LABELS, ROWS, TALLIES, Rounds, question
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> Rounds:
+    return Rounds.in_home(tmp_path)
+
+
+def killed(*_: object, **__: object) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_rounds_are_released_with_their_noise_and_charged_whole(rounds: Rounds) -> None:
+    reserved = rounds.session.reserved
+    published = rounds.all()
+    exact = tally(question(0, None), ROWS, LABELS)
+    noise = np.array(published[0]["sums"]) - exact
+    assert 0 < np.abs(noise).max() < 9 * TALLIES.rounds[0].scale
+    after = rounds.session
+    assert (after.status, after.asked, after.answered, after.refused) == ("spent", 3, 3, 0)
+    assert after.settled == reserved
+    assert [each["round"] for each in published] == [0, 1, 2]
+    assert published[1]["question"]["model"] == published[0]["next"]["model"]
+
+
+def test_again_rounds_are_replayed_and_nothing_follows_anew(rounds: Rounds) -> None:
+    before, charged = rounds.all(), rounds.door.ledger.total("d")
+    rounds.followed.clear()
+    assert rounds.all() == before
+    assert rounds.followed == []
+    assert rounds.door.ledger.total("d") == charged
+
+
+@pytest.mark.parametrize("changed", [{"least": 0}, {"count": 1 << 20}, {"fields": (0,), "spans": ((0, 3),)}])
+def test_a_question_its_round_did_not_pay_for_is_never_drawn_for(
+    rounds: Rounds, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last pays for less than its round did, but its sums are of another question."""
+    other = replace(question(0, None), **changed)
+    monkeypatch.setattr("tests.support.tallied.question", lambda *_: other)
+    if "fields" in changed:
+        monkeypatch.setattr("tests.support.tallied.tally", lambda _, *rows: tally(question(0, None), *rows))
+    with pytest.raises(NotVerified, match="nothing was drawn"):
+        rounds.release(0, None)
+    assert rounds.session.batches == 0
+
+
+def test_a_session_that_is_closed_early_gets_nothing_back(rounds: Rounds) -> None:
+    rounds.release(0, None)
+    closed = rounds.door.ledger.settle("d-1", give_back=True)
+    assert closed.settled == closed.reserved
+    with pytest.raises(BudgetRefused, match="has ended"):
+        rounds.release(1, {"model": question(0, None).record()["model"] or _model()})
+
+
+def _model() -> dict[str, Any]:
+    from tests.support.tallied import follow
+
+    record: dict[str, Any] = follow(0, np.arange(6))["next"]["model"]
+    return record
+
+
+STEPS = [(Released, "write"), (Ledger, "commit_batch"), (Ledger, "begin_batch")]
+
+
+@pytest.mark.parametrize(("of", "step"), STEPS)
+def test_a_kill_changes_no_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch, of: type, step: str) -> None:
+    rounds.release(0, None)
+    following = json.loads((rounds.door.released.root / "d-1/rounds/round-00000.json").read_bytes())["next"]
+    with monkeypatch.context() as patch:
+        patch.setattr(of, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            rounds.release(1, following)
+    kept = {path: path.read_bytes() for path in (rounds.door.vault.root / "sessions/d-1").glob("round-00001.*")}
+    assert bool(kept) == (step != "begin_batch")
+    rounds.all()
+    assert kept == {path: path.read_bytes() for path in kept}
+    assert rounds.followed.count(1) == 1
+
+
+def test_noise_drawn_again_after_a_kill_would_be_seen(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: neither noise nor file is kept, so the retry draws anew."""
+
+    def anew(vault: Vault, path: str, make: Any) -> Any:
+        with vault.create(path) as sink:
+            sink.write(make())
+        return sink.ref
+
+    monkeypatch.setattr(Vault, "keep", anew)
+    released = []
+    true = Ledger.commit_batch
+    monkeypatch.setattr(Ledger, "commit_batch", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            rounds.release(0, None)
+        released.append((rounds.door.released.root / "d-1/rounds/round-00000.json").read_bytes())
+    monkeypatch.setattr(Ledger, "commit_batch", true)
+    assert released[0] != released[1]
+
+
+def test_sums_without_noise_would_be_seen(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: what is released is exact, as the first test would find."""
+    monkeypatch.setattr(Randomness, "gaussian", lambda *_: 0)
+    (first, *_) = rounds.all()
+    assert first["sums"] == tally(question(0, None), ROWS, LABELS).tolist()
+
+
+def test_other_rows_or_another_model_stop(rounds: Rounds) -> None:
+    rounds.all()
+    with pytest.raises(NotVerified, match="votes of batch 0"):
+        rounds.release(0, None, rows=199)
+    with pytest.raises(NotVerified, match="rows of batch 1"):
+        rounds.release(1, {"model": _model()})
+
+
+def test_a_changed_file_of_a_round_stops(rounds: Rounds) -> None:
+    rounds.all()
+    file = rounds.door.released.root / "d-1/rounds/round-00001.json"
+    file.write_bytes(file.read_bytes().replace(b'"round":1', b'"round":2'))
+    with pytest.raises(NotVerified, match="is not what was written"):
+        rounds.all()
+
+
+def test_blocks_add_up_the_same_however_rows_lie_in_them(rounds: Rounds) -> None:
+    published = rounds.all()
+    whole = tally(question(1, published[0]["next"]), ROWS, LABELS)
+    parts = [
+        tally(question(1, published[0]["next"]), ROWS[own], LABELS[own])
+        for own in np.array_split(np.random.default_rng(0).permutation(200), 7)
+    ]
+    assert sum(parts[1:], parts[0]).tobytes() == whole.tobytes()

@@ -1,0 +1,103 @@
+"""The linear student reads raw cells as private ones are read, and needs nothing of Concord but two files."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import Codes, learn_codes
+from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.tables import open_public
+from concord.tasks.student import concord_student, concord_tallied
+from concord.tasks.student.decode import Decoded, odds_scores, scores
+from concord.tasks.student.linear import linear_student
+from concord.tasks.student.model import dump, load, travelling
+
+ESTIMATOR = "sklearn.linear_model.LogisticRegression"
+ODD = pl.DataFrame(
+    {
+        "size": [0.5, float("nan"), float("inf"), -0.0, None, 1e300, -7.25],
+        "shade": ["grey", " light ", "zqx", "", None, "dark", "light"],
+        "day": ["2020-02-29", "1969-12-31T23:59:59", "never", None, "0001-01-01", "9999-12-31", "2021-05-06"],
+        "member": ["true", "0", "maybe", None, "1", "FALSE", "True"],
+    }
+)
+
+
+@pytest.fixture(params=[2, 3], ids=["two classes", "three classes"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Codes, Decoded]:
+    rng = np.random.default_rng(5)
+    public = pl.DataFrame(
+        {
+            "size": rng.normal(size=500),
+            "shade": rng.choice(["dark", "light", "grey"], 500, p=[0.6, 0.398, 0.002]),
+            "day": [f"20{year:02d}-03-04" for year in rng.integers(10, 30, 500)],
+            "member": rng.choice(["true", "false"], 500),
+        }
+    )
+    public = public.with_columns(pl.col("day").str.to_date(), pl.col("member") == "true")
+    public.write_parquet(tmp_path / "public.parquet")
+    table = open_public(str(tmp_path / "public.parquet"))
+    classes = ("no", "yes", "unsure")[: request.param]
+    encoding = Encoding(columns=learn_columns(table, table.names), label="label", classes=classes)
+    codes = learn_codes([cast_rows(public, encoding)], encoding.columns, coarse=8)
+    columns = 1 if len(classes) == 2 else len(classes)
+    decoded = Decoded(
+        weights=rng.normal(size=(codes.size, columns)),
+        intercept=rng.normal(size=columns),
+        units=500.0,
+        prior=np.full(columns, 0.1),
+        importance=np.zeros(len(codes.fields)),
+        spread=np.zeros((len(codes.fine) + 1, columns)),
+        kappa=np.ones(columns),
+        moved=0.0,
+    )
+    for at in set(codes.coarse) - set(codes.fine):
+        decoded.weights[codes.fields[at].start : codes.fields[at].start + codes.fields[at].size] = 0
+    return encoding, codes, decoded
+
+
+def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, Decoded]) -> None:
+    encoding, codes, decoded = world
+    student = linear_student(decoded, encoding, codes)
+    expected = codes.of(cast_rows(ODD, encoding))
+    for frame in (ODD, ODD.to_pandas()):
+        assert student["encode"].transform(frame).tolist() == expected[:, list(codes.fine)].tolist()
+        assert np.allclose(student.predict_proba(frame), scores(decoded, expected))
+        at_odds = student.set_params(student__point="prior odds").predict(frame)
+        assert at_odds.tolist() == np.array(encoding.classes)[odds_scores(decoded, expected).argmax(axis=1)].tolist()
+        student.set_params(student__point="default")
+    with pytest.raises(ValueError, match="point must be one of"):
+        student.set_params(student__point="odd").predict(ODD)
+
+
+def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, Decoded], tmp_path: Path) -> None:
+    encoding, codes, decoded = world
+    student = linear_student(decoded, encoding, codes)
+    file = dump(student)
+    assert dump(load(file, ESTIMATOR)) == file
+    assert travelling(file, ESTIMATOR) == [concord_student, concord_tallied]
+    (tmp_path / "student.skops").write_bytes(file)
+    for module in (concord_student, concord_tallied):
+        (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
+    ODD.to_pandas().to_json(tmp_path / "rows.json")
+    alone = (
+        "import sys, skops.io, pandas, concord_student, concord_tallied\n"
+        "trusted = skops.io.get_untrusted_types(file='student.skops')\n"
+        "student = skops.io.load('student.skops', trusted=trusted)\n"
+        "assert 'concord' not in sys.modules\n"
+        "rows = pandas.DataFrame({'size': [1.0], 'shade': ['dark'], 'day': ['2020-01-01'], 'member': ['true']})\n"
+        "print(student.predict(rows)[0])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", alone], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    rows: Any = pd.DataFrame({"size": [1.0], "shade": ["dark"], "day": ["2020-01-01"], "member": ["true"]})
+    assert said.stdout.strip() == student.predict(rows)[0]

@@ -1,0 +1,120 @@
+"""Repair: public rows unlike the private ones are made like them field by field, and others stay as they are."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model
+from concord.tasks.student.repair import Totals, repaired
+from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
+
+
+def totals_of(rows: CodeMatrix, noise: float = 1.0) -> Totals:
+    spans = [CODES.span(field) for field in CODES.coarse]
+    counted = (
+        np.bincount(rows[:, field] - span.start, minlength=span.stop - span.start).astype(np.float64)
+        for field, span in zip(CODES.coarse, spans, strict=True)
+    )
+    return Totals(tuple(counted), noise, float(len(rows)), 1.0)
+
+
+def shares(rows: CodeMatrix, field: int, codes: Codes = CODES) -> NDArray[np.float64]:
+    span = codes.span(field)
+    found: NDArray[np.float64] = np.bincount(rows[:, field] - span.start, minlength=span.stop - span.start) / len(rows)
+    return found
+
+
+def older(rows: CodeMatrix) -> CodeMatrix:
+    """Those of age 4 and more, and a few others."""
+    kept: CodeMatrix = rows[(rows[:, 0] >= 2) | (np.arange(len(rows)) % 20 == 0)]
+    return kept
+
+
+def test_rows_alike_stay_as_they_are() -> None:
+    public = rows_of(5000, 1)
+    found, moved = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=True)
+    assert moved == 0
+    assert np.array_equal(found, public)
+
+
+def test_a_clear_difference_that_is_small_stays() -> None:
+    private, public = rows_of(50_000, 0), rows_of(50_000, 1, cities=(0.415, 0.285, 0.2, 0.1))
+    found, moved = repaired(public, CODES, totals_of(private), together=True)
+    assert (moved, np.array_equal(found, public)) == (0, True)
+    assert repaired(rows_of(50_000, 1, cities=(0.44, 0.26, 0.2, 0.1)), CODES, totals_of(private), together=True)[1] > 0
+
+
+def test_a_difference_within_the_noise_stays() -> None:
+    private, public = rows_of(50_000, 0), older(rows_of(5000, 1))
+    assert repaired(public, CODES, totals_of(private, noise=10.0), together=True)[1] > 0.1
+    assert repaired(public, CODES, totals_of(private, noise=1e5), together=True)[1] == 0
+
+
+def test_fields_that_differ_are_made_alike_and_others_left() -> None:
+    private, public = rows_of(50_000, 0), older(rows_of(9000, 1, cities=(0.8, 0.0, 0.1, 0.1)))
+    found, moved = repaired(public, CODES, totals_of(private), together=True)
+    for field in (0, 2):
+        assert np.abs(shares(found, field) - shares(private, field)).max() < 1 / len(public) + 1e-9
+    assert np.array_equal(found[:, 3], public[:, 3])
+    assert moved == pytest.approx(np.mean(found[:, [0, 2, 3]] != public[:, [0, 2, 3]]))
+
+
+def test_both_views_of_a_number_move_together() -> None:
+    found, _ = repaired(older(rows_of(9000, 1)), CODES, totals_of(rows_of(50_000, 0)), together=True)
+    assert np.array_equal(found[:, 0], (found[:, 1] - 5) // 2)
+
+
+def test_codes_that_no_public_row_has_are_found_in_both_views() -> None:
+    public = rows_of(9000, 1)
+    public = public[public[:, 0] >= 2]
+    found, _ = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=True)
+    assert shares(found, 0)[0] == pytest.approx(0.25, abs=0.02)
+    assert np.array_equal(found[:, 0], (found[:, 1] - 5) // 2)
+    missing = rows_of(50_000, 0)
+    missing[:20_000, 0] = 4
+    found, _ = repaired(public, CODES, totals_of(missing), together=True)
+    assert np.array_equal(found[:, 0] == 4, found[:, 1] == 13)
+
+
+def test_rows_that_move_in_one_field_move_in_others_first() -> None:
+    """They stand for those whom public rows leave out; or, with an order for each field, for nobody in particular."""
+    public = older(rows_of(9000, 1, cities=(0.7, 0.1, 0.1, 0.1)))
+    found, _ = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=True)
+    age, city = (found[:, field] != public[:, field] for field in (0, 2))
+    assert city.mean() == pytest.approx(0.3, abs=0.02)
+    assert age.mean() > city.mean()
+    assert np.mean(age[city]) > 0.6
+    apart, _ = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=False)
+    age, city = (apart[:, field] != public[:, field] for field in (0, 2))
+    assert np.mean(age[city]) == pytest.approx(age.mean(), abs=0.05)
+
+
+def test_it_is_a_function_of_what_was_released() -> None:
+    public, totals = older(rows_of(9000, 1)), totals_of(rows_of(50_000, 0))
+    one, again = (repaired(public, CODES, totals, together=True)[0] for _ in range(2))
+    assert one.tobytes() == again.tobytes()
+    empty = Totals(tuple(np.full_like(counted, -5.0) for counted in totals.by_field), 1.0, 50_000.0, 1.0)
+    assert repaired(public, CODES, empty, together=True)[0].shape == public.shape  # noise alone
+
+
+def three_rounds(public: CodeMatrix, *, repair: bool) -> Decoded:
+    private = rows_of(60_000, 0)
+    labels = labels_of(private, truth(), 2)
+    heard = [hear(question_of(CODES.coarse, what="codes"), private, labels, 30.0, 7)] if repair else []
+    heard.append(hear(question_of(CODES.coarse), private, labels, 30.0))
+    for least, seed in ((STEPS // 4, 1), (STEPS // 20, 2)):
+        decoded = decode(heard, public, CODES)
+        asked = question_of(next_fields(decoded, CODES, 2), least=least, model=next_model(decoded))
+        heard.append(hear(asked, private, labels, 30.0, seed))
+    return decode(heard, public, CODES)
+
+
+def test_repair_finds_the_weights_that_shifted_rows_hide() -> None:
+    public, fresh = older(rows_of(9000, 1, cities=(0.8, 0.05, 0.1, 0.05))), rows_of(5000, 3)
+    off = {
+        repair: np.sqrt(np.mean((logits(three_rounds(public, repair=repair), fresh) - truth()[fresh].sum(axis=1)) ** 2))
+        for repair in (False, True)
+    }
+    assert off[True] < 0.2
+    assert off[True] < off[False] / 2

@@ -1,0 +1,98 @@
+"""The guarantee of tallies by another path: it agrees with what they claim, and rejects settings tampered with."""
+
+import json
+import math
+from typing import Any, Literal
+
+import pytest
+
+from concord.artifacts.privacy import ORDERS
+from concord.tasks.mechanisms.noise import moved_delta
+from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
+from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
+from concord.tasks.verify.recompute_tallies import moved
+
+DELTA = 1e-5
+Secret = Literal["rows", "labels"]
+CASES: list[tuple[float, int, int, Secret, bool]] = [
+    (0.1, 2, 1, "rows", False),
+    (1.0, 2, 3, "rows", True),
+    (2.0, 7, 3, "rows", False),
+    (8.0, 2, 3, "rows", False),
+    (1.0, 2, 1, "labels", False),
+    (1.0, 7, 1, "labels", True),
+]
+
+
+def made(epsilon: float, classes: int, rounds: int, secret: Secret, many: bool) -> Tallies:
+    asked = planned_rounds(classes=classes, fields=14, codes=450, rounds=rounds, secret=secret)
+    return Tallies.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, many=many)
+
+
+def settings_of(mechanism: Tallies) -> dict[str, Any]:
+    """As the ledger has them."""
+    recorded: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return recorded
+
+
+@pytest.mark.parametrize(("epsilon", "classes", "rounds", "secret", "many"), CASES)
+def test_it_proves_what_they_claim_and_is_no_loose_bound(
+    epsilon: float, classes: int, rounds: int, secret: Secret, many: bool
+) -> None:
+    settings = settings_of(made(epsilon, classes, rounds, secret, many))
+    assert 0.999 * DELTA < least_delta(settings, epsilon) <= DELTA
+    assert least_delta(settings, epsilon * 0.999) > DELTA
+    assert least_delta({**settings, "codes": "a digest"}, epsilon) <= DELTA
+
+
+@pytest.mark.parametrize(("epsilon", "classes", "rounds", "secret", "many"), CASES)
+def test_the_charge_is_the_mechanisms_cost(
+    epsilon: float, classes: int, rounds: int, secret: Secret, many: bool
+) -> None:
+    mechanism = made(epsilon, classes, rounds, secret, many)
+    settings = settings_of(mechanism)
+    assert [moved(settings, each) for each in settings["rounds"]] == [n for n, _ in mechanism.squares_by_round]
+    for order in (2.0, 4.0, 50.0):
+        nats, additive = charge(settings, order)
+        cost = mechanism.cost.renyi[ORDERS.index(order)]
+        assert cost * (1 - 1e-8) < nats <= cost
+        assert additive == 0.0
+    assert charge_of_refusal(settings, 2.0) is None
+
+
+BROKEN = [
+    *((at, key, by) for at in range(4) for key, by in (("scale", 0.999), ("fields", 1.1))),
+    *((at, "least", 0.5) for at in (1, 2, 3)),
+    (1, "count", 2),
+]
+
+
+@pytest.mark.parametrize(("at", "key", "by"), BROKEN)
+def test_a_round_that_cost_more_than_it_says_is_found(at: int, key: str, by: float) -> None:
+    mechanism = made(1.0, 2, 3, "rows", False)
+    settings = settings_of(mechanism)
+    each = settings["rounds"][at]
+    each[key] = each[key] * by if key == "scale" else math.ceil(each[key] * by)
+    assert least_delta(settings, 1.0) > DELTA
+    assert charge(settings, 2.0)[0] > mechanism.cost.renyi[ORDERS.index(2.0)]
+
+
+@pytest.mark.parametrize(("key", "value"), [("steps", 1 << 17), ("secret", "labels"), ("classes", 3)])
+def test_another_grid_or_neighbours_are_found(key: str, value: Any) -> None:
+    settings = settings_of(made(1.0, 2, 1, "rows", False))
+    assert least_delta({**settings, key: value}, 1.0) > DELTA
+
+
+def test_labels_of_units_of_many_rows_cost_more() -> None:
+    settings = settings_of(made(1.0, 7, 1, "labels", False))
+    (each,) = settings["rounds"]
+    assert moved({**settings, "many": True}, each) > moved(settings, each) == 2 * 14 * (1 << 32)
+
+
+@pytest.mark.parametrize("scale", [0.8, 2.5])
+def test_small_scales_are_priced_by_the_curve(scale: float) -> None:
+    each = Round(fields=1, cells=1, least=1, share=1.0, scale=scale)
+    mechanism = Tallies(epsilon=30.0, delta=DELTA, classes=2, steps=2, secret="rows", many=False, rounds=(each,))
+    epsilon = mechanism.cost.epsilon(DELTA)
+    assert moved_delta(epsilon, [(1.0, 1, scale)]) == 1.0
+    assert 0.9 * DELTA < least_delta(settings_of(mechanism), epsilon) <= DELTA
