@@ -6,13 +6,15 @@ becomes the first declared class. So no row can change another row, a column's t
 A rule converts, compares and chooses; it computes nothing. Polars leaves out a sum that looks neutral, or multiplies
 where it should divide, depending on how long a frame is: `value + 0.0` kept −0.0 in company and lost it alone. A
 conversion has one exact or nearest result, and a choice copies bits. What is computed, NumPy computes
-(tasks.data.encode). Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
+(`numbers_of`, tasks.data.encode). Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, Kind, OneHot, Passed, Scaled
 from concord.tasks.data.names import decoded, named
@@ -37,6 +39,10 @@ DAY_MICROSECONDS = 86_400_000_000
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
 TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 Type = pl.DataType
+Numbers = NDArray[np.float64]
+
+SAMPLE = 1 << 18
+"""Public rows looked at, where there are more."""
 
 
 def kind_of(dtype: Type) -> Kind | None:
@@ -130,6 +136,13 @@ def text(name: str, dtype: Type) -> pl.Expr:
     return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
 
 
+def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
+    """Cast cells of a scaled column, NaN where null: dates in days since 1970, truth values as 0 and 1."""
+    if kind == "date":
+        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY_MICROSECONDS
+    return cells.cast(pl.Float64).to_numpy()
+
+
 def nothing(dtype: Type) -> pl.Expr:
     """A null for every row. A literal would be one row long where it stands alone."""
     return pl.repeat(None, pl.len(), dtype=dtype)
@@ -168,6 +181,20 @@ def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
     frame = column.to_frame("c")
     read = {kind: frame.select(cell("c", pl.String(), kind)).to_series().null_count() for kind in among}
     return {kind for kind, nulls in read.items() if nulls == column.null_count()}
+
+
+def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
+    """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
+    stride, first = 1, 0
+    kept: list[pl.DataFrame] = []
+    for frame in frames:
+        offset = -first % stride
+        kept.append(frame.slice(offset).gather_every(stride))
+        first += frame.height
+        while sum(part.height for part in kept) > most:
+            kept = [pl.concat(kept).gather_every(2)]
+            stride *= 2
+    return pl.concat(kept)
 
 
 def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:

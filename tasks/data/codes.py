@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from concord.artifacts.schemas import Column, Frozen, OneHot, Scaled
-from concord.tasks.data.encode import Numbers, numbers_of, systematic_sample
+from concord.tasks.data.cells import Numbers, numbers_of, systematic_sample
 
 CodeMatrix = NDArray[np.int32]
 

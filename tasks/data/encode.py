@@ -1,9 +1,7 @@
-"""Statistics of public columns: the means, medians and vocabularies that rows are encoded by.
+"""Encode: from public rows and the plan, learn how rows become numbers; stage the public stream in batches.
 
-They come from an even sample of at most SAMPLE public rows (all of them, where there are no more), and their sums are
-exact, so that the same table gives the same encoding however it is cut. Checked by tests/tasks/data/test_encode.py.
-
-Encode: from public rows and the plan, learn how rows become numbers; stage the public stream in batches.
+Means, medians and vocabularies come from an even sample of the public rows (`systematic_sample`), and their sums are
+exact, so that the same table gives the same encoding however it is cut.
 
 Assumes      what it reads is public: the plan, the public table
 Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
@@ -25,20 +23,23 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Ref, Scaled
-from concord.tasks.data.cells import cast_rows, cell, class_index, class_names, word_index
+from concord.tasks.data.cells import (
+    Numbers,
+    cast_rows,
+    cell,
+    class_index,
+    class_names,
+    numbers_of,
+    systematic_sample,
+    word_index,
+)
 from concord.tasks.data.tables import PublicTable, open_public
 
-SAMPLE = 1 << 18
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
 
 SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
-
-DAY = 86_400_000_000
-"""Microseconds."""
-
-Numbers = NDArray[np.float64]
 
 
 def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, ...]:
@@ -65,27 +66,6 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
-
-
-def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
-    """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
-    stride, first = 1, 0
-    kept: list[pl.DataFrame] = []
-    for frame in frames:
-        offset = -first % stride
-        kept.append(frame.slice(offset).gather_every(stride))
-        first += frame.height
-        while sum(part.height for part in kept) > most:
-            kept = [pl.concat(kept).gather_every(2)]
-            stride *= 2
-    return pl.concat(kept)
-
-
-def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
-    """Cast cells of a scaled column, NaN where null: dates in days since 1970, truth values as 0 and 1."""
-    if kind == "date":
-        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY
-    return cells.cast(pl.Float64).to_numpy()
 
 
 def signed_log(numbers: Numbers) -> Numbers:

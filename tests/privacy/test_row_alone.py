@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.cells import canonical_id, cast_rows
+from concord.tasks.data.cells import canonical_id, cast_rows, numbers_of
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.encode import encode, numbers_of
+from concord.tasks.data.encode import encode
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.split import row_digests
 from concord.tasks.data.units import shards_of

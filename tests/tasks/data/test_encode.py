@@ -13,7 +13,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.cells import LABEL, canonical_id, cast_rows
+from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, systematic_sample
 from concord.tasks.data.encode import (
     VOCABULARY,
     encode,
@@ -21,7 +21,6 @@ from concord.tasks.data.encode import (
     learn_encoding,
     read_frame,
     stage_public,
-    systematic_sample,
 )
 
 DAY = datetime.date(2020, 1, 2)

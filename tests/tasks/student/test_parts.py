@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Scaled
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import encode, numbers_of
+from concord.tasks.data.cells import cast_rows, numbers_of
+from concord.tasks.data.encode import encode
 from concord.tasks.data.encode import signed_log as private_log
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
