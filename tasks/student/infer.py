@@ -6,7 +6,7 @@
 Assumes      rounds were released at the door, in order; rows and codes are public
 Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired where that
-             helps (tasks.student.repair). Checked by tests/flows/test_tally.py
+             helps (tasks.student.repair). Checked by tests/flows/test_tally_flow.py
 """
 
 from collections.abc import Mapping, Sequence
