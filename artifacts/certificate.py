@@ -18,7 +18,9 @@ from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, Budget, Certificat
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 
-CERTIFICATE_FORMAT: Final = "concord certificate 1"
+CERTIFICATE_FORMAT: Final = "concord certificate 2"
+FIRST_FORMAT: Final = "concord certificate 1"
+"""What version 0.1.0 wrote: the same, without parts of units and private tests."""
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the schema lies, beside the certificate."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
@@ -95,6 +97,46 @@ class StudentRecord(CertificatePart):
     accuracy: float | None
 
 
+class Interval(CertificatePart):
+    """A share, and the interval that covers it at the level of the test, by itself: sampling and noise are counted."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ClassTested(CertificatePart):
+    """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
+
+    name: str
+    recall: Interval
+    precision: Interval
+
+
+class TestRecord(CertificatePart):
+    """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
+
+    session    the session of its own that paid for it; `file` is what it released
+    clean      whether the student learned from none of the tested units; where not, the intervals say nothing
+    earlier    tests made on the same units before, on whose outcome this student may have been chosen
+    rows       the noisy number of tested units
+    """
+
+    __test__ = False  # no test of pytest's
+
+    session: str
+    guarantee: Budget
+    file: Ref
+    share: float
+    clean: bool
+    earlier: int
+    level: float
+    rows: int
+    accuracy: Interval
+    balanced_accuracy: Interval
+    classes: tuple[ClassTested, ...]
+
+
 class Beside(CertificatePart):
     """Another session of the same run on the same records: its claim, and the files it released."""
 
@@ -120,14 +162,16 @@ class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
     labels     released files of the session's answers
-    beside     what the same run bought in other sessions; `together` is what all of it promises, by basic composition
+    test       of this very student, the latest
+    beside     what the same run bought in other sessions; `together` is what all of it, and all tests of the session's
+               students, promise, by basic composition
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 1"] = CERTIFICATE_FORMAT
+    format: Literal["concord certificate 1", "concord certificate 2"] = CERTIFICATE_FORMAT
     session: str
     data_version: str
     guarantee: Guarantee
@@ -138,6 +182,7 @@ class Certificate(CertificatePart):
     domain: DomainCharge
     labels: tuple[Ref, ...]
     student: StudentRecord
+    test: TestRecord | None = None
     beside: tuple[Beside, ...] = ()
     together: Budget | None = None
     caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
@@ -159,7 +204,8 @@ class Certificate(CertificatePart):
     @property
     def files(self) -> tuple[Ref, ...]:
         """The released files it names: the student's, and those of all answers."""
-        return self.student.file, *self.labels, *(file for other in self.beside for file in other.labels)
+        tested = () if self.test is None else (self.test.file,)
+        return self.student.file, *tested, *self.labels, *(file for other in self.beside for file in other.labels)
 
 
 def schema() -> dict[str, Any]:
@@ -171,11 +217,20 @@ def schema() -> dict[str, Any]:
     return head | Certificate.model_json_schema(mode="serialization")
 
 
-def together(guarantee: Budget, beside: Sequence[Beside]) -> Budget | None:
-    """The sum of a session's claim and of those beside it, if there are any."""
-    if not beside:
-        return None
-    claims = (guarantee, *(other.guarantee for other in beside))
+def together(guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[Budget, bool]]) -> Budget | None:
+    """The sum of a session's claim and of those beside it, if there are any; and the claims of its tests.
+
+    tests   the claims, and whether each test touches no unit that the sessions do: no unit then pays for both
+    None where that is the session's own claim.
+    """
+    learning = _sum([guarantee, *(other.guarantee for other in beside)])
+    apart, joint = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))
+    learned, tested = _sum([learning, joint]), _sum([apart, joint])
+    whole = Budget(epsilon=max(learned.epsilon, tested.epsilon), delta=max(learned.delta, tested.delta))
+    return whole if beside or (whole.epsilon, whole.delta) != (guarantee.epsilon, guarantee.delta) else None
+
+
+def _sum(claims: Sequence[Budget]) -> Budget:
     return Budget(epsilon=sum(claim.epsilon for claim in claims), delta=sum(claim.delta for claim in claims))
 
 

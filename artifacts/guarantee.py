@@ -5,13 +5,12 @@ say them; and caveats in plain words.
 """
 
 import math
-import operator
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
+from concord.artifacts.parts import EVERY, by_part, largest
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, Status
 
@@ -78,16 +77,18 @@ class SessionCharge(Budget):
     """One session of a domain: its own claim, and the share of the domain's lifetime budget it is charged.
 
     status   open (charged its whole reservation), spent or closed
+    part     of the domain's units, in which alone it counts; empty: in each
     """
 
     session: str
     mechanism: str
     share: float
     status: Status
+    part: str = EVERY
 
     @classmethod
-    def of(cls, session: Session, domain: Domain) -> Self:
-        """What a session of that domain is charged."""
+    def of(cls, session: Session, domain: Domain, part: str) -> Self:
+        """What a session of that domain is charged, in that part of its units."""
         return cls(
             epsilon=session.epsilon,
             delta=session.delta,
@@ -95,6 +96,7 @@ class SessionCharge(Budget):
             mechanism=str(session.mechanism["name"]),
             share=_share(session.charge, domain),
             status=session.status,
+            part=part,
         )
 
 
@@ -104,6 +106,7 @@ class DomainCharge(CertificatePart):
     order     the Rényi order at which charges add up, frozen when the domain was named
     charges   its sessions in order
     lost      share of the budget that restorations charged for sessions the ledger no longer knows
+    parts     what each part of a divided domain's units is charged (artifacts.parts); `spent` is the most of any
     """
 
     name: str
@@ -114,22 +117,34 @@ class DomainCharge(CertificatePart):
     remaining: Budget
     charges: tuple[SessionCharge, ...]
     lost: float
+    parts: dict[str, Budget] = {}
 
     @classmethod
-    def of(cls, domain: Domain, sessions: Sequence[Session], lost: Charge) -> Self:
-        """The domain's state after those sessions, and what was lost to an older copy."""
-        total = reduce(operator.add, (session.charge for session in sessions), lost)
-        cap, (epsilon, delta) = domain.filter, domain.filter.spent(total)
+    def of(
+        cls, domain: Domain, sessions: Sequence[Session], lost: Charge, parts: Mapping[str, str] | None = None
+    ) -> Self:
+        """The domain's state after those sessions, and what was lost to an older copy.
+
+        parts   of a divided domain: the part that each session counts in alone, or EVERY
+        """
+        counted = {session.id: (parts or {}).get(session.id, EVERY) for session in sessions}
+        totals = by_part(((counted[session.id], session.charge) for session in sessions), lost)
+        cap, (epsilon, delta) = domain.filter, domain.filter.spent(largest(totals))
         return cls(
             name=domain.name,
             sessions=len(sessions),
             order=cap.order,
-            charges=tuple(SessionCharge.of(session, domain) for session in sessions),
+            charges=tuple(SessionCharge.of(session, domain, counted[session.id]) for session in sessions),
             lost=_share(lost, domain),
+            parts={} if parts is None else {part: _budget(cap.spent(total)) for part, total in totals.items()},
             cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
             spent=Budget(epsilon=epsilon, delta=delta),
             remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
         )
+
+
+def _budget(pair: tuple[float, float]) -> Budget:
+    return Budget(epsilon=pair[0], delta=pair[1])
 
 
 def _share(charge: Charge, domain: Domain) -> float:

@@ -18,6 +18,7 @@ from concord.artifacts.sections import (
     LabelingPlan,
     Part,
     PrivacyPlan,
+    PrivateTestPlan,
     RelabelPlan,
     StudentPlan,
     TeachersPlan,
@@ -41,6 +42,7 @@ class Plan(Part):
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     relabel: RelabelPlan | None = None
     student: StudentPlan = StudentPlan()
+    test: PrivateTestPlan | None = None
     folder: str = "."
 
     @model_validator(mode="before")
@@ -111,6 +113,21 @@ class Plan(Part):
             raise ValueError(f"relabel is proved for two classes alone, got {len(self.data.classes)} in data.classes")
         if not self.votes:
             raise ValueError("relabel has no meaning without [labeling], which asks for the teachers' votes")
+        return self
+
+    @model_validator(mode="after")
+    def tested_units_have_names(self) -> Self:
+        if self.test is None:
+            return self
+        if (self.data.unit is None) == (self.test.columns is None):
+            rule = (
+                "test.columns must be given, since data.unit is not"
+                if self.data.unit is None
+                else (f"test.columns has no meaning, since data.unit = {self.data.unit!r} names the units")
+            )
+            raise ValueError(f"{rule}: a unit is in the test part by its name, for the domain's whole life")
+        if self.test.columns and self.data.label in self.test.columns:
+            raise ValueError(f"test.columns must not hold the label {self.data.label!r}, which may be corrected")
         return self
 
     @property

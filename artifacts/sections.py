@@ -78,6 +78,17 @@ class DataPlan(Part):
         return self
 
 
+class PrivateTestPlan(Part):
+    """A share of the private units that takes no part in learning, for the domain's whole life: a student is tried out
+    on them, and noisy counts are released.
+
+    columns   of the private table, whose cells name a row where `data.unit` does not; fixed for the domain's life
+    """
+
+    share: Annotated[float, Field(gt=0, lt=1)]
+    columns: Names | None = None
+
+
 class Lifetime(Part):
     """The cap of a privacy domain over all its sessions."""
 

@@ -10,6 +10,7 @@ tests/artifacts/ledger/test_sessions.py.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -72,6 +73,8 @@ class Terms:
     queries       rows it may answer at most; None if the stream may be endless
     teachers      how many vote
     version       of Concord that opened it; empty if that was 0.1.0, which did not say
+    part          of the domain's units, the only one it touches; empty if it may touch all (artifacts.parts)
+    division      keyed commitment to how units were divided into parts
     """
 
     id: str
@@ -87,11 +90,18 @@ class Terms:
     queries: int | None
     teachers: int
     version: str = ""
+    part: str = ""
+    division: str = ""
 
     @property
     def estimates(self) -> bool:
         """Whether it released an estimate to plan by, and answered no row."""
         return self.mechanism.get("name") == "error_estimate"
+
+    @property
+    def tests(self) -> bool:
+        """Whether it tried a student out on private rows, and answered no row."""
+        return self.mechanism.get("name") == "private_test"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +114,16 @@ class Opening(Terms):
 
     whole: Cost
     per_refusal: Cost | None
+
+    def price(self, domain: Domain, before: Charge, after: Charge) -> str:
+        """What it would cost a domain that is charged `before` now, in words."""
+        cap, spent = (domain.filter.epsilon, domain.filter.delta), domain.filter.spent(before)
+        left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+        return (
+            f"session {self.id} claims {amount(self.epsilon, self.delta)} and would bring the charge of domain "
+            f"{domain.name!r} from {amount(*spent)} to {amount(*domain.filter.spent(after))}, where its cap is "
+            f"{amount(*cap)} and {amount(*left)} remains"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +278,16 @@ class Session(Admission):
     def _beyond_its_terms(self) -> bool:
         over = self.cutoff is not None and self.refused > self.cutoff
         return over or (self.queries is not None and self.asked > self.queries)
+
+
+def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:
+    """Of some sessions, those that tried a student of that session out, in order."""
+    return [session for session in sessions if session.tests and session.mechanism["session"] == learned]
+
+
+def amount(epsilon: float, delta: float) -> str:
+    """An (ε, δ) pair in words."""
+    return f"(ε {epsilon:.4g}, δ {delta:.3g})"
 
 
 def _require_cap(epsilon: float, delta: float) -> None:

@@ -9,6 +9,7 @@ from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import Private, RunContext, running
 from concord.flows.stages import blocks, encode, release, split, study, teach
 from concord.flows.steps import admit, begin_session, count_votes, publish, rehearse, share, training_rows
+from concord.flows.trying import check_test, try_student
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -27,7 +28,7 @@ def learn_from_votes(run: RunContext) -> Summary:
     plan = run.plan
     public = encode(run, plan, run.files("public"))
     rehearse(run, public.encoding)
-    admitted = admit(run, public)  # refuses here, before anything private is read
+    admitted = check_test(run, admit(run, public))  # refuses here, before anything private is read
     stream, mechanism = admitted.stream, admitted.mechanism
     private = Private.of(run, stream.sources)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
@@ -37,4 +38,5 @@ def learn_from_votes(run: RunContext) -> Summary:
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
     labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
     student = study(run, session.id, plan, stream.encoding, stream.batches, labels.released, run.test)
-    return publish(run, admitted, labels, student)
+    tested = try_student(run, admitted, private, labels, student)
+    return publish(run, admitted, tested, student)

@@ -21,6 +21,8 @@ StageName = Literal[
     "choose",
     "infer",
     "study",
+    "try",
+    "test",
     "certify",
 ]
 STAGES: tuple[StageName, ...] = get_args(StageName)
@@ -39,6 +41,7 @@ class Summary(BaseModel):
     """What a run came to, as `concord run --json` prints it.
 
     certificate_digest   SHA-256 of the certificate's file
+    test         of the student on private units set aside, as the certificate has it
     spent_now    what the domain was charged while it ran
     inferred     public rows whose labels follow from tallies, at no charge
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
@@ -58,6 +61,7 @@ class Summary(BaseModel):
     asked_now: int
     inferred: int = 0
     student: dict[str, Any]
+    test: dict[str, Any] | None = None
     spent_now: dict[str, float]
     conversion: float
     stages: list[StageReport]
@@ -74,6 +78,20 @@ def spent_in_words(spent: Mapping[str, float], conversion: float) -> str:
     whole = f"ε = {spent['epsilon']:.3g} of the domain's budget"
     rest = spent["epsilon"] - conversion
     return f"{whole}: {conversion:.3g} for its one-off conversion, {rest:.3g} for this run" if conversion else whole
+
+
+def tested_in_words(test: Mapping[str, Any]) -> str:
+    """A private test in one line."""
+    shares = (f"{words} {_percent(test[name])}" for name, words in MEASURES.items())
+    clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
+    return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
+
+
+MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced"}
+
+
+def _percent(share: Mapping[str, float]) -> str:
+    return f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
 
 
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +117,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",
         "student": "no public test rows" if accuracy is None else f"{accuracy:.1%} right on public test rows",
+        "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
         "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",
         "report": f"`{summary.report}`",

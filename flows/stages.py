@@ -17,10 +17,12 @@ from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.units import Erased
 from concord.tasks.door import choose as door_choose
 from concord.tasks.door import release as door_release
+from concord.tasks.door import trial as door_trial
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
 from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.door.release import Stores
@@ -28,10 +30,11 @@ from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.describe import Certified
+from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student, student_of
 
-UNITS = ("data.label", "data.unit", "data.public_share", "privacy.domain", "privacy.secret")
+UNITS = ("data.label", "data.unit", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that say which private rows there are, and whose they are."""
 
 
@@ -165,6 +168,27 @@ def study(
 def _published(place: Place, student: Any, session: str, encoding: Encoding, test: Files | None) -> Student:
     accuracy = None if test is None else student_study.evaluate(student, test.path, encoding)
     return student_study.publish_student(student, session, accuracy, place.released)
+
+
+@stage("try", reads=(*UNITS, "student.estimator"))
+def try_out(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    encoding: Encoding,
+    student: Ref,
+    codes: Codes | None,
+    erased: Sequence[str],
+) -> Ref:
+    """Count private units of the test part by their class and what the student says of them."""
+    vault, domain = place.vault, plan.privacy.domain
+    says = student_model.load(place.released.read(student), plan.student.estimator)["student"].predict
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    return door_trial.confusion(placed, encoding, says, vault, folder, secret, left_out, codes)
+
+
+release_test = DoorStage("test", door_trial.release_trial)
 
 
 @stage("certify", version=2, reads=("student", "data.classes"))

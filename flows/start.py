@@ -1,8 +1,8 @@
 """Start a flow: with the task runner its plan names, on one Prefect server, its cache in the home folder.
 
-Offers       `start`, `start_extension`, `start_estimate` and `start_study` (one flow, once), `serve` (an extension
-             whenever a cron expression says so), `closed_cluster` (Dask's processes on this machine, which only this
-             run can speak to)
+Offers       `start`, `start_extension`, `start_estimate`, `start_study` and `start_test` (one flow, once), `serve` (an
+             extension whenever a cron expression says so), `closed_cluster` (Dask's processes on this machine, which
+             only this run can speak to)
 
 Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do; both listen
 on ports that every local user can reach. So they accept only a certificate made for this run, and serve no pages.
@@ -45,6 +45,7 @@ from concord.flows.leaving import end_with_parent, shield_workers
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
 from concord.flows.study import study
 from concord.flows.tally import tallies
+from concord.flows.trial import try_again
 from concord.flows.universal import universal
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
@@ -109,9 +110,15 @@ def start_study(session: str, student: StudentPlan | None, home: Path) -> Summar
         return ready(study, home)(latest(Stores.of(home), session).id, home, student)
 
 
+def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
+    """Run the flow `test` over a session, named likewise. Raises a ConcordError likewise."""
+    with serving_flows(home):
+        return ready(try_again, home)(latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
+
+
 def latest(door: Stores, name: str) -> Session:
     """The latest session of the domain of that name that answers rows, or the session of that id. Raises WrongInput."""
-    answering = [session for session in door.ledger.sessions(name) if not session.estimates]
+    answering = [session for session in door.ledger.sessions(name) if not (session.estimates or session.tests)]
     return answering[-1] if answering else door.ledger.session(name)
 
 

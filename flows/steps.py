@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Domain, Session
@@ -21,6 +21,7 @@ from concord.flows.stages import Public
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import (
     Asked,
     calibrated,
@@ -86,7 +87,8 @@ def covered(run: RunContext, found: Admitted[Asking]) -> Admitted[Asking]:
     """What was found, if the domain covers it. Raises BudgetRefused if it would have to be opened and may not be;
     spends nothing."""
     if found.session is None:
-        run.stores.ledger.check_opening(found.asked.opening(), found.balance.domain, further=run.new_session)
+        opening = found.asked.opening(division_of(run.plan, run.stores.vault))
+        run.stores.ledger.check_opening(opening, found.balance.domain, further=run.new_session)
     return found
 
 
@@ -202,13 +204,14 @@ def publish(
     """
     session, released = passed.session, run.stores.released.root
     certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}))
+    certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,
         session=session.id,
         certificate=str(released / certified.certificate.path),
         certificate_digest=certified.certificate.digest,
         report=str(released / certified.report.path),
-        guarantee=Guarantee.of(admitted.balance.domain, session).model_dump(),
+        guarantee=certificate.promise.model_dump(),
         mechanism=briefly(session.mechanism),
         teachers=session.teachers,
         asked=session.asked,
@@ -216,6 +219,7 @@ def publish(
         refused=session.refused,
         asked_now=passed.asked_now,
         student={"accuracy": student.accuracy, "model_uri": tracked.model_uri},
+        test=None if certificate.test is None else certificate.test.model_dump(mode="json"),
         stages=run.stages.reports,
         **admitted.balance.charged(run),
     )
@@ -227,7 +231,9 @@ def _certified_and_tracked(
     """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
     session, ledger, domain = passed.session, run.stores.ledger, admitted.balance.domain
     unpromised = caveats(domain, [session, *map(ledger.session, others)], ledger)
-    on_record = (session.asked, session.status, spent(run.stores, domain), unpromised)
+    totals = {part: domain.filter.spent(total) for part, total in ledger.totals(domain.name).items()}
+    tests = [item.id for item in ledger.sessions(domain.name) if item.tests]
+    on_record = (session.asked, session.status, spent(run.stores, domain), unpromised, totals, tests)
     certificate = (session.id, admitted.mechanism.per_refusal, passed.released, others, student, on_record)
     studied = datetime.now(UTC)
 

@@ -31,11 +31,11 @@ def study(session: str, home: Path, student: StudentPlan | None = None) -> Summa
     """
     if student is not None and student.learner == "universal":
         raise WrongInput("student.learner = 'universal' chooses on private rows, which costs: `concord run` its plan")
-    earlier = _checkpoint(Stores.of(home), session).plan
+    earlier = checkpoint_of(Stores.of(home), session).plan
     plan = earlier if student is None else earlier.model_copy(update={"student": student})
     with running(plan, home) as run:
         known = run.hold(session)
-        checkpoint = _checkpoint(run.stores, session)
+        checkpoint = checkpoint_of(run.stores, session)
         admitted = go_on(run, known, checkpoint)
         stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
         labels = replayed(run, known, admitted)  # refuses here, if labels are missing
@@ -54,7 +54,7 @@ def replayed(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -
     return Disclosure(session, run.stages.uncached("release", work), 0, datetime.now(UTC))
 
 
-def _checkpoint(stores: Stores, session: str) -> Checkpoint:
+def checkpoint_of(stores: Stores, session: str) -> Checkpoint:
     known = stores.ledger.session(session)  # or there is no such session
     checkpoint = read_checkpoint(stores.vault, session)
     if checkpoint is None:

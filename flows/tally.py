@@ -17,6 +17,7 @@ from concord.flows.run import Admitted, Private, RunContext, running
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public, encode
 from concord.flows.steps import begin_session, check_unchanged, covered, find, publish
+from concord.flows.trying import check_test, try_student
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import labelled_rows
 from concord.tasks.door.admit import planned_domain
@@ -39,7 +40,7 @@ def learn_from_tallies(run: RunContext) -> Summary:
     public = encode(run, plan, run.files("public"))
     rehearse_tallies(run, public.encoding)
     codes = code(run, plan, public.encoding, public.batches)
-    admitted = admit_tallies(run, public, codes)  # refuses here, before anything private is read
+    admitted = check_test(run, admit_tallies(run, public, codes))  # refuses here, before anything private is read
     stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
     follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
@@ -51,7 +52,9 @@ def learn_from_tallies(run: RunContext) -> Summary:
         run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim(admitted, passed)
     )
     student = study_tallies(run, admitted, codes, passed, labels)
-    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student)
+    read = codes if plan.student.learner == "linear" else None
+    tested = try_student(run, admitted, private, passed, student, read)
+    summary = publish(run, admitted, replace(tested, released=[*passed.released, labels]), student)
     figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
     return summary.model_copy(update={**figures, "stages": _together(summary.stages)})
 

@@ -30,6 +30,8 @@ from concord.flows.steps import (
     share,
     training_rows,
 )
+from concord.flows.trying import check_test, try_student
+from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, going_on, planned_domain
 from concord.tasks.door.choose import UniversalChoice, choice_depends_on
 from concord.tasks.mechanisms.exponential import Universal
@@ -48,13 +50,13 @@ def choose_student(run: RunContext) -> Summary:
     public = encode(run, run.plan, run.files("public"))
     rehearse(run, public.encoding)
     domain, stream = planned_domain(run.stores, run.plan), PublicStream(public.encoding, (run.own(public.batches),))
-    choice = admit_choice(run, domain, stream, None)  # refuses here, before anything private is read
+    choice = check_test(run, admit_choice(run, domain, stream, None))  # refuses here, before anything private is read
     private = Private.of(run, stream.sources)
     counts = private_errors(run, choice, private)
     session = begin_session(run, choice, private, (counts.digest,), [counts])
     chosen = stages.choose(run, session, choice.mechanism, stream.batches, counts, run.plan.data.classes)
     student = study_chosen(run, session.id, stream.encoding, chosen.released[0], run.test)
-    return publish(run, choice, chosen, student)
+    return publish(run, choice, try_student(run, choice, private, chosen, student), student)
 
 
 def choose_with_labels(run: RunContext) -> Summary:
@@ -64,7 +66,7 @@ def choose_with_labels(run: RunContext) -> Summary:
     rehearse(run, public.encoding)
     admitted = find_votes(run, public)
     stream, mechanism = admitted.stream, admitted.mechanism
-    choice = admit_choice(run, admitted.balance.domain, stream, admitted)  # refuses here, as above
+    choice = check_test(run, admit_choice(run, admitted.balance.domain, stream, admitted))  # refuses here, as above
     private = Private.of(run, stream.sources)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
     trained = training_rows(run, admitted, shards)
@@ -76,8 +78,9 @@ def choose_with_labels(run: RunContext) -> Summary:
     labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
     chosen = stages.choose(run, choosing, choice.mechanism, stream.batches, counts, plan.data.classes)
     student = study_chosen(run, choosing.id, stream.encoding, chosen.released[0], run.test)
-    summary = publish(run, choice, chosen, student, {session.id: labels.released})
-    return summary.model_copy(update=_of_labels(labels.session, summary))
+    tested = try_student(run, choice, private, chosen, student)
+    summary = publish(run, choice, tested, student, {session.id: labels.released})
+    return summary.model_copy(update=_of_labels(labels.session))
 
 
 def admit_choice(
@@ -114,7 +117,8 @@ def _check_openings(run: RunContext, choice: Admitted[UniversalChoice], labels: 
     if choice.session is None:
         lacking.append(choice.asked)
     if lacking:
-        openings = [missing.opening() for missing in lacking]
+        division = division_of(run.plan, run.stores.vault)
+        openings = [missing.opening(division) for missing in lacking]
         claimed = sum(opening.epsilon for opening in openings), sum(opening.delta for opening in openings)
         cost = compose([opening.whole for opening in openings])
         whole = replace(openings[0], whole=cost, epsilon=claimed[0], delta=claimed[1])
@@ -141,11 +145,6 @@ def private_errors(run: RunContext, choice: Admitted[UniversalChoice], private: 
     return counts
 
 
-def _of_labels(session: Session, summary: Summary) -> dict[str, Any]:
-    """What a summary says of rows and teachers, from the session of the labels; and the guarantee of both together."""
-    together = {
-        "epsilon": summary.guarantee["epsilon"] + session.epsilon,
-        "delta": summary.guarantee["delta"] + session.delta,
-    }
-    details = {name: getattr(session, name) for name in ("teachers", "asked", "answered", "refused")}
-    return {**details, "guarantee": summary.guarantee | together}
+def _of_labels(session: Session) -> dict[str, Any]:
+    """What a summary says of rows and teachers, from the session of the labels."""
+    return {name: getattr(session, name) for name in ("teachers", "asked", "answered", "refused")}

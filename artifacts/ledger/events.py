@@ -24,6 +24,7 @@ from typing import Any, Literal, Self
 from pydantic import TypeAdapter, ValidationError
 
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Recap, Settlement
 
@@ -126,12 +127,13 @@ def missing(witnessed: Charge, own: Charge) -> Charge:
 GENESIS = "0" * 64
 """What the first record follows."""
 
-Event = Domain | Recap | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
+Event = Domain | Recap | Division | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
 """Everything the ledger writes down."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
     "domain": Domain,
     "recap": Recap,
+    "divide": Division,
     "remark": Remark,
     "restore": Restoration,
     "watch": Watch,
@@ -140,7 +142,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "commit": BatchOutcome,
     "settle": Settlement,
 }
-LEFT_OUT = [("version", "")]
+LEFT_OUT = [("version", ""), ("part", ""), ("division", "")]
 """What is left out of a body, for earlier versions did not write it, and is read as that."""
 _KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}

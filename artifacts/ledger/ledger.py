@@ -26,6 +26,7 @@ from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
+from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Domain, Opening, Session
 from concord.artifacts.settings import Settings
@@ -68,6 +69,14 @@ class Ledger(Reading):
         """Change a domain's cap, on the record. Raises BudgetRefused if more than that is charged already."""
         return self._write(lambda state: state.recap(name, epsilon, delta, reason), lambda state: state.domain(name))
 
+    def divide(self, domain: str, division: Division) -> None:
+        """Divide the domain's units, once. Raises WrongInput if another share or naming rule is on the record."""
+        self._write(lambda state: state.divide(domain, division), lambda _: None)
+
+    def check_division(self, domain: str, division: Division) -> None:
+        """Raise what `divide` would raise, for a domain named already or not; writes nothing."""
+        self._consider(lambda state: state.parts.is_new(domain, division))
+
     def remark(self, domain: str, kind: RemarkKind, about: str, reason: str = "") -> None:
         """Put a remark on the record; once, however often it is asked for.
 
@@ -93,6 +102,10 @@ class Ledger(Reading):
         Raises what `open_session` would raise.
         """
         self._consider(lambda state: state.having(domain).open(opening, further=further))
+
+    def price(self, opening: Opening) -> str:
+        """What opening that session would cost its domain, in words; spends nothing."""
+        return self._read(lambda state: state.price(opening))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
         """Reserve the whole cost of a session. `further` allows one more in a domain that has some already.

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, Domain, Session
 
@@ -56,6 +57,18 @@ class Reading:
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain, and what was lost to an older copy."""
         return self._read(lambda state: state.total(domain))
+
+    def totals(self, domain: str) -> dict[str, Charge]:
+        """The same for each part of its units (artifacts.parts)."""
+        return self._read(lambda state: state.totals(domain))
+
+    def division(self, domain: str) -> Division | None:
+        """How the domain's units are divided, if they are."""
+        return self._read(lambda state: state.parts.division(domain))
+
+    def part_of(self, session: str) -> str:
+        """The part of its domain's units that a session touches alone; empty if it may touch all."""
+        return self._read(lambda state: state.parts.of(session))
 
     def lost(self, domain: str) -> Charge:
         """What restorations charged for sessions that the ledger no longer knows."""

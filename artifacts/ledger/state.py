@@ -9,12 +9,11 @@ tests/artifacts/ledger/test_ledger_model.py.
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
-from operator import add
 
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, missing
-from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.parts import Division, Parts, by_part, largest, least
+from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import (
     Admission,
     Batch,
@@ -25,6 +24,7 @@ from concord.artifacts.sessions import (
     Session,
     Settlement,
     Terms,
+    amount,
 )
 
 
@@ -43,6 +43,7 @@ class LedgerState:
         self.domains: dict[str, Domain] = {}
         self.sessions: dict[str, Session] = {}
         self.remarks = Remarks()
+        self.parts = Parts()
         self._batches: dict[str, list[Batch]] = {}
         self._lost: dict[str, Charge] = {}
 
@@ -68,6 +69,9 @@ class LedgerState:
                 self.domains[domain.name] = domain
             case Recap() as recap:
                 self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
+            case Division() as division:
+                _require(entry.session == "" and self.divide(entry.domain, division) == [entry])
+                self.parts.divide(entry.domain, division)
             case Remark() as remark:
                 _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
                 self.remarks.add(entry.domain, remark)
@@ -81,6 +85,7 @@ class LedgerState:
                 _require((admission.domain, admission.id) == (entry.domain, entry.session))
                 _require(admission.domain in self.domains and admission.id not in self.sessions)
                 self.sessions[admission.id] = Session.opened(admission)
+                self.parts.enter(admission)
                 self._batches[admission.id] = []
             case step:
                 self._step(self.session(entry.session), entry.domain, step)
@@ -112,7 +117,7 @@ class LedgerState:
             name, known = standing.domain.name, self.domains.get(standing.domain.name)
             _require(known is None or known.differs_only_in_cap(standing.domain))
             self.domains[name] = standing.domain
-            self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, self.total(name))
+            self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, least(self.totals(name)))
 
     def _end_all(self) -> None:
         """Charge every open session whole, and close it: nobody knows how far it went elsewhere."""
@@ -155,8 +160,13 @@ class LedgerState:
         return batches[index] if 0 <= index < len(batches) else None
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy."""
-        return reduce(add, (session.charge for session in self.sessions_of(domain)), self.lost(domain))
+        """Everything settled and reserved in the domain, and what was lost to an older copy: its largest part's."""
+        return largest(self.totals(domain))
+
+    def totals(self, domain: str, *also: tuple[str, Charge]) -> dict[str, Charge]:
+        """The same for each part of its units, with further charges by the part they count in."""
+        charged = [(self.parts.of(session.id), session.charge) for session in self.sessions_of(domain)]
+        return by_part([*charged, *also], self.lost(domain))
 
     def lost(self, domain: str) -> Charge:
         """What restorations charged for sessions that the ledger no longer knows."""
@@ -166,12 +176,13 @@ class LedgerState:
         """Every domain and what it is charged, for a witness."""
         return tuple(Standing(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
 
-    def total_with(self, domain: str, whole: Cost) -> Charge:
+    def total_with(self, opening: Opening) -> Charge:
         """The total after such a session as well. Raises BudgetRefused if its cost is infinite."""
+        name, part = opening.domain, self.parts.touched_by(opening)
         try:
-            return self.total(domain) + self.domain(domain).filter.charge(whole)
+            return largest(self.totals(name, (part, self.domain(name).filter.charge(opening.whole))))
         except ValueError as infinite:
-            raise BudgetRefused(f"domain {domain!r} cannot cover this session: {infinite}") from None
+            raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
     def name(self, asked: Domain) -> list[Entry]:
         """A domain at its first mention; later mentions must agree. Raises WrongInput naming the field that differs."""
@@ -194,10 +205,15 @@ class LedgerState:
         changed = self.domain(name).recapped(epsilon, delta)
         if not changed.filter.admits(self.total(name)):
             raise BudgetRefused(
-                f"domain {name!r} cannot be capped at {_say((epsilon, delta))}: "
-                f"it is charged {_say(changed.filter.spent(self.total(name)))} already"
+                f"domain {name!r} cannot be capped at {amount(epsilon, delta)}: "
+                f"it is charged {amount(*changed.filter.spent(self.total(name)))} already"
             )
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
+
+    def divide(self, name: str, division: Division) -> list[Entry]:
+        """The domain's division, once. Raises WrongInput where it is divided by another share or naming rule."""
+        self.domain(name)
+        return [Entry(domain=name, event=division)] if self.parts.is_new(name, division) else []
 
     def remark(self, name: str, remark: Remark) -> list[Entry]:
         """A remark on a domain; none if it has the same one already. Raises WrongInput if it cannot be so."""
@@ -217,6 +233,10 @@ class LedgerState:
         """That the domain holds those files, by their keyed digests. Raises WrongInput if another one does."""
         return [entry for file in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=file))]
 
+    def price(self, opening: Opening) -> str:
+        """What a session would cost, in words. Raises BudgetRefused where its cost is infinite."""
+        return opening.price(self.domain(opening.domain), self.total(opening.domain), self.total_with(opening))
+
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""
         domain = self.domain(opening.domain)
@@ -224,16 +244,16 @@ class LedgerState:
             raise WrongInput(f"the ledger has a session {opening.id!r} already")
         if any(opening.commitment == session.commitment for session in self.sessions.values()):
             raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
-        before, after = self.total(domain.name), self.total_with(domain.name, opening.whole)
-        price = _price(opening, domain, before, after)
+        price, after = self.price(opening), self.total_with(opening)
         if _relabelled(opening):
             self._check_subset(domain.name)
         if not domain.filter.admits(after):
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        # An estimate is a command of its own, with an ε of its own: it is no session that a run could take for its own.
-        alike = [known for known in self.sessions_of(domain.name) if known.estimates == opening.estimates]
+        # Estimates and tests have an ε of their own: neither is a session that a run could take for its own.
+        sessions, kind = self.sessions_of(domain.name), (opening.estimates, opening.tests)
+        alike = [known for known in sessions if (known.estimates, known.tests) == kind]
         if alike and not further:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)
@@ -301,17 +321,3 @@ def _require(consistent: bool) -> None:
 def _relabelled(terms: Terms) -> bool:
     """Whether a session answers from the domain's secret subset."""
     return "relabel" in terms.mechanism
-
-
-def _price(opening: Opening, domain: Domain, before: Charge, after: Charge) -> str:
-    cap, spent = (domain.filter.epsilon, domain.filter.delta), domain.filter.spent(before)
-    left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
-    return (
-        f"session {opening.id} claims {_say((opening.epsilon, opening.delta))} and would bring the charge of "
-        f"domain {domain.name!r} from {_say(spent)} to {_say(domain.filter.spent(after))}, "
-        f"where its cap is {_say(cap)} and {_say(left)} remains"
-    )
-
-
-def _say(pair: tuple[float, float]) -> str:
-    return f"(ε {pair[0]:.4g}, δ {pair[1]:.3g})"

@@ -10,9 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import Certificate, TestRecord
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.sections import TALLIES
+
+MOST_CLASSES = 20
+"""Classes of which recall and precision are metrics each."""
 
 LONGEST_PARAMETER = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
@@ -99,12 +102,27 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             "The student, learned from released labels and public rows alone.",
             (PUBLIC_ROWS, RELEASED_LABELS),
         ),
+        **({} if certificate.test is None else {"test": _tested(certificate.test)}),
         "certify": Stage(
             _settings({"certificate": certificate.format}),
             {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
             "The certificate and the report, written from the ledger and released files.",
         ),
     }
+
+
+def _tested(test: TestRecord) -> Stage:
+    """What a private test measured: each share with the ends of its interval; of many classes, none by itself."""
+    measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
+    for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASSES else ()):
+        measured |= {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
+    ends = {f"test_{name}": share.value for name, share in measured.items()}
+    ends |= {f"test_{name}_{end}": getattr(share, end) for name, share in measured.items() for end in ("low", "high")}
+    return Stage(
+        _settings({"share": test.share, "clean": test.clean, "level": test.level}, "test."),
+        {"test_rows": float(test.rows), "test_epsilon": test.guarantee.epsilon, **ends},
+        "The student, tried out on private units that were set aside: noisy counts; intervals count the noise.",
+    )
 
 
 def whole(certificate: Certificate) -> Stage:

@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": ("concord export census-1751dd7e --to classifier",),
     "ui": ("concord ui --port 8080",),
     "estimate": ("concord estimate plan.toml --epsilon 0.2",),
+    "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
     "erase": ("concord erase --domain census --unit P000123",),
     "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
 }

@@ -68,6 +68,34 @@ def extend_command(
         out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
 
 
+@app.command("test")
+def try_command(
+    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
+    epsilon: Annotated[float | None, typer.Option(help="The ε the test costs.")] = None,
+    again: Annotated[bool, typer.Option(help="Draw anew where the same was asked before; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Try a session's student out on private units set aside, at a price; without --epsilon, show the last test.
+
+    The plan's [test] sets the units aside. Without --epsilon nothing is spent: if there is no test, it says the price.
+    """
+    with starting(quiet):
+        from concord.flows.environment import reopen
+
+        home = reopen(home)
+    with serving(home):
+        with starting(quiet):
+            from concord.flows.cli.show import show
+            from concord.flows.start import servers_awake, start_test
+
+            servers_awake()
+        with hushed(quiet):
+            summary = start_test(session, home, epsilon=epsilon, again=again)
+        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+
+
 @app.command("serve")
 def serve_command(
     session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],

@@ -9,7 +9,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.sessions import Domain, Session
 from concord.flows.console import out
-from concord.flows.outcome import Summary, spent_in_words
+from concord.flows.outcome import Summary, spent_in_words, tested_in_words
 from concord.tasks.door.erase import erase
 from concord.tasks.door.release import Stores
 
@@ -45,6 +45,8 @@ def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
         lines["rare class"] = (
             f"balanced accuracy {at[0]}; {at[1]} at prior odds, where {student['prior_odds_accuracy']:.1%} are right"
         )
+    if summary.test is not None:
+        lines["student"] += f"; by a private test, {tested_in_words(summary.test)}"
     for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True)
 
@@ -68,17 +70,27 @@ def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
         "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
         "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
         "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
-        "sessions": [_session(domain, session) for session in ledger.sessions(domain.name)],
+        "parts": _parts(ledger, domain),
+        "sessions": [_session(domain, session, ledger) for session in ledger.sessions(domain.name)],
     }
+
+
+def _parts(ledger: Ledger, domain: Domain) -> dict[str, Any] | None:
+    """What each part of a divided domain's units is charged; the domain is charged the most of any."""
+    division = ledger.division(domain.name)
+    if division is None:
+        return None
+    charged = {part: _pair(domain.filter.spent(total)) for part, total in ledger.totals(domain.name).items()}
+    return {"share": division.share, "naming": division.naming, "spent": charged}
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
     """One session as the budget lists it. Raises WrongInput if there is none."""
     session = ledger.session(name)
-    return _session(ledger.domain_of(session), session)
+    return _session(ledger.domain_of(session), session, ledger)
 
 
-def _session(domain: Domain, session: Session) -> dict[str, Any]:
+def _session(domain: Domain, session: Session, ledger: Ledger) -> dict[str, Any]:
     settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
     return {
         "id": session.id,
@@ -90,6 +102,7 @@ def _session(domain: Domain, session: Session) -> dict[str, Any]:
         "answered": session.answered,
         "refused": session.refused,
         "status": session.status,
+        "part": ledger.part_of(session.id),
     }
 
 
@@ -101,13 +114,19 @@ def show_budget(figures: dict[str, Any]) -> None:
         cap, spent = domain["cap"], domain["spent"]
         title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
         once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
-        table = Table(title=title, caption=once if domain["conversion"] else None, **NARROW)
+        captions = [once] if domain["conversion"] else []
+        if domain.get("parts"):
+            each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
+            captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")
+        table = Table(title=title, caption="\n".join(captions) or None, **NARROW)
         table.add_column("session", no_wrap=True)  # it is copied into other commands
-        for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status"):
+        parted = ("part",) if domain.get("parts") else ()
+        for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status", *parted):
             table.add_column(heading, overflow="fold")
         for item in domain["sessions"]:
             rows = (f"{item[outcome]:,}" for outcome in OUTCOMES)
-            table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", *rows, item["status"])
+            last = (item["status"], *((item["part"] or "every",) if parted else ()))
+            table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", *rows, *last)
         out.print(table)
 
 

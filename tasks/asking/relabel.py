@@ -52,9 +52,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.tasks.data.cells import LABEL
+from concord.tasks.data.contents import SHARD, row_digests
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame, write_frame
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.split import SHARD, row_digests
 from concord.tasks.data.units import UNIT, keyed_bits, shards_of
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses.catalogue import from_description, hypothesis_class

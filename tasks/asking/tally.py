@@ -21,11 +21,13 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.guard import private_stage
+from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.units import (
     NOBODY,
     UNIT,
@@ -56,15 +58,17 @@ def gather(
     Raises WrongInput where the table lacks a column; no row can make it fail.
     """
     private_files(plan)  # of a format that keeps rows where they are
-    columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
-    path, unit = plan.path("private"), plan.data.unit
+    columns = columns_of_names(plan) | dict.fromkeys(encoding.features, "data.features")
+    columns |= {plan.data.label: "data.label"}
+    path, unit, learning = plan.path("private"), plan.data.unit, of_part(plan, key, LEARNING)
     if unit is None:  # a row by itself needs no name, and none was erased
-        frames = (_coded(raw, encoding, codes) for raw in private_frames(path, columns))
-        return _in_blocks(frames, codes, vault, folder)
+        rows = (raw.filter(learning(raw, pl.Series())) for raw in private_frames(path, columns))
+        return _in_blocks((_coded(raw, encoding, codes) for raw in rows), codes, vault, folder)
     schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for raw, owner in owned_frames(path, columns, unit, erased):
-            owned = _coded(raw, encoding, codes).with_columns(owner).drop_nulls(UNIT)
+            mine = learning(raw, owner)
+            owned = _coded(raw.filter(mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
             spill.add(owned, shards_of(owned[UNIT], key, PARTS))
         return _in_blocks((_numbered(part) for part in spill.read(PARTS)), codes, vault, folder)
 

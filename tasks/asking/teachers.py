@@ -21,9 +21,9 @@ from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
 from concord.artifacts.sections import TeachersPlan
 from concord.tasks.data.cells import LABEL
+from concord.tasks.data.contents import SHARD
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
-from concord.tasks.data.split import SHARD
 
 Classes = NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)

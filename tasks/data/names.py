@@ -94,7 +94,7 @@ def decoded(cells: pl.Series) -> pl.Series:
     return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
 
 
-def read_as_one(stored: Mapping[str, pa.DataType], unit: str) -> bool:
+def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:
     """Whether ids are rounded to doubles, given the type of column `unit` in each file.
 
     Raises WrongInput where there is a type that names nobody, or where one id could have two names.
@@ -104,7 +104,7 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str) -> bool:
     for file, kind in held.items():
         if _family(kind) is None:
             raise WrongInput(
-                f"data.unit must name a column of text, numbers, truth values or dates, got {unit!r} of type "
+                f"{field} must name a column of text, numbers, truth values or dates, got {unit!r} of type "
                 f"{stored[file]} in {file}"
             )
     seen: dict[pa.DataType, str] = {}
@@ -113,7 +113,7 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str) -> bool:
     for first, other in combinations(seen.values(), 2):
         if not (_agree(held[first], held[other]) and _agree(held[other], held[first])):
             raise WrongInput(
-                f"data.unit must be stored in types that can be read as one, got {unit!r} as {stored[first]} in "
+                f"{field} must be stored in types that can be read as one, got {unit!r} as {stored[first]} in "
                 f"{first} and as {stored[other]} in {other}; store it as one type in all files"
             )
     return any(map(_is_double, held.values()))

@@ -34,39 +34,36 @@ Not covered  private tables in CSV, where a label could break its line: refused
 """
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.home.whole import make_folder
+from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Ref, Scaled
-from concord.tasks.data.cells import LABEL, cast_rows, word_index
+from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.contents import SHARD as SHARD
+from concord.tasks.data.contents import row_digests
 from concord.tasks.data.encode import write_frame
 from concord.tasks.data.guard import private_stage
+from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
     NOBODY,
     UNIT,
     Erased,
-    hashed,
     owned_frames,
     private_files,
     sampled,
     shards_of,
     spilling,
 )
-
-SHARD = "concord.shard"
-"""Name of the column that holds the shard's index in block files."""
 
 ASIDE = "concord.aside"
 """Name of the column that says which rows were set aside, where some were."""
@@ -117,27 +114,28 @@ def split(
 
 
 def one_row_a_unit(
-    plan: Plan, encoding: Encoding, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
+    plan: Plan,
+    encoding: Encoding,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    erased: Erased = NOBODY,
+    part: str = LEARNING,
 ) -> Iterator[pl.DataFrame]:
     """Cast rows, one of each privacy unit but erased ones: where it has many, that of the least keyed content digest.
 
+    part   of the units, where they are divided (tasks.data.parts)
     Raises WrongInput where the table lacks a column; no row can make it fail.
     """
-    rows = _identified(plan, encoding, key, erased)
+    rows = _identified(plan, encoding, key, erased, part)
     if plan.data.unit is None:
         yield from rows
         return
     with spilling(vault, f"{folder}/spill-units", _identified_schema(encoding)) as spill:
         for frame in rows:
             spill.add(frame, shards_of(frame[UNIT], key, PARTS))
-        for part in filter(len, spill.read(PARTS)):
-            yield part.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
-
-
-def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
-    """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
-    packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
-    return [hashed(row.tobytes(), key, b"content", 16) for row in packed]
+        for some in filter(len, spill.read(PARTS)):
+            yield some.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
 
 
 def made_public(units: pl.Series, plan: Plan, key: bytes) -> pl.Series:
@@ -150,11 +148,20 @@ def _by_content(plan: Plan) -> bool:
     return plan.data.unit is None and plan.privacy.secret == "rows"
 
 
-def _identified(plan: Plan, encoding: Encoding, key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
-    """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number."""
+def _identified(
+    plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING
+) -> Iterator[pl.DataFrame]:
+    """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number.
+
+    part   of the units, where they are divided: the test part's are read by no other name
+    """
     private_files(plan)  # of a format that keeps rows where they are
-    columns = dict.fromkeys(encoding.features, "data.features") | {plan.data.label: "data.label"}
-    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+    columns = columns_of_names(plan) | dict.fromkeys(encoding.features, "data.features")
+    columns |= {plan.data.label: "data.label"}
+    chosen = of_part(plan, key, part)
+    for frame, owners in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+        mine = chosen(frame, owners)
+        raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
         owned = rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
@@ -188,34 +195,6 @@ def _of_block(part: pl.DataFrame, index: int, block: int, *, whole: bool) -> pl.
     if not whole:
         rows = rows.unique(UNIT, keep="first", maintain_order=True)
     return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
-
-
-def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:
-    """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
-    for column in encoding.columns:
-        if column.kind != "null":
-            yield _packed(_numbers(column, rows))
-            yield _packed(rows[column.name].is_null().to_numpy())
-
-
-def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
-    """A column's cells as numbers of fixed size, zero where null: (rows,), or (rows, size) of a list."""
-    cells = rows[column.name]
-    match column:
-        case OneHot():
-            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
-        case Passed():
-            arrays = np.zeros((rows.height, column.size), dtype=column.element)
-            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
-            return arrays
-        case Scaled(kind="date"):
-            return cells.dt.timestamp("us").fill_null(0).to_numpy()
-    return cells.cast(pl.Float64).fill_null(0).to_numpy()
-
-
-def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
-    cells = np.ascontiguousarray(numbers).reshape(len(numbers), math.prod(numbers.shape[1:]))
-    return cells.view(np.uint8)
 
 
 def with_public(

@@ -38,7 +38,7 @@ from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
 from concord.tasks.data.names import read_as_one
 from concord.tasks.data.tables import PRIVATE, TableFile, find_files
 
-MUST_HAVE = ("data.label", "data.unit")
+MUST_HAVE = ("data.label", "data.unit", "test.columns")
 """Fields that name columns without which the first line of a CSV file is no header."""
 
 
@@ -137,7 +137,7 @@ def owned_frames(
     """
     asked = {**columns, **({unit: "data.unit"} if unit else {})}
     frames = private_frames(path, asked)
-    rounded = unit is not None and _read_as_one(path, unit)
+    rounded = unit is not None and stored_as_one(path, unit, "data.unit")
     first = 0
     for raw in frames:
         owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
@@ -177,9 +177,12 @@ def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
     return int.from_bytes(hashed(unit, key, purpose, 8), "little")
 
 
-def _read_as_one(path: str, unit: str) -> bool:
+def stored_as_one(path: str, column: str, field: str) -> bool:
+    """Whether names in that column are rounded to doubles, as `read_as_one` says. Raises what it raises."""
     files = find_files(path, PRIVATE)
-    return read_as_one({str(file.path): file.stored_as(unit) for file in files if unit in file.names}, unit)
+    return read_as_one(
+        {str(file.path): file.stored_as(column) for file in files if column in file.names}, column, field
+    )
 
 
 def _former_names(ids: pl.Series) -> pl.Series:

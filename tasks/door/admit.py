@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from concord import __version__
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.parts import EVERY, LEARNING, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
@@ -21,6 +22,7 @@ from concord.artifacts.vulnerabilities import opened_by
 from concord.tasks.advice.compare import Stream, choose_mechanism, expected_agreement
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.parts import division_of
 from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -62,6 +64,7 @@ class Asked:
     identity        keyed digest of the settings it depends on
     epsilon, delta  its claim
     teachers        how many vote; 0 where nothing is voted on
+    part            of the domain's units that it reads, if the plan divides them
     """
 
     plan: Plan
@@ -70,6 +73,7 @@ class Asked:
     epsilon: float
     delta: float
     teachers: int
+    part: str = LEARNING
 
     @classmethod
     def labels(cls, plan: Plan, mechanism: Mechanism, identity: str) -> "Asked":
@@ -93,13 +97,21 @@ class Asked:
         depends: Mapping[str, Any],
         *,
         teachers: int = 0,
+        delta: float = 0.0,
+        part: str = LEARNING,
     ) -> "Asked":
         """The session whose one answer ends it; `depends` is what it depends on beside data and encoding, as JSON."""
         who = known_by(vault, plan, encoding, depends)
-        return cls(plan=plan, mechanism=question, identity=who, epsilon=question.epsilon, delta=0.0, teachers=teachers)
+        claim = {"epsilon": question.epsilon, "delta": delta}
+        return cls(plan=plan, mechanism=question, identity=who, teachers=teachers, part=part, **claim)
 
-    def opening(self, name: str = "asked for", commitment: str = "", ensemble: str = "") -> Opening:
-        """What the ledger is asked to open; without name and digests, only whether it would."""
+    def opening(
+        self, division: Division | None, name: str = "asked for", commitment: str = "", ensemble: str = ""
+    ) -> Opening:
+        """What the ledger is asked to open; without name and digests, only whether it would.
+
+        division   how the plan divides its domain's units, if it does (tasks.data.parts)
+        """
         return Opening(
             id=name,
             domain=self.plan.privacy.domain,
@@ -114,6 +126,8 @@ class Asked:
             queries=self.mechanism.queries,
             teachers=self.teachers,
             version=__version__,
+            part=EVERY if division is None else self.part,
+            division="" if division is None else division.commitment,
             whole=self.mechanism.cost,
             per_refusal=self.mechanism.per_refusal,
         )
@@ -170,7 +184,9 @@ def session_identity(
 
 def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
     """Keyed digest of the plan's data, its encoding, and whatever else a session depends on, as JSON."""
-    data = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
+    data: dict[str, Any] = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
+    if plan.test is not None:
+        data["test"] = plan.test.model_dump()
     return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))
 
 
@@ -202,7 +218,7 @@ def claim(door: Stores, plan: Plan, private: Sequence[str]) -> None:
     Whole files are told again, by their bytes, in one vault: the same rows in another order, file or format are not.
     Raises WrongInput where a domain that it is not linked to holds one.
     """
-    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    _name(door, plan)
     door.ledger.hold(plan.privacy.domain, private)
 
 
@@ -213,11 +229,20 @@ def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_s
     Raises BudgetRefused.
     """
     plan = asked.plan
-    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    division = _name(door, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     door.vault.secret(f"sessions/{name}")
-    opening = asked.opening(name, commitment(door.vault, name), ensemble(door.vault, name, made_of))
+    opening = asked.opening(division, name, commitment(door.vault, name), ensemble(door.vault, name, made_of))
     return door.ledger.open_session(opening, further=new_session)
+
+
+def _name(door: Stores, plan: Plan) -> Division | None:
+    """Put the plan's domain on the record, if it is new, and how its units are divided, if they are."""
+    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    division = division_of(plan, door.vault)
+    if division is not None:
+        door.ledger.divide(plan.privacy.domain, division)
+    return division
 
 
 def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
@@ -245,6 +270,9 @@ def planned_domain(door: Stores, plan: Plan) -> Domain:
     ledger is not the one that this vault went on with.
     """
     _check_history(door)
+    division = division_of(plan, door.vault)
+    if division is not None:
+        door.ledger.check_division(plan.privacy.domain, division)
     return door.ledger.plan_domain(plan.privacy.domain, **_terms(plan))
 
 

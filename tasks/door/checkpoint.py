@@ -184,8 +184,9 @@ def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
 
 def check_fitted(session: Session, plan: Plan) -> None:
     """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
-    if session.estimates:
-        raise WrongInput(f"session {session.id} is an estimate: it answers no row and has no student")
+    if session.estimates or session.tests:
+        kind = "an estimate" if session.estimates else "a test of a student"
+        raise WrongInput(f"session {session.id} is {kind}: it answers no row and has no student of its own")
     if plan.tallied:
         raise WrongInput(
             f"session {session.id} released tallies, from which the label of any row follows: its student predicts it, "

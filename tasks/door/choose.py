@@ -48,7 +48,7 @@ from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.split import ASIDE, SHARD, one_row_a_unit
 from concord.tasks.data.units import NOBODY, Erased
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.release import Stores, release_once
+from concord.tasks.door.release import Stores, publish_answer, release_once
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
@@ -98,13 +98,6 @@ class Once(Generic[Answering]):
     def epsilon(self) -> float:
         """Its claim, with δ = 0."""
         return self.mechanism.epsilon
-
-
-def publish_answer(door: Stores, session: Session, name: str, **result: Any) -> Ref:
-    """Write the answer of a session, `told` as JSON, to the released file of that name."""
-    claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-    text = json.dumps({**claim, **result}, indent=2, sort_keys=True)
-    return door.released.write(f"{session.id}/{name}", text.encode())
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ Not covered  a home folder restored from an older copy that no witness knows. Ch
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +107,13 @@ def release_once(
         released = publish(Randomness(door.vault, session.id).once("answer", draw))
         door.ledger.commit_batch(session.id, 0, asked=1, answered=1, refused=0, released=released)
         return released
+
+
+def publish_answer(door: Stores, session: Session, name: str, **result: Any) -> Ref:
+    """Write the answer of a session, `told` as JSON, to the released file of that name."""
+    claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+    text = json.dumps({**claim, **result}, indent=2, sort_keys=True)
+    return door.released.write(f"{session.id}/{name}", text.encode())
 
 
 def replay(

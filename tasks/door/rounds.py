@@ -72,8 +72,8 @@ class Tallied:
             "public": [batch.ref.digest for batch in public],
         }
         who = known_by(vault, plan, encoding, depends)
-        budget = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
-        return Asked(plan=plan, mechanism=self, identity=who, teachers=0, **budget)
+        epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
+        return Asked(plan=plan, mechanism=self, identity=who, epsilon=epsilon, delta=delta, teachers=0)
 
 
 def round_path(session: str, number: int) -> str:

@@ -90,7 +90,7 @@ def certify(
     session = ledger.session(session_id)
     table = outcomes(session, labels, released)
     counts, record = counted(table, session), _student(plan.student, student, session)
-    certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now))
+    certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now, released))
     return write(certificate, plan, session, table, per_refusal=per_refusal, released=released)
 
 

@@ -1,12 +1,16 @@
 """Describe: what a certificate says of a session, from the ledger as it stood at a moment.
 
+What it says of a private test follows from the noisy counts that were released, and from nothing else.
+
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
 Guarantees   nothing here reads the vault: all that is said is a function of what was published before
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/verify/test_verify_certificate.py and tests/tasks/publish/test_certify.py
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +19,18 @@ from pydantic import BaseModel, ConfigDict
 
 from concord import __version__
 from concord.artifacts.certificate import (
+    CERTIFICATE_FORMAT,
+    FIRST_FORMAT,
     OPENED,
     Beside,
     Certificate,
+    ClassTested,
     Counts,
+    Interval,
     MechanismRecord,
     RelabellingRecord,
     StudentRecord,
+    TestRecord,
     library_versions,
     together,
 )
@@ -33,6 +42,7 @@ from concord.artifacts.guarantee import (
     RELABELLED,
     UNWITNESSED,
     WITNESSED,
+    Budget,
     DomainCharge,
     Guarantee,
     faulty_caveat,
@@ -40,15 +50,20 @@ from concord.artifacts.guarantee import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import TALLIES
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, trials_of
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
 from concord.tasks.mechanisms.tallies import Tallies
+
+WITH_PARTS = "0.2.0"
+"""The first version whose certificates tell of parts of units."""
 
 
 class Certified(BaseModel):
@@ -74,9 +89,12 @@ def describe(
     student: StudentRecord,
     beside: Mapping[str, Sequence[Ref]],
     ledger: Reading,
+    released: Released,
     by: str = __version__,
 ) -> Certificate:
     """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
+
+    Raises NotVerified where what a test released is not what was written.
 
     by   the version of Concord that writes it: it says what that one knew
     """
@@ -86,6 +104,7 @@ def describe(
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
     return Certificate(
+        format=FIRST_FORMAT if older(by, WITH_PARTS) else CERTIFICATE_FORMAT,
         session=session.id,
         data_version=session.data_version,
         guarantee=guarantee,
@@ -93,14 +112,22 @@ def describe(
         relabelling=RelabellingRecord.of([session.mechanism for session in sessions]),
         teachers=session.teachers,
         counts=counts,
-        domain=DomainCharge.of(domain, ledger.sessions(domain.name), ledger.lost(domain.name)),
+        domain=_charged(domain, ledger),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger, by),
         student=student,
+        test=tested(session, student.file, ledger, released),
         beside=tuple(others),
-        together=together(guarantee, others),
+        together=together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
     )
+
+
+def _charged(domain: Domain, ledger: Reading) -> DomainCharge:
+    sessions = ledger.sessions(domain.name)
+    divided = ledger.division(domain.name) is not None
+    parts = {session.id: ledger.part_of(session.id) for session in sessions} if divided else None
+    return DomainCharge.of(domain, sessions, ledger.lost(domain.name), parts)
 
 
 def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = __version__) -> tuple[str, ...]:
@@ -150,3 +177,55 @@ def _proof(settings: Mapping[str, Any]) -> str:
     if settings.get("planned_accountant") == "game":
         proof = f"{proof}; {GAME_FOR_NOTHING}"
     return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof
+
+
+def tested(learned: Session, student: Ref, ledger: Reading, released: Released) -> TestRecord | None:
+    """The latest test of that very student, as the ledger stands; None where there is none."""
+    everything = ledger.sessions(learned.domain)
+    its_own = [item for item in trials_of(everything, learned.id) if item.mechanism["student"] == student.digest]
+    done = [(item, batch.outcome.released) for item in its_own for batch in ledger.batches(item.id) if batch.outcome]
+    if not done:
+        return None
+    session, file = done[-1]
+    before = everything[: everything.index(session)]
+    earlier = sum(item.tests and item.division == session.division for item in before)
+    return record(session, file, earlier, released.read(file))
+
+
+def record(session: Session, file: Ref, earlier: int, text: bytes) -> TestRecord:
+    """What the released counts of a test say."""
+    result = json.loads(text)
+    noisy = [result["right"], result["wrong"], *(count for row in result["matrix"] for count in row)]
+    found = Measures.of(PrivateTest.from_settings(session.mechanism), noisy)
+    classes = zip(result["classes"], found.recall, found.precision, strict=True)
+    return TestRecord(
+        session=session.id,
+        guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
+        file=file,
+        share=session.mechanism["share"],
+        clean=session.mechanism["clean"],
+        earlier=earlier,
+        level=LEVEL,
+        rows=found.rows,
+        accuracy=_interval(found.accuracy),
+        balanced_accuracy=_interval(found.balanced_accuracy),
+        classes=tuple(
+            ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
+            for name, recall, precision in classes
+        ),
+    )
+
+
+def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[Budget, bool]]:
+    """The claims of all tests of students of those sessions; and whether each touches no unit that the sessions do."""
+    learning = all(ledger.part_of(session.id) == LEARNING for session in sessions)
+    everything = ledger.sessions(sessions[0].domain)
+    return [
+        (Budget(epsilon=test.epsilon, delta=test.delta), learning and ledger.part_of(test.id) == TEST)
+        for session in sessions
+        for test in trials_of(everything, session.id)
+    ]
+
+
+def _interval(found: Measured) -> Interval:
+    return Interval(**asdict(found))

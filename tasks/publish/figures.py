@@ -7,7 +7,7 @@ says itself. Checked by tests/tasks/publish/test_figures.py and test_what_if.py.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from concord.artifacts.certificate import Counts
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Integers
+from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
@@ -117,10 +118,10 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 def budget_figure(domain: DomainCharge) -> str:
     """The domain's budget over its life, session by session: charges add up in Rényi divergence at its order."""
     shares = np.array([charge.share for charge in domain.charges])
-    before, places = domain.lost + np.cumsum(shares) - shares, np.arange(1, len(shares) + 1)
+    before, places = np.array(list(_before(domain))), np.arange(1, len(shares) + 1)
     still_open = np.array([charge.status == "open" for charge in domain.charges])
     figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
-    if before[-1]:
+    if before.any():
         axes.bar(places, before, color=BLUE, alpha=0.3, label="charged before")
     for kind, of, colour in (("settled", ~still_open, BLUE), ("reserved", still_open, GREY)):
         if of.any():
@@ -128,10 +129,19 @@ def budget_figure(domain: DomainCharge) -> str:
     axes.axhline(1, color=ORANGE, linestyle="--", label="lifetime cap")
     axes.set_xlim(0.4, max(len(places), 4) + 0.6)
     axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
-    axes.set_ylim(0, max(1.0, before[-1] + shares[-1]) * 1.05)
+    axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)
     axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
     return _svg(figure)
+
+
+def _before(domain: DomainCharge) -> Iterator[float]:
+    """What was charged before each session to the units it touches: to the part that had most, where it touches all."""
+    totals = dict.fromkeys(PARTS, domain.lost)
+    for charge in domain.charges:
+        touched = PARTS if charge.part == EVERY else (charge.part,)
+        yield max(totals[part] for part in touched)
+        totals.update({part: totals[part] + charge.share for part in touched})
 
 
 def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:

@@ -90,7 +90,8 @@ class Claim:
         """Write the certificate as it should have been at that moment, and keep what is found if it is the best yet."""
         certificate = parsed(released.read(self.ref), self.ref.path)
         labels = _labels(certificate)
-        due = describe(self.session, labels.pop(self.session), self.counts, self.student, labels, moment, self.by)
+        own = labels.pop(self.session)
+        due = describe(self.session, own, self.counts, self.student, labels, moment, released, self.by)
         wrong = [name for name in COMPARED_FIELDS if _part(certificate, name) != _part(due, name)]
         alike = COMPARED_FIELDS.index(wrong[0]) if wrong else len(COMPARED_FIELDS)
         if alike >= self.alike:

@@ -62,7 +62,8 @@ class Account:
     terms: tuple[str, str, Fraction]
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
-    charged: Amount = field(default_factory=Amount)
+    charged: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
+    divided: RecordBody | None = None
     relabelled: bool = False
     lost: bool = False
 
@@ -81,6 +82,21 @@ class Account:
     def order(self) -> Fraction:
         """α*."""
         return self.terms[2]
+
+    def charge(self, amount: Amount, part: str = "") -> None:
+        """Charge a part of the units, or each of them."""
+        for name in self.charged if part == "" else (part,):
+            self.charged[name] += amount
+
+    def touched(self, record_body: RecordBody) -> str:
+        """The part that a session opened now touches alone, by the division on record; empty: it may touch all."""
+        known = self.divided is not None and record_body.get("division") == self.divided["commitment"]
+        return str(record_body.get("part", "")) if known else ""
+
+    def lacking(self, seen: Amount) -> Amount:
+        """What every part is charged beyond its own, so that none is charged less than the largest was seen to be."""
+        parts = self.charged.values()
+        return Amount(min(part.nats for part in parts), min(part.delta for part in parts)).lacking(seen)
 
     @property
     def budget(self) -> Amount:
@@ -115,6 +131,7 @@ class Holding:
     each: Amount | None
     cutoff: int | None
     queries: int | None
+    part: str = ""
     open: bool = True
     batches: int = 0
     rows: int = 0

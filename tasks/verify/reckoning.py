@@ -14,7 +14,9 @@ Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
                 ones
              4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
                 reservation, or what was refused where that is less and may be returned
-             5  where a witness was lost or an older copy restored, every open session is charged whole, and a domain
+             5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
+                alone, any other in each; what is covered is the most of any part
+             6  where a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
@@ -66,6 +68,7 @@ class Reckoning:
         self._enter: dict[str, Callable[[Line, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
             "recap": self._recap,
+            "divide": self._divide,
             "remark": lambda _, __: iter(()),
             "watch": self._watch,
             "restore": self._restore,
@@ -92,7 +95,15 @@ class Reckoning:
             yield f"the order of the domain changes from {float(account.order):g} to {record_body['filter']['order']:g}"
         account.cap, account.split = cap_of(record_body["filter"])
         yield from account.faults()
-        yield from _covered(account, account.charged, "the new cap")
+        yield from _covered(account, "the new cap")
+
+    def _divide(self, line: Line, record_body: RecordBody) -> Iterator[str]:
+        account = self.accounts[line.domain]
+        if account.divided is not None:
+            yield "the domain's units were divided before"
+        if not 0 < Fraction(record_body["share"]) < 1 or not record_body["commitment"] or line.session:
+            yield "the division is none"
+        account.divided = record_body
 
     def _watch(self, _: Line, record_body: RecordBody) -> Iterator[str]:
         if self._witnessed:
@@ -112,7 +123,7 @@ class Reckoning:
                 yield f"unit, neighbours or order of domain {name} are not those it was named with"
             yield from seen.faults()
             account.cap, account.split, account.lost = seen.cap, seen.split, True
-            account.charged += account.charged.lacking(Amount.told(standing["charge"]))
+            account.charge(account.lacking(Amount.told(standing["charge"])))
 
     def _end_all(self) -> None:
         for holding in self.holdings.values():
@@ -129,6 +140,7 @@ class Reckoning:
             each=None if each is None else Amount.told(each),
             cutoff=record_body["cutoff"],
             queries=record_body["queries"],
+            part=account.touched(record_body),
         )
         self.holdings[line.session] = holding
         yield from _priced(holding, mechanism, account.order)
@@ -138,8 +150,11 @@ class Reckoning:
             if account.relabelled or account.lost:
                 yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
-        account.charged += holding.reserved
-        yield from _covered(account, account.charged, "the domain's cap")
+        if holding.part not in ("", *account.charged):
+            yield f"it names a part that is none: {holding.part!r}"
+            holding.part = ""
+        account.charge(holding.reserved, holding.part)
+        yield from _covered(account, "the domain's cap")
 
     def _begin(self, line: Line, record_body: RecordBody) -> Iterator[str]:
         holding = self._of(line)
@@ -177,7 +192,7 @@ class Reckoning:
             yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused"
         holding.open = False
         kept, before = self.accounts[holding.domain], holding.reserved
-        kept.charged += Amount(charge.nats - before.nats, charge.delta - before.delta)
+        kept.charge(Amount(charge.nats - before.nats, charge.delta - before.delta), holding.part)
 
     def _of(self, line: Line) -> Holding:
         holding = self.holdings[line.session]
@@ -197,9 +212,12 @@ def reckon(lines: Iterable[Line]) -> Iterator[str]:
             yield f"{named} cannot be followed from those before"
 
 
-def _covered(account: Account, total: Amount, by: str) -> Iterator[str]:
-    if not total <= account.budget:
-        yield f"the domain is charged {total}, where {by} covers {account.budget}"
+def _covered(account: Account, by: str) -> Iterator[str]:
+    for part, total in account.charged.items():
+        if not total <= account.budget:
+            whose = "the domain" if account.divided is None else f"the {part} part of the domain"
+            yield f"{whose} is charged {total}, where {by} covers {account.budget}"
+            break
 
 
 def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:

@@ -31,6 +31,7 @@ DIGITS = 40
 TWO_TO_64 = 2**64
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
+MOVED = {"rows": 1, "labels": 2}
 ROUNDING_ROOM = (1 + 1e-9) ** 2
 """By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
 
@@ -216,6 +217,24 @@ def _pure(settings: Settings) -> float:
     return int(settings["steps"]) / float(settings["scale"])
 
 
+def _test_groups(settings: Settings) -> tuple[tuple[int, float], ...]:
+    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each where it stays, and
+    its labels change."""
+    if settings["secret"] not in MOVED:
+        raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
+    moved = MOVED[settings["secret"]]
+    return (moved, float(settings["scale"])), (moved, float(settings["pair_scale"]))
+
+
+def _test_delta(settings: Settings, epsilon: float) -> float:
+    return sums_delta(epsilon, *_test_groups(settings))
+
+
+def _test_charge(settings: Settings, order: float) -> tuple[float, float]:
+    """Zero-concentrated DP (Bun & Steinke 2016)."""
+    return order * sum(moved / (2 * scale**2) for moved, scale in _test_groups(settings)), 0.0
+
+
 def _epoch(settings: Settings) -> float:
     return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
 
@@ -252,4 +271,5 @@ ROUTES = {
     "tallies": Route(tallies_delta, tallies_charge),
     "universal": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
+    "private_test": Route(_test_delta, _test_charge),
 }

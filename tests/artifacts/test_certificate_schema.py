@@ -19,7 +19,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
     "noisy_votes": NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
 }
-PUBLISHED = {"concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970"}
+PUBLISHED = {
+    "concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970",
+    "concord certificate 2": "f8d64ce78a0286d0affabc1c2a582bf530e022b7c6843bc560b27dca18db384c",
+}
 """SHA-256 of the schema of each format, but for its words."""
 
 

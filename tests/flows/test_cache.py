@@ -15,6 +15,7 @@ from concord.flows import stages
 from concord.flows.cache import Files, Place, digested, key_of, only
 from concord.flows.stage import Described, Stages
 from concord.flows.stages import UNITS, Block
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
@@ -49,6 +50,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
     Cost | None: (None, Cost.gaussian(1.0)),
+    Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
     Student: (Student(ref=ONE, accuracy=None), Student(ref=ONE, accuracy=0.5)),
     Sequence[str]: ((), ("00",)),
     Sequence[int]: ((0, 5), (5, 10)),

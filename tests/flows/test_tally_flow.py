@@ -27,6 +27,19 @@ def tables(folder: Path) -> dict[str, Any]:
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
 
 
+@pytest.mark.parametrize("learner", ["linear", pytest.param("fitted", marks=pytest.mark.slow)])
+def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path, home: Path, learner: str) -> None:
+    plan = parse_plan(tables(tmp_path / "data") | {"test": {"share": 0.3}, "student": {"learner": learner}})
+    summary = start(plan, home)
+    assert summary.test is not None
+    assert summary.test["clean"]
+    assert 0.7 < summary.test["accuracy"]["value"] <= 1
+    ledger = Ledger.of(home)
+    assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == ["learning", "test"]
+    assert [check for check in verify(home) if not check.ok] == []
+    assert start(plan, home).test == summary.test
+
+
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return parse_plan(tables(tmp_path / "data"))

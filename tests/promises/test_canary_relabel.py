@@ -111,7 +111,7 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
         claim(run.stores, run.plan, private.with_rows)
         with suppress(BudgetRefused):
             for other in map(str, count()):
-                asked = replace(admitted.asked.opening(other, commitment=other), mechanism={"name": "another"})
+                asked = replace(admitted.asked.opening(None, other, commitment=other), mechanism={"name": "another"})
                 run.stores.ledger.open_session(asked, further=True)
         return begin_session(run, admitted, private, *arguments)
 

@@ -72,7 +72,7 @@ def changed(tables: dict[str, Any], **changes: Any) -> Plan:
     """The plan with changes such as teachers__count=50."""
     for place, value in changes.items():
         section, key = place.split("__")
-        tables = {**tables, section: {**tables[section], key: value}}
+        tables = {**tables, section: {**(tables.get(section) or {}), key: value}}
     return parse_plan(tables)
 
 

@@ -14,7 +14,7 @@ from concord.artifacts.privacy import Charge, Filter
 from concord.artifacts.sessions import Session
 
 charge, admits, freeze, recapped, budget = Filter.charge, Filter.admits, Filter.freeze, Filter.recapped, Filter.budget
-owed, total = Session.owed, LedgerState.total
+owed, totals = Session.owed, LedgerState.totals
 
 
 def cheap(of: Filter, cost: Any) -> Charge:
@@ -84,12 +84,13 @@ UNBOUNDED: dict[str, tuple[Any, str, Any]] = {
     "forgets Rényi": (Filter, "admits", lambda of, total: admits(of, Charge(delta=total.delta))),
     "forgets one session": (
         LedgerState,
-        "total",
-        lambda state, domain: (
-            total(state, domain)
-            if len(state.sessions) < 2
-            else Charge(renyi=total(state, domain).renyi - next(iter(state.sessions.values())).charge.renyi)
-        ),
+        "totals",
+        lambda book, domain, *also: {
+            part: Charge(renyi=charge.renyi - min(charge.renyi, next(iter(book.sessions.values())).charge.renyi))
+            if len(book.sessions) > 1
+            else charge
+            for part, charge in totals(book, domain, *also).items()
+        },
     ),
     "forgets the conversion": (Filter, "conversion", property(lambda _: 0.0)),
     "budgets a little more": (Filter, "budget", property(lambda of: budget.fget(of) * Decimal("1.001"))),  # type: ignore[attr-defined]

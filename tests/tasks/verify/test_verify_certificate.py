@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.certificate import OPENED, Certificate
+from concord.artifacts.certificate import FIRST_FORMAT, OPENED, Certificate
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
+from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.describe import describe
@@ -119,6 +120,8 @@ def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifi
 
     def as_written(certificate: dict[str, Any]) -> None:
         certificate["versions"] = {"concord": "0.1.0", "python": "3.11.7"}
+        certificate["format"] = FIRST_FORMAT
+        del certificate["test"], certificate["domain"]["parts"]
 
     assert tell(home, as_written) == ""
     (warning,) = (check for check in verify(home, SESSION) if check.warning)
@@ -133,7 +136,7 @@ def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session
     rewrite(home, of_the_first_version)
     ledger = Ledger.of(home)
     certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
-    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.student, {}, ledger)
+    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.student, {}, ledger, Released(home))
     assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, "0.1.0")
     assert "opened by version 0.1.0 of Concord" in anew.caveats[0]
     assert "negative-zero" in anew.caveats[0]

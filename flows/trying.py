@@ -1,0 +1,122 @@
+"""The steps that try a student out on private units set aside: its price, and its passage through the door."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.parts import TEST
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session, trials_of
+from concord.flows import stages
+from concord.flows.console import err
+from concord.flows.run import Admitted, Private, RunContext
+from concord.flows.stage import Disclosure
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.parts import division_of
+from concord.tasks.door.admit import Asked, Charged, check_ensemble, claim, going_on, reserve_session
+from concord.tasks.door.checkpoint import Checkpoint, write_checkpoint
+from concord.tasks.door.trial import Trial, planned_test, trial_of
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.student.study import Student
+
+Asking = TypeVar("Asking", bound=Charged)
+
+
+def check_test(run: RunContext, admitted: Admitted[Asking]) -> Admitted[Asking]:
+    """What was admitted, if the domain covers the test that the plan asks for as well.
+
+    Raises BudgetRefused if a session would be opened and its test not covered; spends nothing.
+    """
+    if run.plan.test is None or admitted.session is not None:
+        return admitted
+    domain = admitted.balance.domain
+    learning = domain.filter.charge(admitted.asked.mechanism.cost)
+    mechanism = planned_test(run.plan, domain, learning, admitted.asked.epsilon)
+    about = {"session": "asked for", "student": "", "share": run.plan.test.share, "clean": True}
+    asked = test_asked(run.plan, Trial(mechanism, about), admitted.stream.encoding, run.stores.vault)
+    run.stores.ledger.check_opening(asked.opening(division_of(run.plan, run.stores.vault)), domain, further=True)
+    return admitted
+
+
+def test_asked(plan: Plan, trial: Trial, encoding: Encoding, vault: Vault) -> Asked:
+    """The session that a test is asked for in."""
+    depends, delta = {"tried": trial.settings()}, trial.mechanism.delta
+    return Asked.once(plan, trial, encoding, vault, depends, delta=delta, part=TEST)
+
+
+def try_student(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: Private,
+    passed: Disclosure,
+    student: Student,
+    codes: Codes | None = None,
+) -> Disclosure:
+    """The test that the plan asks for: of the first student of a session. Another one is not tested unasked.
+
+    codes   what the student reads of a row, if it does not read encoded ones
+    Returns what passed the door before, at the moment the last of it did: none that is published may be earlier.
+    """
+    if run.plan.test is None:
+        return passed
+    session, domain = passed.session, admitted.balance.domain
+    known = trials_of(run.stores.ledger.sessions(session.domain), session.id)
+    own = [test for test in known if test.mechanism["student"] == student.ref.digest]
+    if own:
+        mechanism = PrivateTest.from_settings(own[-1].mechanism)
+    elif known:
+        return _passed_over(passed, "is another than the one that was tested")
+    else:
+        mechanism = planned_test(run.plan, domain, session.reserved, session.epsilon)
+    try:
+        return pass_test(run, admitted, private, passed, student, mechanism, codes)
+    except BudgetRefused as refused:
+        return _passed_over(passed, f"is not tested: {refused}")
+
+
+def _passed_over(passed: Disclosure, why: str) -> Disclosure:
+    session = passed.session.id
+    err.print(f"{'test':>8} the student {why}; `concord test {session}` tests it at a price", soft_wrap=True)
+    return passed
+
+
+def pass_test(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: Private,
+    passed: Disclosure,
+    student: Student,
+    mechanism: PrivateTest,
+    codes: Codes | None = None,
+    *,
+    again: bool = False,
+) -> Disclosure:
+    """Count in private, and release noisy counts at the door; or replay them. Raises BudgetRefused.
+
+    again   make one more test if there is one of this student and these settings
+    """
+    plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
+    trial = trial_of(plan, mechanism, passed.session, student.ref, stores.vault)
+    asked = test_asked(plan, trial, encoding, stores.vault)
+    counts = stages.try_out(run, plan, private.table, encoding, student.ref, codes, run.erased)
+    test = going_on(stores, asked, new_session=again)
+    if test is None:
+        claim(stores, plan, private.with_rows)
+        test = reserve_session(stores, asked, (counts.digest,), new_session=True)
+    test = _held(run, admitted, private, run.hold(test.id), counts)
+    check_ensemble(stores.vault, test, (counts.digest,))
+    released = stages.release_test(run, test, trial, counts, plan.data.classes)
+    stores.released.restamp([student.ref])  # its file's own time would tell how long the units were counted
+    return replace(passed, at=released.at)
+
+
+def _held(run: RunContext, admitted: Admitted[Any], private: Private, test: Session, counts: Ref) -> Session:
+    """The session of a test, with what is to be forgotten with it."""
+    stream, plan = admitted.stream, run.plan
+    checkpoint = Checkpoint(
+        plan=plan, encoding=stream.encoding, teachers=(counts,), sources=stream.sources, private=private.with_rows
+    )
+    write_checkpoint(run.stores.vault, test.id, checkpoint)
+    return test

@@ -1,0 +1,96 @@
+"""Parts: which private units are set aside for the domain's whole life, to try students out on.
+
+A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is what
+`data.unit` says of it. Where a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
+one spelling that tasks.data.names gives it: what a row is cast to changes with the public vocabulary, and its place in
+the table with any other row.
+
+Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
+Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
+             files, and however it is cast. Rows of one name are in one part
+Not covered  units whose name changes. Where a later file stores a column as doubles, all its numbers are named anew:
+             that is part of the naming rule, and the ledger refuses another one. Checked by
+             tests/tasks/data/test_set_aside.py
+"""
+
+import json
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.parts import TEST, Division
+from concord.artifacts.plan import Plan
+from concord.artifacts.sections import PrivateTestPlan
+from concord.tasks.data.units import sampled, stored_as_one, unit_names
+
+BY_UNIT, BY_CELLS = "data.unit", "test.columns"
+"""The fields of a plan that may name units."""
+ABSENT = b"\xff"
+"""What stands for a cell that says nothing: no length, which others begin with, is so large."""
+
+
+def division_of(plan: Plan, vault: Vault) -> Division | None:
+    """How the plan divides its domain's units; None where it does not. Raises WrongInput where names cannot be told."""
+    if plan.test is None:
+        return None
+    naming, key = naming_rule(plan), part_key(derive(vault.secret(f"domains/{plan.privacy.domain}"), "split"))
+    share = float(plan.test.share)
+    return Division(commitment=keyed_digest(key, "parts", repr(share), naming), share=share, naming=naming)
+
+
+def plan_of(division: Division) -> PrivateTestPlan:
+    """The section of a plan that divides a domain's units like that."""
+    ((field, named_by),) = json.loads(division.naming).items()
+    columns = tuple(column for column, _ in named_by) if field == BY_CELLS else None
+    return PrivateTestPlan(share=division.share, columns=columns)
+
+
+def part_key(key: bytes) -> bytes:
+    """The key that decides a unit's part, given the one that assigns units to shards."""
+    return derive(key, "parts")
+
+
+def naming_rule(plan: Plan) -> str:
+    """What units are named by, as the ledger keeps it: columns, and which of them hold numbers as doubles do."""
+    columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
+    named_by = [(column, _rounded(plan, column)) for column in columns]
+    return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by})
+
+
+def columns_of_names(plan: Plan) -> dict[str, str]:
+    """The columns that must be read to name a row by its cells, each with the field of the plan that asks for it."""
+    return {} if plan.test is None else dict.fromkeys(plan.test.columns or (), BY_CELLS)
+
+
+def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:
+    """Which of some raw rows are of units in that part, given the units' own names; all, where none are set apart."""
+    if plan.test is None:
+        return lambda rows, _: pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+    secret, share = part_key(key), plan.test.share
+    rounded = {column: _rounded(plan, column) for column in plan.test.columns or ()}
+
+    def found(rows: pl.DataFrame, owners: pl.Series) -> pl.Series:
+        names = row_names(rows, rounded) if rounded else owners
+        tested = pl.Series([False], dtype=pl.Boolean).extend_constant(False, rows.height).head(rows.height)
+        tested = tested.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), secret, share))
+        return tested if part == TEST else ~tested
+
+    return found
+
+
+def row_names(rows: pl.DataFrame, rounded: Mapping[str, bool]) -> pl.Series:
+    """Names of rows by their raw cells in those columns: each row's depends on that row alone.
+
+    rounded   for each column, whether some file stores its numbers as doubles
+    """
+    cells = [unit_names(rows[column], rounded=doubles) for column, doubles in rounded.items()]
+    return pl.Series([b"".join(map(_framed, row)) for row in zip(*cells, strict=True)], dtype=pl.Binary)
+
+
+def _framed(cell: bytes | None) -> bytes:
+    return ABSENT if cell is None else len(cell).to_bytes(7, "big") + cell
+
+
+def _rounded(plan: Plan, column: str) -> bool:
+    return stored_as_one(plan.path("private"), column, BY_UNIT if plan.data.unit else BY_CELLS)

@@ -1,0 +1,218 @@
+"""A private test: how often a student is right on private units that took no part in learning, as noisy counts.
+
+Released together: the confusion matrix, and how many were right and wrong. The many cells of a matrix are noisy, the
+pair is not; so half of the budget goes to each.
+
+Privacy statement
+    Assumes      a unit is counted once, by what the student says of that row alone; scales are fixed or chosen from
+                 released things alone
+    Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
+    Ends         after one release
+    Not covered  how the unit came to be in the test part (artifacts.parts). The intervals say nothing of a student that
+                 learned from the tested units, or was chosen by tests on them
+
+Proof. Where rows are secret, one unit more adds 1 to one cell and to one of right and wrong: `moved` = 1. Where only
+its labels are, its count moves from one cell to another, and from right to wrong or not: two cells and two of the pair
+by 1. Either way the privacy loss is that of as many discrete Gaussians at each scale, each shifted by one (noise.py),
+and the Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
+
+Intervals. Of a right and e wrong units, drawn independently, Clopper & Pearson's interval of the chance p to be right
+is [B(β/4; a, e + 1), B(1 − β/4; a + 1, e)], B the quantile of the beta law, and misses p at most β/2 of the time. Its
+lower end rises with a and falls with e, and so does its upper end. Noise is beyond q, its quantile at 1 − β/8, at most
+β/8 of the time on either side, for each of the two: β/2 in all. Otherwise a ≥ A − q and e ≤ E + q for the noisy A, E,
+and the other way round, so [B(β/4; A − q, E + q + 1), B(1 − β/4; A + q + 1, E − q)] holds the exact one. Counts below 0
+are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each. ∎
+Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of small cases, and planted bugs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.fft import next_fast_len
+from scipy.stats import beta as beta_law
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.noise import gaussians_delta, least_noise
+
+MOVED = {"rows": 1, "labels": 2}
+"""How many cells a unit moves by one, and how many of right and wrong, by what is secret of it."""
+PAIR_SHARE = 1 / 2
+"""Part of ρ that goes to right and wrong."""
+LEVEL = 0.95
+"""How likely each interval covers."""
+REACH = 14
+"""Standard deviations beyond which no noise is summed: less than 1e-42."""
+LARGEST_LAW = 1 << 22
+"""Places of a law of noise up to which it is summed; the quantile of a wider one is bounded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateTest:
+    """Public settings only. Noise is of `scale` in each cell of the matrix, of `pair_scale` in right and in wrong."""
+
+    name: ClassVar[str] = "private_test"
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+    proof: ClassVar[str] = "tasks/mechanisms/private_test.py: discrete Gaussian counts (Canonne, Kamath & Steinke 2020)"
+
+    epsilon: float
+    delta: float
+    classes: int
+    secret: str
+    scale: float
+    pair_scale: float
+
+    @classmethod
+    def calibrate(
+        cls, *, epsilon: float, delta: float, classes: int, secret: str, most: tuple[float, float] | None = None
+    ) -> "PrivateTest":
+        """The least noise within (epsilon, delta); and, with `most` = (order, nats), of no more nats at that order.
+
+        Raises WrongInput.
+        """
+        if not 0 < epsilon < math.inf or not 0 < delta < 1 or classes < 2 or secret not in MOVED:
+            raise WrongInput(
+                "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, and 'rows' or 'labels' as "
+                f"what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
+            )
+
+        def at(unit: float) -> "PrivateTest":
+            return cls(
+                epsilon=epsilon,
+                delta=delta,
+                classes=classes,
+                secret=secret,
+                scale=unit / math.sqrt(1 - PAIR_SHARE),
+                pair_scale=unit / math.sqrt(PAIR_SHARE),
+            )
+
+        found = least_noise(at)
+        if most is None:
+            return found
+        order, nats = most
+        rho = nats / order / UP**2
+        return found if found.rho <= rho else at(math.sqrt(MOVED[secret] / (2 * rho)) * UP)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> "PrivateTest":
+        """The mechanism that `settings` was taken from."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls)})
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.name, **asdict(self)}
+
+    @property
+    def draws(self) -> tuple[tuple[int, float], ...]:
+        """How many counts a unit moves by one, at which scale."""
+        moved = MOVED[self.secret]
+        return (moved, self.scale), (moved, self.pair_scale)
+
+    @property
+    def rho(self) -> float:
+        """Σ moved / (2·scale²)."""
+        return sum(moved / (2 * scale**2) for moved, scale in self.draws)
+
+    @property
+    def cost(self) -> Cost:
+        """ρ-zero-concentrated; and the budget itself where the exact δ is within it."""
+        proved = self.delta_at(self.epsilon) <= self.delta
+        return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ of the release at that ε, exactly but for rounding up."""
+        return gaussians_delta(epsilon, self.draws)
+
+    def release(self, matrix: Ints, source: RandomSource) -> Ints:
+        """Noisy right and wrong, then the noisy matrix row by row: matrix (classes, classes), true by said class."""
+        right = int(np.trace(matrix))
+        pair = np.array([right, int(matrix.sum()) - right]) + source.gaussian(self.pair_scale, 2)
+        cells = matrix.ravel() + source.gaussian(self.scale, matrix.size)
+        return np.concatenate([pair, cells])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A share of right ones, and the interval that covers it at LEVEL."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What noisy counts say of a student, each at LEVEL by itself: `rows` is the noisy number of tested units."""
+
+    rows: int
+    accuracy: Measured
+    balanced_accuracy: Measured
+    recall: tuple[Measured, ...]
+    precision: tuple[Measured, ...]
+
+    @classmethod
+    def of(cls, mechanism: PrivateTest, noisy: Sequence[int], level: float = LEVEL) -> "Measures":
+        """From what was released."""
+        matrix = np.asarray(noisy[2:], dtype=np.int64).reshape(mechanism.classes, mechanism.classes)
+        others, misses = mechanism.classes - 1, 1 - level
+        hits, of_class, of_said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+
+        def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
+            pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
+            return tuple(measured(a, e, mechanism.scale, misses, others) for a, e in pairs)
+
+        recall, together = shares(of_class, misses), shares(of_class, misses / mechanism.classes)
+        return cls(
+            rows=max(0, int(noisy[0]) + int(noisy[1])),
+            accuracy=measured(int(noisy[0]), int(noisy[1]), mechanism.pair_scale, misses, 1),
+            balanced_accuracy=Measured(*(float(np.mean([getattr(r, of) for r in together])) for of in ENDS)),
+            recall=recall,
+            precision=shares(of_said, misses),
+        )
+
+
+ENDS = ("value", "low", "high")
+
+
+def measured(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
+    """The share that was right, of noisy counts: of one count, and of the sum of `others`, noise of `scale` in each.
+
+    Where the counts say nothing, the share is the middle of its interval.
+    """
+    near, far = quantile(scale, 1, misses / 8), quantile(scale, others, misses / 8)
+    low = _beta(misses / 4, right - near, wrong + far + 1)
+    high = _beta(1 - misses / 4, right + near + 1, wrong - far)
+    hits, fails = max(0, right), max(0, wrong)
+    return Measured(hits / (hits + fails) if hits + fails else (low + high) / 2, low, high)
+
+
+def _beta(chance: float, first: int, second: int) -> float:
+    """A quantile of the beta law; 0 or 1 where a count is none."""
+    if first <= 0:
+        return 0.0
+    return 1.0 if second <= 0 else float(beta_law.ppf(chance, first, second))
+
+
+@lru_cache(maxsize=64)
+def quantile(scale: float, count: int, tail: float) -> int:
+    """The least q which the sum of so many discrete Gaussians exceeds with probability at most `tail`; or, where that
+    law is too wide to be summed, a q that it does: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17).
+    """
+    size = next_fast_len(2 * math.ceil(REACH * (scale + 1) * math.sqrt(count)) + 1, real=True)
+    if size > LARGEST_LAW:
+        return math.ceil(scale * math.sqrt(2 * count * math.log(1 / tail)))
+    reach = min((size - 1) // 2, math.ceil(REACH * (scale + 1)))
+    places = np.arange(-reach, reach + 1)
+    single = np.zeros(size)
+    single[places % size] = np.exp(-(places**2) / (2 * scale**2))
+    law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, size)
+    beyond = np.cumsum(np.roll(law, size // 2)[::-1])[::-1]  # [i]: at least i − size // 2
+    middle = size // 2
+    return int(np.argmax(beyond[middle + 1 :] <= tail))

@@ -1,0 +1,228 @@
+"""The ledger's parts: what is frozen, what each part is charged, and a second reckoning that sees faults in it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts import parts
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger import state
+from concord.artifacts.ledger.events import Entry, LogRecord
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.witness import Witness
+from concord.artifacts.parts import EVERY, LEARNING, TEST, Division, Parts, running
+from concord.artifacts.privacy import Charge
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.verify.reckoning import reckon
+from tests.support.chained import rewrite
+from tests.support.published import opening
+from tests.tasks.verify.test_reckoning import Kept, named
+
+DIVISION = Division(commitment="c" * 64, share=0.1, naming='{"data.unit": [["person", false]]}')
+NOISY = NoisyVotes.calibrate(epsilon=2.0, delta=1e-6, queries=10, classes=2)
+TESTED = PrivateTest.calibrate(epsilon=2.0, delta=1e-6, classes=2, secret="rows")
+
+
+def ask(ledger: Ledger, name: str, part: str, division: str = DIVISION.commitment) -> None:
+    made = TESTED if part == TEST else NOISY
+    asked = replace(
+        opening(NOISY, name),
+        mechanism=made.settings(),
+        whole=made.cost,
+        per_refusal=None,
+        cutoff=None,
+        queries=made.queries,
+        epsilon=2.0,
+        delta=1e-6,
+        part=part,
+        division=division if part else "",
+    )
+    ledger.open_session(asked, further=True)
+
+
+def fill(ledger: Ledger, part: str, most: int = 50) -> int:
+    """How many sessions of that part fit."""
+    for count in range(most):
+        try:
+            ask(ledger, f"{part}-{len(ledger.sessions('people'))}", part)
+        except BudgetRefused:
+            return count
+    return most
+
+
+def kept(*, divided: bool = True) -> Kept:
+    ledger = Kept()
+    named(ledger)
+    if divided:
+        ledger.divide("people", DIVISION)
+    return ledger
+
+
+DOMAIN_FILTER = kept().domains()[0].filter
+
+
+def test_the_domain_pays_the_larger_of_its_parts() -> None:
+    ledger = kept()
+    ask(ledger, "l-1", LEARNING)
+    learning = ledger.total("people")
+    ask(ledger, "t-1", TEST)
+    assert ledger.totals("people") == {LEARNING: learning, TEST: DOMAIN_FILTER.charge(TESTED.cost)}
+    assert ledger.total("people") == learning
+    ask(ledger, "e-1", EVERY)
+    assert ledger.total("people") == learning.times(2)
+    assert [ledger.part_of(name) for name in ("l-1", "t-1", "e-1")] == [LEARNING, TEST, EVERY]
+    assert list(reckon(ledger.kept)) == []
+
+
+def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
+    totals = {LEARNING: charge(3, 1), TEST: charge(2, 5)}
+    assert parts.largest(totals) == charge(3, 5)
+    assert parts.least(totals) == charge(2, 1)
+    charges = [(LEARNING, charge(3, 1)), (TEST, charge(2, 5)), (EVERY, charge(1, 0))]
+    assert list(running(charges, charge(1, 1))) == [charge(1, 1), charge(4, 2), charge(4, 6), charge(5, 6)]
+
+
+def charge(nats: int, delta: int) -> Charge:
+    return Charge(renyi=Charge().renyi + nats, delta=Charge().delta + delta)
+
+
+def test_each_part_is_filled_by_itself() -> None:
+    alone = fill(kept(divided=False), EVERY)
+    ledger = kept()
+    learning, tests = fill(ledger, LEARNING), fill(ledger, TEST)
+    assert learning == alone > 1
+    assert tests > 1
+    assert fill(ledger, EVERY) == 0
+    assert list(reckon(ledger.kept)) == []
+
+
+@pytest.mark.parametrize("division", ["another", ""])
+def test_a_charge_that_names_another_division_counts_in_every_part(division: str) -> None:
+    ledger = kept()
+    ask(ledger, "t-1", TEST, division)
+    assert set(ledger.totals("people").values()) == {DOMAIN_FILTER.charge(TESTED.cost)}
+    assert ledger.part_of("t-1") == EVERY
+    assert list(reckon(ledger.kept)) == []
+
+
+def test_one_that_was_opened_before_the_division_counts_in_every_part_for_ever() -> None:
+    ledger = kept(divided=False)
+    ask(ledger, "l-1", LEARNING)
+    ledger.divide("people", DIVISION)
+    assert ledger.part_of("l-1") == EVERY
+    assert len(set(ledger.totals("people").values())) == 1
+    assert list(reckon(ledger.kept)) == []
+
+
+def test_a_domain_is_divided_once() -> None:
+    ledger = kept()
+    lines = len(ledger.kept)
+    ledger.divide("people", DIVISION)
+    ledger.divide("people", replace(DIVISION, commitment="another key"))
+    assert len(ledger.kept) == lines
+    assert ledger.division("people") == DIVISION
+    for other in (replace(DIVISION, share=0.2), replace(DIVISION, naming="{}")):
+        with pytest.raises(WrongInput, match="divided once"):
+            ledger.divide("people", other)
+        with pytest.raises(WrongInput, match="divided once"):
+            ledger.check_division("people", other)
+    with pytest.raises(WrongInput, match="no domain"):
+        ledger.divide("nobody", DIVISION)
+    second = LogRecord.after(ledger._state.head, Entry(domain="people", event=DIVISION), at="now")
+    with pytest.raises(NotVerified, match="contradicts"):
+        ledger._state.read(second)
+
+
+def test_what_is_written_of_undivided_domains_is_what_was_written_before() -> None:
+    ledger = kept(divided=False)
+    ask(ledger, "e-1", EVERY)
+    assert not any(word in line.body for line in ledger.kept for word in ("part", "division"))
+
+
+def test_a_restoration_charges_each_part_what_its_witness_saw(tmp_path: Path) -> None:
+    """The witness saw the total alone, that of the largest part: no part may be charged less than it may have been."""
+    file, witness = tmp_path / "ledger.db", Witness(tmp_path / "witness")
+    newer = Ledger(f"sqlite:///{file}", witness)
+    named(newer)
+    newer.divide("people", DIVISION)
+    ask(newer, "t-1", TEST)
+    older = file.read_bytes()
+    ask(newer, "l-1", LEARNING)
+    seen = newer.totals("people")
+    file.write_bytes(older)
+    behind = Ledger(f"sqlite:///{file}", witness)
+    behind.restore("the disk died")
+    for part, total in behind.totals("people").items():
+        assert total.renyi >= seen[part].renyi
+    assert list(reckon(behind.records())) == []
+
+
+touched = Parts.touched_by
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "another division counts as this one": (Parts, "touched_by", lambda _, session: session.part),
+    "what touches every part counts as learning": (
+        Parts,
+        "touched_by",
+        lambda book, session: touched(book, session) or LEARNING,
+    ),
+    "what touches every part counts in none": (
+        state,
+        "by_part",
+        lambda charges, lost: parts.by_part([item for item in charges if item[0]], lost),
+    ),
+    "the least of the parts is charged": (state, "largest", parts.least),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_ledgers_parts_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setattr(*FAULTS[fault])
+    ledger = kept()
+    own = DIVISION.commitment
+    for part, division, most in ((EVERY, "", 1), (LEARNING, own, 50), (TEST, "another", 50), (TEST, own, 50)):
+        for number in range(most):
+            try:
+                ask(ledger, f"{part}-{division[:3]}-{number}", part, division)
+            except BudgetRefused:
+                break
+    assert any("covers" in wrong for wrong in reckon(ledger.kept))
+
+
+def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "least", parts.largest)
+    file, witness = tmp_path / "ledger.db", Witness(tmp_path / "witness")
+    ledger = Ledger(f"sqlite:///{file}", witness)
+    named(ledger)
+    ledger.divide("people", DIVISION)
+    tests = fill(ledger, TEST)
+    older = file.read_bytes()
+    fill(ledger, LEARNING)
+    file.write_bytes(older)
+    behind = Ledger(f"sqlite:///{file}", witness)
+    behind.restore("the disk died")
+    assert tests > 1
+    assert fill(behind, LEARNING) > 0
+    assert any("learning part of the domain is charged" in wrong for wrong in reckon(behind.records()))
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (lambda said: said.insert(2, said[1]), "divided before"),
+        (lambda said: said[1].body.update(share=1.5), "the division is none"),
+        (lambda said: said[2].body.update(part="nobody"), "names a part that is none"),
+    ],
+)
+def test_a_ledger_that_breaks_the_rule_of_parts_is_found(
+    tmp_path: Path, change: Callable[[list[Any]], object], wrong: str
+) -> None:
+    ledger = Ledger.of(tmp_path)
+    named(ledger)
+    ledger.divide("people", DIVISION)
+    ask(ledger, "l-1", LEARNING)
+    rewrite(tmp_path, change)
+    assert any(wrong in item for item in reckon(Ledger.of(tmp_path).records()))

@@ -1,0 +1,205 @@
+"""A private test in a run: what is set aside, what it costs, what is published of it, and what asks for another."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.parts import EVERY, LEARNING, TEST
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.sessions import Opening, Terms
+from concord.flows.cli.show import budget_of
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_extension, start_study, start_test
+from concord.tasks.data.encode import read_frame
+from concord.tasks.door.checkpoint import read_checkpoint
+from concord.tasks.door.erase import erase
+from concord.tasks.door.release import Stores
+from concord.tasks.verify.verify import verify
+from tests.support.people import arrive, changed
+
+
+@pytest.fixture
+def plan(plan: Plan) -> Plan:
+    return changed(plan.model_dump(), test__share=0.3)
+
+
+def another(plan: Plan, **changes: Any) -> Plan:
+    return changed(plan.model_dump(), **changes)
+
+
+def cached(summary: Summary) -> list[str]:
+    return [report.name for report in summary.stages if report.cached]
+
+
+def certificate_of(summary: Summary) -> Certificate:
+    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+
+
+def trials_in(home: Path) -> list[str]:
+    return [session.id for session in Ledger.of(home).sessions("people") if session.tests]
+
+
+def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
+    summary = start(plan, home)
+    assert [report.name for report in summary.stages][-4:] == ["study", "try", "test", "certify"]
+    ledger, (tested,) = Ledger.of(home), trials_in(home)
+    assert (ledger.part_of(summary.session), ledger.part_of(tested)) == (LEARNING, TEST)
+    totals = ledger.totals("people")
+    assert 0 < totals[TEST].renyi <= totals[LEARNING].renyi == ledger.total("people").renyi
+    assert summary.guarantee["epsilon"] == plan.privacy.epsilon
+
+    test = certificate_of(summary).test
+    assert test is not None
+    assert (test.session, test.clean, test.earlier, test.share) == (tested, True, 0, 0.3)
+    assert test.accuracy.low < test.accuracy.value < test.accuracy.high
+    assert 0.6 < test.accuracy.value <= 1
+    assert 300 < test.rows < 1200  # noisy: of some 2,500 people, three in ten
+    assert summary.test == test.model_dump(mode="json")
+    report = Path(summary.report).read_text(encoding="utf-8")
+    assert "Tried out on private records" in report
+    assert f"{100 * test.accuracy.low:.1f}%" in report
+    metrics = Records.of(home).recorded(summary.run_id)
+    assert metrics is not None
+    assert metrics.metrics["test_accuracy_high"] == test.accuracy.high
+    (domain,) = budget_of(home)["domains"]
+    assert [item["part"] for item in domain["sessions"]] == [LEARNING, TEST]
+    assert domain["parts"]["share"] == 0.3
+    assert all(check.ok for check in verify(home)), [check for check in verify(home) if not check.ok]
+
+    aside_of_shards(home, summary.session, plan)
+    again = start(plan, home)
+    assert cached(again) == [report.name for report in summary.stages]
+    assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert again.test == summary.test
+
+    other = start(another(plan, student__refused="drop"), home)  # another student is not tested unasked
+    assert other.test is None
+    assert trials_in(home) == [tested]
+    assert start(plan, home).test == summary.test
+
+
+def aside_of_shards(home: Path, session: str, plan: Plan) -> None:
+    """No more rows reach the shards than people of the learning part have."""
+    vault = Stores.of(home).vault
+    recipe = read_checkpoint(vault, session)
+    assert recipe is not None
+    blocks = sorted((vault.root / "shards" / "people").glob("*/block-*.arrow"))
+    refs = [vault.find(str(block.relative_to(vault.root))) for block in blocks]
+    rows = sum(read_frame(ref, vault).height for ref in refs if ref)
+    private = pl.read_csv(plan.path("private")).height
+    assert 0.6 * private < rows < 0.8 * private
+
+
+@pytest.mark.slow
+def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, home: Path) -> None:
+    first = start(plan, home)
+    shown = start_test(first.session, home, epsilon=None, again=False)
+    assert shown.test == first.test
+    assert shown.spent_now["epsilon"] == 0
+    second = start_test("people", home, epsilon=0.5, again=False)
+    assert second.test is not None
+    assert second.test["session"] != first.test["session"]  # type: ignore[index]
+    assert second.test["earlier"] == 1
+    assert start_test("people", home, epsilon=0.5, again=False).test == second.test
+    third = start_test("people", home, epsilon=0.5, again=True)
+    assert third.test["earlier"] == 2  # type: ignore[index]
+    assert len(trials_in(home)) == 3
+    promised = certificate_of(third).promise
+    assert promised.epsilon == pytest.approx(first.guarantee["epsilon"] + 1.0)  # the test part pays for all three
+    assert third.guarantee["epsilon"] == promised.epsilon
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_an_extended_sessions_student_is_tested_when_it_is_asked_for(plan: Plan, home: Path, tmp_path: Path) -> None:
+    first = start(plan, home)
+    more = start_extension(first.session, arrive(tmp_path / "arriving", 11), home)
+    assert more.test is None
+    with pytest.raises(BudgetRefused, match=r"--epsilon.*would bring the charge"):
+        start_test(first.session, home, epsilon=None, again=False)
+    tested = start_test(first.session, home, epsilon=2.0, again=False)
+    assert tested.test is not None
+    assert (tested.test["clean"], tested.test["earlier"]) == (True, 1)
+    assert start_study(first.session, None, home).test == tested.test
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> None:
+    """It was opened before the division, and learned from everybody."""
+    undivided = plan.model_copy(update={"test": None})
+    older = start(undivided, home)
+    assert older.test is None
+    with pytest.raises(WrongInput, match="no units set aside"):
+        start_test(older.session, home, epsilon=1.0, again=False)
+    cheap = another(another(plan, privacy__epsilon=0.5), labeling__cutoff=1)
+    newer = start(cheap, home, new_session=True)
+    assert newer.test is not None
+    assert newer.test["clean"]
+    tested = start_test(older.session, home, epsilon=0.5, again=False)
+    assert tested.test is not None
+    assert not tested.test["clean"]
+    assert "Not clean" in Path(tested.report).read_text(encoding="utf-8")
+    ledger = Ledger.of(home)
+    assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == [EVERY, LEARNING, TEST, TEST]
+    assert certificate_of(tested).promise.epsilon == pytest.approx(older.guarantee["epsilon"] + 0.5)
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_a_share_that_changes_is_refused_and_spends_nothing(plan: Plan, home: Path) -> None:
+    start(plan, home)
+    charged = Ledger.of(home).totals("people")
+    with pytest.raises(WrongInput, match=r"test.share of domain 'people' is 0.3 on the record, got 0.2"):
+        start(another(plan, test__share=0.2), home, new_session=True)
+    assert Ledger.of(home).totals("people") == charged
+
+
+@pytest.mark.slow
+def test_a_restored_vault_with_another_key_counts_in_every_part(plan: Plan, home: Path) -> None:
+    start(plan, home)
+    (home / "vault" / "secrets" / "domains" / "people").unlink()
+    cheap = another(another(plan, privacy__epsilon=0.3), labeling__cutoff=1, data__version="2")
+    newer = start(cheap, home, new_session=True)
+    ledger = Ledger.of(home)
+    assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == [LEARNING, TEST, EVERY, EVERY]
+    assert newer.test is not None
+    assert newer.test["clean"]  # by its own key, it learned from none of those
+    assert certificate_of(newer).promise.epsilon == pytest.approx(0.6)  # but each unit may be in both
+    assert all(check.ok for check in verify(home))
+
+
+@pytest.mark.slow
+def test_a_domain_that_cannot_pay_for_the_test_is_refused_before_anything_is_read(plan: Plan, home: Path) -> None:
+    summary, ledger = start(plan, home), Ledger.of(home)
+    (domain,), (tested,) = ledger.domains(), [ledger.session(name) for name in trials_in(home)]
+    room = float(domain.filter.budget - ledger.totals("people")[TEST].renyi) / domain.filter.order
+    terms = {field.name: getattr(tested, field.name) for field in fields(Terms)}
+    filled = {**terms, "id": "people-full", "commitment": "another key"}
+    ledger.open_session(Opening(**filled, whole=Cost.gaussian(room * (1 - 1e-6)), per_refusal=None), further=True)
+    cheap = another(another(plan, privacy__epsilon=0.3), labeling__cutoff=1, data__version="2")
+    assert ledger.part_of(summary.session) == LEARNING
+    with pytest.raises(BudgetRefused, match="the budget does not cover it"):
+        start(cheap, home, new_session=True)
+    undivided = cheap.model_copy(update={"test": None})
+    with pytest.raises(BudgetRefused, match="the budget does not cover it"):
+        start(undivided, home, new_session=True)  # it counts in every part
+
+
+@pytest.mark.slow
+def test_the_counts_are_erased_with_everything_else(plan: Plan, home: Path) -> None:
+    summary = start(plan, home)
+    assert (home / "vault" / "tested" / "people").is_dir()
+    erase(Stores.of(home), "people", None)
+    assert not (home / "vault" / "tested" / "people").is_dir()
+    assert not any(path.name in trials_in(home) for path in (home / "vault" / "sessions").glob("*/*"))
+    assert json.loads(Path(summary.certificate).read_bytes())["test"]["rows"] > 0

@@ -1,0 +1,175 @@
+"""Which units are set aside: by their own names alone; and none of them reaches a shard or a count of learning."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.asking.tally import gather
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.parts import division_of, naming_rule, of_part, plan_of
+from concord.tasks.data.split import one_row_a_unit, split
+from concord.tasks.data.units import NOBODY
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+COLUMNS = ["size", "shade", "visits"]
+BY_UNIT = {"test__share": 0.3}
+BY_CELLS = {"test__share": 0.3, "test__columns": COLUMNS, "data__unit": None}
+ROWS = 600
+
+
+def planned(folder: Path, private: pl.DataFrame, **changes: object) -> Plan:
+    write_tables(folder, private)
+    return changed(tables_of_plan(folder), **{"teachers__count": 7, "teachers__block": 3, **changes})
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    return Vault(tmp_path / "vault")
+
+
+def key_in(vault: Vault) -> bytes:
+    return derive(vault.secret("domains/people"), "split")
+
+
+def rows_of(plan: Plan, vault: Vault, part: str) -> pl.DataFrame:
+    encoding = learn_encoding(plan)
+    found = list(one_row_a_unit(plan, encoding, vault, f"rows-{part}", key_in(vault), NOBODY, part))
+    return pl.concat(found) if found else pl.DataFrame()
+
+
+def shards(plan: Plan, encoding: Encoding, vault: Vault, **how: Any) -> pl.DataFrame:
+    refs = split(plan, encoding, vault, "shards", key_in(vault), **how)
+    return pl.concat([read_frame(ref, vault) for ref in refs])
+
+
+def aside_of(plan: Plan, vault: Vault, private: pl.DataFrame) -> list[bool]:
+    """For each raw row, whether it is set aside."""
+    owners = private["person"].cast(pl.Binary)
+    return of_part(plan, key_in(vault), TEST)(private, owners).to_list()
+
+
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_shards_hold_the_learning_part_and_all_of_it(tmp_path: Path, vault: Vault, changes: dict[str, object]) -> None:
+    private = people(ROWS, 1).with_columns(pl.Series("size", np.arange(ROWS) / 8))  # each row by its size
+    plan = planned(tmp_path / "data", private, **changes)
+    aside = pl.Series(aside_of(plan, vault, private))
+    assert 0.2 < aside.mean() < 0.4  # type: ignore[operator]
+    encoding = learn_encoding(plan)
+    for how in ({}, {"aside": 0.3}):
+        assert sorted(shards(plan, encoding, vault, **how)["size"]) == private.filter(~aside)["size"].to_list()
+    subset = shards(plan, encoding, vault, share=0.5)
+    assert set(subset["size"]) <= set(private.filter(~aside)["size"])
+    learning, tested = rows_of(plan, vault, LEARNING), rows_of(plan, vault, TEST)
+    assert set(learning["size"]) <= set(private.filter(~aside)["size"])
+    assert set(tested["size"]) <= set(private.filter(aside)["size"])
+    units = private.filter(aside)["person"].n_unique() if plan.data.unit else int(aside.sum())
+    assert tested.height == units
+
+
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_tallies_gather_the_learning_part_alone(tmp_path: Path, vault: Vault, changes: dict[str, object]) -> None:
+    private = people(ROWS, 1)
+    plan = planned(tmp_path / "data", private, **changes)
+    encoding = learn_encoding(plan)
+    public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = learn_codes([public], encoding.columns, coarse=8)
+    blocks = gather(plan, encoding, codes, vault, "units", key_in(vault))
+    rows = [pa.ipc.open_stream(pa.BufferReader(vault.read(block))).read_all().num_rows for block in blocks]
+    assert 0 < sum(rows) == ROWS - sum(aside_of(plan, vault, private)) < ROWS
+
+
+def test_rows_of_one_unit_are_in_one_part(tmp_path: Path, vault: Vault) -> None:
+    private = people(ROWS, 1)
+    plan = planned(tmp_path / "data", private, **BY_UNIT)
+    parts = private.with_columns(pl.Series("aside", aside_of(plan, vault, private)))
+    assert parts.group_by("person").agg(pl.col("aside").n_unique())["aside"].max() == 1
+
+
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_no_row_moves_another_and_no_public_word_moves_any(
+    tmp_path: Path, vault: Vault, changes: dict[str, object]
+) -> None:
+    """Names that are digests of cast rows would: 12 % of rows moved when two words of the vocabulary changed places."""
+    private = people(ROWS, 1)
+    plan = planned(tmp_path / "data", private, **changes)
+    before = aside_of(plan, vault, private)
+    order = np.random.default_rng(0).permutation(ROWS)
+    assert aside_of(plan, vault, private[order.tolist()]) == [before[at] for at in order]
+    assert aside_of(plan, vault, private[:1]) == before[:1]
+    public = pl.read_parquet(plan.path("public")).with_columns(shade=pl.lit("pale"))
+    public.write_parquet(plan.path("public"))
+    assert aside_of(plan, vault, private) == before
+    relabelled = private.with_columns(outcome=pl.lit("no"))
+    assert aside_of(plan, vault, relabelled) == before
+
+
+def test_cells_have_one_name_in_every_format(tmp_path: Path, vault: Vault) -> None:
+    private = people(ROWS, 1).with_columns(pl.col("visits").replace(3, None))
+    plan = planned(tmp_path / "data", private, **{**BY_CELLS, "test__columns": ["visits", "shade"]})
+    typed = aside_of(plan, vault, private)
+    assert 0 < sum(typed) < ROWS
+    words = private.with_columns(pl.col("visits").cast(pl.String), pl.format(" {}\0", "shade").alias("shade"))
+    assert aside_of(plan, vault, words) == typed
+
+
+def test_a_cell_that_says_nothing_is_not_the_one_beside_it(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(ROWS, 1), **{**BY_CELLS, "test__columns": ["shade", "person"]})
+    names = [f"p{at}" for at in range(400)]
+    nothing = pl.Series([None] * 400, dtype=pl.String)
+    first = pl.DataFrame({"shade": names, "person": nothing})
+    other = pl.DataFrame({"shade": nothing, "person": names})
+    of = of_part(plan, key_in(vault), TEST)
+    assert of(first, nothing).to_list() != of(other, nothing).to_list()
+
+
+def test_a_division_tells_key_share_and_names_apart(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(ROWS, 1), **BY_CELLS)
+    fewer = changed(plan.model_dump(), test__columns=COLUMNS[:2])
+    more = changed(plan.model_dump(), test__share=0.31)
+    homes = [(plan, vault), (plan, Vault(tmp_path / "other")), (fewer, vault), (more, vault)]
+    found = [division_of(*item) for item in homes]
+    assert len({item.commitment for item in found if item}) == 4
+    assert division_of(plan, vault) == found[0]
+    assert division_of(plan.model_copy(update={"test": None}), vault) is None
+    assert [plan_of(item) for item in found if item] == [item[0].test for item in homes]
+
+
+def test_numbers_stored_as_doubles_are_another_naming_rule(tmp_path: Path) -> None:
+    private = people(ROWS, 1)
+    plan = planned(tmp_path / "data", private, **{**BY_CELLS, "test__columns": ["visits"]})
+    before = naming_rule(plan)
+    Path(plan.path("private")).unlink()
+    private.with_columns(pl.col("visits").cast(pl.Float64)).write_parquet(tmp_path / "data" / "private.parquet")
+    assert naming_rule(changed(plan.model_dump(), data__private="private.parquet")) != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"test__share": 0.3, "data__unit": None}, "test.columns must be given, since data.unit is not"),
+        ({"test__share": 0.3, "test__columns": COLUMNS}, "test.columns has no meaning, since data.unit = 'person'"),
+        ({**BY_CELLS, "test__columns": ["outcome"]}, "test.columns must not hold the label 'outcome'"),
+        ({"test__share": 1.0}, "test.share"),
+        ({"test__share": 0.0}, "test.share"),
+    ],
+)
+def test_a_plan_that_cannot_name_its_units_is_refused(tmp_path: Path, changes: dict[str, object], rule: str) -> None:
+    with pytest.raises(WrongInput, match=rule):
+        planned(tmp_path / "data", people(10, 1), **changes)
+
+
+def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(ROWS, 1), **{**BY_CELLS, "test__columns": ["size", "weight"]})
+    with pytest.raises(WrongInput, match=r"'weight' that test\.columns names"):
+        rows_of(plan, vault, TEST)
