@@ -27,7 +27,8 @@ def tables(folder: Path) -> dict[str, Any]:
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
 
 
-@pytest.mark.parametrize("learner", ["linear", pytest.param("fitted", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["linear", "fitted"])
 def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path, home: Path, learner: str) -> None:
     plan = parse_plan(tables(tmp_path / "data") | {"test": {"share": 0.3}, "student": {"learner": learner}})
     summary = start(plan, home)

@@ -45,6 +45,7 @@ def test_a_run_publishes_a_student_and_claims_no_more_than_labels(plan: Plan, ho
     assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
 
 
+@pytest.mark.slow
 def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> None:
     session = start(plan, home).session
     people(50, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
