@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from concord.artifacts.home.vault import owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
@@ -48,7 +47,7 @@ def gather(
 @mapped("tally")
 def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
     """What the units of one block add up to in answer to a question."""
-    path = f"sums/{owner(block)}/{place.key}.npy"
+    path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
     return asking_tally.count(block, Question.from_record(dict(question)), place.vault, path)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,18 @@ def learn_from_tallies(run: RunContext) -> Summary:
     stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
     follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
-    sums = tally(run, units, follower.question([]).record())
-    check_unchanged(run, admitted.session, (digest_of(sums, vault),))
-    session = begin_session(run, admitted, private, (digest_of(sums, vault),), [*units, *sums])
-    passed = release_rounds(run, session, follower, units, sums)
+    # totals of codes alone would not tell that labels changed
+    sums = [tally(run, units, question.record()) for question in follower.unaided()]
+    made_of = tuple(digest_of(each, vault) for each in sums)
+    check_unchanged(run, admitted.session, made_of)
+    session = begin_session(run, admitted, private, made_of, [*units, *chain.from_iterable(sums)])
+    passed = release_rounds(run, session, follower, units, sums[0])
     labels = infer(
         run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim(admitted, passed)
     )
     student = study_tallies(run, admitted, codes, passed, labels)
     read = codes if plan.student.learner == "linear" else None
-    tested = try_student(run, admitted, private, passed, student, read)
+    tested = try_student(run, admitted, private, passed, student, read, also=[labels])
     summary = publish(run, admitted, replace(tested, released=[*passed.released, labels]), student)
     figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
     return summary.model_copy(update={**figures, "stages": _together(summary.stages)})

@@ -1,5 +1,6 @@
 """The steps that try a student out on private units set aside: its price, and its passage through the door."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -53,10 +54,13 @@ def try_student(
     passed: Disclosure,
     student: Student,
     codes: Codes | None = None,
+    *,
+    also: Sequence[Ref] = (),
 ) -> Disclosure:
     """The test that the plan asks for: of the first student of a session. Another one is not tested unasked.
 
     codes   what the student reads of a row, if it does not read encoded ones
+    also    files that this run published before, beside those that passed the door
     Returns what passed the door before, at the moment the last of it did: none that is published may be earlier.
     """
     if run.plan.test is None:
@@ -67,18 +71,19 @@ def try_student(
     if own:
         mechanism = PrivateTest.from_settings(own[-1].mechanism)
     elif known:
-        return _passed_over(passed, "is another than the one that was tested")
+        return _passed_over(run.plan, passed, "is another than the one that was tested")
     else:
         mechanism = planned_test(run.plan, domain, session.reserved, session.epsilon)
     try:
-        return pass_test(run, admitted, private, passed, student, mechanism, codes)
+        return pass_test(run, admitted, private, passed, student, mechanism, codes, also=also)
     except BudgetRefused as refused:
-        return _passed_over(passed, f"is not tested: {refused}")
+        return _passed_over(run.plan, passed, f"is not tested: {refused}")
 
 
-def _passed_over(passed: Disclosure, why: str) -> Disclosure:
-    session = passed.session.id
-    err.print(f"{'test':>8} the student {why}; `concord test {session}` tests it at a price", soft_wrap=True)
+def _passed_over(plan: Plan, passed: Disclosure, why: str) -> Disclosure:
+    fitted = plan.votes and plan.student.learner != "universal"  # others `concord test` has no labels to fit to
+    more = f"; `concord test {passed.session.id}` tests it at a price" if fitted else ""
+    err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return passed
 
 
@@ -91,6 +96,7 @@ def pass_test(
     mechanism: PrivateTest,
     codes: Codes | None = None,
     *,
+    also: Sequence[Ref] = (),
     again: bool = False,
 ) -> Disclosure:
     """Count in private, and release noisy counts at the door; or replay them. Raises BudgetRefused.
@@ -108,7 +114,8 @@ def pass_test(
     test = _held(run, admitted, private, run.hold(test.id), counts)
     check_ensemble(stores.vault, test, (counts.digest,))
     released = stages.release_test(run, test, trial, counts, plan.data.classes)
-    stores.released.restamp([student.ref])  # its file's own time would tell how long the units were counted
+    # Times of files published before would tell how long the units were counted, and so how many there are.
+    stores.released.restamp([*passed.released, *also, student.ref])
     return replace(passed, at=released.at)
 
 

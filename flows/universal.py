@@ -78,7 +78,7 @@ def choose_with_labels(run: RunContext) -> Summary:
     labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
     chosen = stages.choose(run, choosing, choice.mechanism, stream.batches, counts, plan.data.classes)
     student = study_chosen(run, choosing.id, stream.encoding, chosen.released[0], run.test)
-    tested = try_student(run, choice, private, chosen, student)
+    tested = try_student(run, choice, private, chosen, student, also=labels.released)
     summary = publish(run, choice, tested, student, {session.id: labels.released})
     return summary.model_copy(update=_of_labels(labels.session))
 

@@ -58,7 +58,7 @@ def gather(
     Raises WrongInput where the table lacks a column; no row can make it fail.
     """
     private_files(plan)  # of a format that keeps rows where they are
-    columns = columns_of_names(plan) | dict.fromkeys(encoding.features, "data.features")
+    columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     path, unit, learning = plan.path("private"), plan.data.unit, of_part(plan, key, LEARNING)
     if unit is None:  # a row by itself needs no name, and none was erased
@@ -85,6 +85,12 @@ def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
     return sink.ref
+
+
+def sums_folder(block: Ref) -> str:
+    """Where the sums of a block lie, of every round: beside those of the blocks that were gathered with it."""
+    _, domain, gathered, *_ = block.path.split("/")
+    return f"sums/{domain}/{gathered}"
 
 
 def sums_bytes(sums: Ints) -> bytes:

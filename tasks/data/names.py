@@ -25,7 +25,7 @@ Not covered  spellings that need a rule of their own to be read, such as 2.1.202
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import combinations, groupby
 
@@ -119,6 +119,19 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data
     return any(map(_is_double, held.values()))
 
 
+def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
+    """Types of a column whose values have other names than the same values in other types, which one table therefore
+    must not hold beside them (`read_as_one`), nor a later table of the same units instead of them.
+    """
+    plain = list(map(_plain, stored))
+    found = {
+        "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
+        "float32": any(map(types.is_float32, plain)),
+        "zone": any(map(_is_zoned, plain)),
+    }
+    return [name for name, held in found.items() if held]
+
+
 def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
     """The double nearest to a number; the number itself if that is infinite."""
     return NUMBER.fullmatch(repr(float(word))) or number
@@ -185,9 +198,13 @@ def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
         return False  # as text it is written in digits
     if types.is_float32(kind):  # it keeps no more than 24 bits
         return other in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
-    if types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+    if _is_zoned(kind):
         return types.is_timestamp(other) and other.tz is not None  # others may mean the time of the place
     return len({_family(kind), _family(other)} - {"text"}) < 2
+
+
+def _is_zoned(kind: pa.DataType) -> bool:
+    return types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def _is_double(kind: pa.DataType) -> bool:

@@ -8,8 +8,9 @@ the table with any other row.
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
-Not covered  units whose name changes. Where a later file stores a column as doubles, all its numbers are named anew:
-             that is part of the naming rule, and the ledger refuses another one. Checked by
+Not covered  units whose name changes. Where a later file stores a column as doubles, all its numbers are named anew,
+             and UUIDs, single floats and moments with a zone have names of their own: that is part of the naming rule,
+             and the ledger refuses another one. Checked by
              tests/tasks/data/test_set_aside.py
 """
 
@@ -22,7 +23,7 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import TEST, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
-from concord.tasks.data.units import sampled, stored_as_one, unit_names
+from concord.tasks.data.units import sampled, stored_as_one, stored_oddly, unit_names
 
 BY_UNIT, BY_CELLS = "data.unit", "test.columns"
 """The fields of a plan that may name units."""
@@ -42,7 +43,7 @@ def division_of(plan: Plan, vault: Vault) -> Division | None:
 def plan_of(division: Division) -> PrivateTestPlan:
     """The section of a plan that divides a domain's units like that."""
     ((field, named_by),) = json.loads(division.naming).items()
-    columns = tuple(column for column, _ in named_by) if field == BY_CELLS else None
+    columns = tuple(column for column, *_ in named_by) if field == BY_CELLS else None
     return PrivateTestPlan(share=division.share, columns=columns)
 
 
@@ -52,9 +53,10 @@ def part_key(key: bytes) -> bytes:
 
 
 def naming_rule(plan: Plan) -> str:
-    """What units are named by, as the ledger keeps it: columns, and which of them hold numbers as doubles do."""
+    """What units are named by, as the ledger keeps it: columns, which of them hold numbers as doubles do, and
+    types whose values are named otherwise than in any other type (tasks.data.names)."""
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
-    named_by = [(column, _rounded(plan, column)) for column in columns]
+    named_by = [(column, _rounded(plan, column), *stored_oddly(plan.path("private"), column)) for column in columns]
     return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by})
 
 

@@ -156,7 +156,7 @@ def _identified(
     part   of the units, where they are divided: the test part's are read by no other name
     """
     private_files(plan)  # of a format that keeps rows where they are
-    columns = columns_of_names(plan) | dict.fromkeys(encoding.features, "data.features")
+    columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, part)
     for frame, owners in owned_frames(plan.path("private"), columns, plan.data.unit, erased):

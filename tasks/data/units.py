@@ -35,10 +35,10 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
-from concord.tasks.data.names import read_as_one
+from concord.tasks.data.names import odd_types, read_as_one
 from concord.tasks.data.tables import PRIVATE, TableFile, find_files
 
-MUST_HAVE = ("data.label", "data.unit", "test.columns")
+MUST_HAVE = ("data.label", "data.unit")
 """Fields that name columns without which the first line of a CSV file is no header."""
 
 
@@ -77,6 +77,11 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
     """
     for file in files:
         for name, asked_by in columns.items():
+            if asked_by == "test.columns" and name not in file.names:
+                raise WrongInput(
+                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in every file, for it names rows, "
+                    f"but {file.path} lacks it"
+                )
             if file.format == "csv" and asked_by in MUST_HAVE and name not in file.names:
                 raise WrongInput(
                     f"{PRIVATE} must hold the column {name!r} that {asked_by} names in the first line of every CSV "
@@ -183,6 +188,11 @@ def stored_as_one(path: str, column: str, field: str) -> bool:
     return read_as_one(
         {str(file.path): file.stored_as(column) for file in files if column in file.names}, column, field
     )
+
+
+def stored_oddly(path: str, column: str) -> list[str]:
+    """Types of that column that name its values otherwise than any other type does (`odd_types`)."""
+    return odd_types(file.stored_as(column) for file in find_files(path, PRIVATE) if column in file.names)
 
 
 def _former_names(ids: pl.Series) -> pl.Series:

@@ -53,6 +53,7 @@ from concord.artifacts.home.whole import (
     sync_folder,
 )
 from concord.artifacts.sessions import Session
+from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, votes_folder
@@ -100,10 +101,16 @@ def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:
     """Teachers of a recipe that no open session votes with, the votes they cast, and what relabelling left."""
     needed = {ref.path for other in _open_recipes(door) for ref in (*other.teachers, *other.relabelled)}
     yield from (ref.path for ref in (*recipe.teachers, *recipe.relabelled) if ref.path not in needed)
+    yield from sorted(_sums_folders(recipe).difference(*map(_sums_folders, _open_recipes(door))))
     voting = [other.teachers for other in _open_recipes(door) if other.teachers]
     votes = votes_folder(door.vault, recipe.teachers) if recipe.teachers else None
     if votes is not None and votes not in {votes_folder(door.vault, teachers) for teachers in voting}:
         yield votes
+
+
+def _sums_folders(recipe: Checkpoint) -> set[str]:
+    """Where sums of the blocks lie that tallies were counted in: of rounds after the first, no recipe tells."""
+    return {sums_folder(ref) for ref in recipe.teachers if ref.path.startswith("units/")}
 
 
 def _open_recipes(door: Stores) -> list[Checkpoint]:

@@ -2,7 +2,8 @@
 
 The units of the test part (tasks.data.parts) are counted by their class and what the student says of them, one row a
 unit, and the counts are released once, through the door, in a session of their own (tasks.mechanisms.private_test). It
-costs no more than learning did, and where both sessions name their parts, no unit pays for both (artifacts.parts).
+costs no more than learning reserved, and where both sessions name their parts, no unit pays for both (artifacts.parts).
+Where learning was refused little and settled for less, the test part is the larger one, and the domain pays that.
 
 Assumes      what a student says of a row follows from that row alone: it is asked about one at a time
 Guarantees   (ε, δ) for the released counts; the counts, and how many units there are, stay in the vault
@@ -70,7 +71,7 @@ class Trial:
 
 
 def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:
-    """The test that costs no more than learning: at most its ε, and at most its charge in Rényi nats.
+    """The test that costs no more than learning reserved: at most its ε, and at most that in Rényi nats.
 
     learning   what the session that the student learns from was charged when it was opened
     """

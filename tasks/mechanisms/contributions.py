@@ -75,7 +75,7 @@ class IntegerModel:
         if self.weights.ndim != 2 or self.intercept.shape != self.weights.shape[1:]:
             raise ValueError("a model needs weights (codes, columns) and an intercept (columns,)")
         for part in (self.weights, self.intercept):
-            if part.dtype != np.int64 or np.abs(part).max(initial=0) > LARGEST_WEIGHT:
+            if part.dtype != np.int64 or not np.all((part >= -LARGEST_WEIGHT) & (part <= LARGEST_WEIGHT)):
                 raise ValueError("weights must be int64, none beyond 2^40 steps")
 
     def record(self) -> dict[str, Any]:

@@ -187,8 +187,8 @@ def measured(right: int, wrong: int, scale: float, misses: float, others: int) -
     Where the counts say nothing, the share is the middle of its interval.
     """
     near, far = quantile(scale, 1, misses / 8), quantile(scale, others, misses / 8)
-    low = _beta(misses / 4, right - near, wrong + far + 1)
-    high = _beta(1 - misses / 4, right + near + 1, wrong - far)
+    low = _beta(misses / 4, right - near, max(0, wrong + far) + 1)
+    high = _beta(1 - misses / 4, max(0, right + near) + 1, wrong - far)
     hits, fails = max(0, right), max(0, wrong)
     return Measured(hits / (hits + fails) if hits + fails else (low + high) / 2, low, high)
 

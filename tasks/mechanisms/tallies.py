@@ -41,7 +41,7 @@ from concord.tasks.mechanisms.contributions import (
     tally,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import check_budget, least_epsilon, least_noise, moved_delta
+from concord.tasks.mechanisms.noise import LARGEST_SCALE, check_budget, least_epsilon, least_noise, moved_delta
 from concord.tasks.mechanisms.odds import SumsAttack
 
 STEPS = 1 << 16
@@ -100,6 +100,8 @@ class Tallies:
             check_grid(self.classes, self.steps, each.least, each.count)
             if each.fields < 1 or each.cells < 1 or not each.share > 0 or not each.scale > 0:
                 raise WrongInput("a round needs fields, cells, a share and a scale above 0")
+            if each.scale > LARGEST_SCALE:
+                raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
             if self.secret == "labels" and (each.count or each.what == "codes"):
                 raise WrongInput("where labels alone are secret, units and codes are not counted: they are public")
 

@@ -52,6 +52,12 @@ class Follower:
         model = None if following is None else IntegerModel.from_record(following["model"])
         return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
 
+    def unaided(self) -> tuple[Question, ...]:
+        """What the rounds ask that follow from nothing released: all up to the first that asks for labels."""
+        first = [each.what for each in self.mechanism.rounds].index("labels")
+        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
+        return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
+
     def follow(self, released: Sequence[Published], question: Question, sums: Ints) -> dict[str, Any]:
         """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
         next. Code totals by themselves tell of no class."""

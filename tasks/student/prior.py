@@ -24,6 +24,8 @@ SPREADS = (0.02, 3.0)
 SMOOTH = 0.9
 LENGTH = 0.25
 """Over what part of a number's intervals weights are alike."""
+EVEN = 1e-13
+"""Of the largest variance of a sum: added to each, so that rounding makes no covariance singular."""
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
 
@@ -116,7 +118,8 @@ def improved(linear: Linear, prior: Prior) -> Prior:
 
 def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
     """Sums `target` = jacobian · u + noise of that covariance."""
-    lower = cholesky(covariance, lower=True)
+    # sums of a field add up alike: what tells them apart is their noise, which doubles may lose beside many units
+    lower = cholesky(covariance + EVEN * np.diag(covariance).max() * np.eye(len(covariance)), lower=True)
     both = solve_triangular(lower, np.column_stack([jacobian, target]), lower=True)
     gram = both.T @ both
     return Linear(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), lower)

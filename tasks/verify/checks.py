@@ -154,6 +154,10 @@ def labels(subject: Subject) -> str:
         released.read(ref)
     begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
     files = {f"{session.id}/labels/{file.name}" for file in (released.root / session.id / "labels").glob("*.arrow")}
+    rounds = {f"{session.id}/rounds/{file.name}" for file in (released.root / session.id / "rounds").glob("*")}
+    pending = {f"{session.id}/rounds/round-{batch.index:05d}.json" for batch in batches if batch.outcome is None}
+    for path in sorted(rounds - pending - {ref.path for ref in refs}):
+        raise NotVerified(f"the released file {path} is of a round that the ledger never committed: it was cut back")
     for path in sorted(files - begun - {ref.path for ref in refs}):
         if _answers(released, path):
             raise NotVerified(

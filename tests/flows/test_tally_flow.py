@@ -15,6 +15,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.flows.api import Run
 from concord.flows.start import start, start_extension, start_study
+from concord.tasks.door.erase import forget
+from concord.tasks.door.release import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -39,6 +41,20 @@ def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path,
     assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == ["learning", "test"]
     assert [check for check in verify(home) if not check.ok] == []
     assert start(plan, home).test == summary.test
+    counted = max(file.stat().st_mtime for file in (home / "vault" / "tested").rglob("confusion*"))
+    published = home / "released" / summary.session
+    assert all(file.stat().st_mtime > counted for file in published.rglob("*") if file.is_file())
+
+
+@pytest.mark.slow
+def test_forgetting_a_session_destroys_the_sums_of_all_its_rounds(tmp_path: Path, home: Path) -> None:
+    summary = start(changed(tables(tmp_path / "data"), labeling__rounds=3), home)
+    assert list((home / "vault" / "sums").rglob("*.npy"))
+    forget(Stores.of(home), summary.session)
+    assert not list((home / "vault" / "sums").rglob("*.npy"))
+    stray = home / "released" / summary.session / "rounds" / "round-00009.json"
+    stray.write_text("{}")
+    assert any(str(stray.name) in check.detail for check in verify(home) if not check.ok)
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Which units are set aside: by their own names alone; and none of them reaches a shard or a count of learning."""
 
+import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.errors import WrongInput
@@ -173,3 +175,39 @@ def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: 
     plan = planned(tmp_path / "data", people(ROWS, 1), **{**BY_CELLS, "test__columns": ["size", "weight"]})
     with pytest.raises(WrongInput, match=r"'weight' that test\.columns names"):
         rows_of(plan, vault, TEST)
+
+
+def division_with(folder: Path, vault: Vault, ids: pa.Array) -> str:
+    """The commitment of a domain whose units are named by that column."""
+    plan = planned(folder, people(len(ids), 1), **BY_UNIT)
+    private = Path(plan.path("private"))
+    pq.write_table(pa.table({"person": ids, "label": pa.array(["a"] * len(ids))}), private)
+    division = division_of(plan, vault)
+    assert division is not None
+    return division.commitment
+
+
+def test_a_later_table_that_names_all_units_anew_is_another_division(tmp_path: Path, vault: Vault) -> None:
+    ids = [uuid.UUID(int=number) for number in range(40)]
+    words = pa.array(list(map(str, ids)))
+    of_words = division_with(tmp_path / "words", vault, words)
+    assert of_words == division_with(tmp_path / "large words", vault, words.cast(pa.large_string()))
+    numbers = pa.array(range(40))
+    for stored in (
+        pa.array([each.bytes for each in ids], pa.uuid()),
+        numbers.cast(pa.float32()),
+        numbers.cast(pa.timestamp("us", "Europe/Berlin")),
+    ):
+        assert division_with(tmp_path / str(stored.type.id), vault, stored) != of_words
+
+
+def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(60, 1), **BY_CELLS)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    whole = people(60, 2)
+    whole.write_parquet(folder / "a.parquet")
+    whole.drop("size").write_parquet(folder / "b.parquet")
+    encoding, plan = learn_encoding(plan), changed(plan.model_dump(), data__private=str(folder))
+    with pytest.raises(WrongInput, match=r"'size' that test\.columns names in every file"):
+        shards(plan, encoding, vault)

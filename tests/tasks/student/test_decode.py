@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import multivariate_normal
 
 from concord.tasks.data.codes import CodeMatrix
-from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel
+from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, tally
 from concord.tasks.student import joint
 from concord.tasks.student.decode import (
     Decoded,
@@ -310,3 +310,15 @@ def test_the_linear_form_is_what_was_measured() -> None:
     assert linear.log_noise == pytest.approx(np.linalg.slogdet(noise)[1])
     assert np.allclose(linear.gram, jacobian.T @ np.linalg.solve(noise, jacobian))
     assert np.allclose(linear.lower @ linear.lower.T, noise)
+
+
+@pytest.mark.parametrize(("public", "units"), [(500, 10**9), (5, 10**7)])
+def test_many_units_beside_little_noise_are_decoded(public: int, units: int) -> None:
+    """Sums of a field add up alike: noise alone tells them apart, and doubles lose it beside so many units."""
+    rows, private = rows_of(public, 1), rows_of(3_000, 2, (0.1, 0.2, 0.3, 0.4))
+    labels, scale = labels_of(private, truth(), 3), 0.04 * STEPS
+    heard = [
+        Heard(asked, scale, units // 3_000 * tally(asked, private, labels))
+        for asked in (question_of(CODES.coarse, least=0, what="codes"), question_of(CODES.coarse))
+    ]
+    assert np.isfinite(decode(heard, rows, CODES).weights).all()
