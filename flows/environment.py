@@ -67,6 +67,8 @@ def _point_at(home: Path) -> None:
         "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,  # a server that dies in the middle is given up within a minute: each
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
         "PGCONNECT_TIMEOUT": 10,
+        "DASK_TEMPORARY_DIRECTORY": home,  # what its workers keep is the home's, and a killed run leaves it there
+        "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
     }
     if "?" in str(home):  # of such a path Prefect makes an address of another file
         settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")

@@ -41,7 +41,8 @@ def test_a_moved_home_goes_on_as_it_was(home: Path, tmp_path: Path, monkeypatch:
     assert status == 0, wrong
     summary = json.loads(result)
     assert (summary["asked_now"], charged(moved)) == (0, before)
-    assert all(stage["cached"] for stage in summary["stages"])
+    again = [stage["name"] for stage in summary["stages"] if not stage["cached"]]
+    assert again == ["certify"]  # MLflow has the session anew, since its pages look where files are
     assert Path(summary["certificate"]).is_relative_to(moved)
     assert concord("verify", "--home", str(moved))[0] == 0
 
