@@ -262,7 +262,7 @@ FAULTS = {
     "mlflow.db deleted": Fault(0, before=lost_mlflow, within=STARTED),
     "mlflow.db garbage": Fault(0, before=garbage("mlflow.db"), within=STARTED),
     "prefect.db garbage": Fault(0, before=garbage("prefect/prefect.db"), within=STARTED),
-    "MLflow silent": Fault(1, before=silent_mlflow, within=STARTED),
+    "MLflow silent": Fault(1, before=silent_mlflow, undo=lambda _: GIVEN.clear(), within=STARTED),
 }
 
 
