@@ -68,6 +68,7 @@ def _point_at(home: Path) -> None:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
         "PGCONNECT_TIMEOUT": 10,
         "DASK_TEMPORARY_DIRECTORY": home,  # what its workers keep is the home's, and a killed run leaves it there
+        "DASK_LOGGING__DISTRIBUTED": "critical",  # its workers tell of a run that was killed; what fails, the run says
         "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
     }
     if "?" in str(home):  # of such a path Prefect makes an address of another file

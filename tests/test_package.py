@@ -53,6 +53,7 @@ def test_it_offers_what_it_says() -> None:
         getattr(concord, "walk")  # noqa: B009  # mypy knows that it is not there
 
 
+@pytest.mark.slow
 def test_everything_works_beside_a_users_own_modules(project: Path) -> None:
     program = """
 import polars, sys, concord

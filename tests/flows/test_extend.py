@@ -158,6 +158,7 @@ def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan,
     assert certified_rows(home, summary)["row"].to_list() == list(range(168))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["extend", "run"])
 def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, arriving: Path, by: str) -> None:
     twin = home.parent / "twin"

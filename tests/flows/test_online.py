@@ -87,6 +87,7 @@ def test_a_row_asked_again_is_replayed(session: str, home: Path) -> None:
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_an_extension_goes_on_after_rows_and_rows_after_it(
     session: str, plan: Plan, home: Path, tmp_path: Path
 ) -> None:

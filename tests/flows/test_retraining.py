@@ -37,6 +37,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     assert all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
 def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
     summary = start_study("people", DROPPING, home)  # the domain, whose latest session is meant

@@ -89,6 +89,7 @@ def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan
     assert Ledger.of(home).total("people") == charged
 
 
+@pytest.mark.slow
 def test_a_choice_of_version_0_1_0_is_gone_on_with_and_another_one_is_drawn_by_today_s_weights(
     plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_neither_the_choice_nor_the_subset_is_told_nor_votes_on_rows_asked_online(scene: Scene) -> None:
     session = scene.run().session
     online = Online(Stores.of(scene.home), session)

@@ -1,5 +1,7 @@
 """A run that is interrupted, told to end, killed, or loses its server ends soon, in one sentence, and loses nothing."""
 
+import subprocess
+import sys
 from itertools import cycle
 from pathlib import Path
 
@@ -27,6 +29,15 @@ def test_a_run_ends_at_every_stage(tmp_path: Path, fault: str, at: str) -> None:
 @pytest.mark.parametrize(("fault", "runner"), [("Ctrl-C", "processes"), ("kill -9", "processes"), ("kill -9", "dask")])
 def test_workers_end_with_their_run(tmp_path: Path, fault: str, runner: str) -> None:
     assert attempt(fault, "fit", tmp_path, again=False, teachers__runner=runner).wrong() == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_lost_its_run_writes_nothing_to_the_terminal(tmp_path: Path) -> None:
+    """Dask's workers write their log to the terminal of a run that was killed, if they live to the next heartbeat."""
+    lines = f"""from pathlib import Path; from concord.flows.environment import prepare; prepare(Path({str(tmp_path)!r}))
+import distributed, logging; logging.getLogger("distributed.worker").error("Failed to communicate with scheduler")"""
+    ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
 
 
 @pytest.mark.slow

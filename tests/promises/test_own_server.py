@@ -152,6 +152,7 @@ def runs(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_two_homes_share_no_server(own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(alone(tmp_path, monkeypatch)):
         assert Server.own is not None
@@ -159,6 +160,7 @@ def test_two_homes_share_no_server(own: Server, tmp_path: Path, monkeypatch: pyt
         assert ask(own.port, Server.own.password) == 401
 
 
+@pytest.mark.slow
 def test_the_environment_is_afterwards_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = alone(tmp_path, monkeypatch)
     monkeypatch.setenv("NO_PROXY", "example.org")
