@@ -1,8 +1,20 @@
-"""The consoles that all commands share, and how a stage shows there, and in Prefect's UI, how far it is."""
+"""The terminal: the consoles all commands share, how a stage shows how far it is, and how a command ends when asked to.
 
+A command may die anywhere: what is spent is in vault and ledger before anybody sees it, and the next run goes on from
+there (tests/promises/test_crash_learn.py). So a command that is interrupted ends at once, in one sentence, and nothing
+is unwound: unwinding waits for whatever the command is at, and Prefect tells its server, for minutes if that is gone.
+Python writes each signal into a pipe as it arrives, whoever handles it and whatever the main thread is at; a thread
+reads it and ends the process. Checked by tests/promises/test_ending.py.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from types import TracebackType
 from typing import Self, cast
 from uuid import UUID
@@ -28,6 +40,20 @@ err = Console(stderr=True, highlight=False)
 
 SHOW_AFTER = 2.0
 """Seconds after which a stage is worth an artifact; each update costs the server 8 to 25 ms."""
+
+NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
+SENTENCES = {
+    signal.SIGINT: f"interrupted; {NOTHING_LOST}",
+    signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",
+    signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
+}
+LEAVING_PATIENCE = 2.0
+"""Seconds after which a command ends without its last words: a terminal that is stopped takes none."""
+CLEAR = "\r\x1b[2K\x1b[?25h"
+"""Erases a line of progress, and shows the cursor."""
+
+_watched = threading.Event()
+_leaving = threading.Lock()
 
 
 @contextmanager
@@ -109,3 +135,68 @@ class Progress:
             self._artifact = cast("UUID", create_progress_artifact(progress=percent, description=text))
         else:
             update_progress_artifact(artifact_id=self._artifact, progress=percent, description=text)
+
+
+def watch() -> None:
+    """From now on a signal ends this process with its sentence and 128 and its number as the status, as a shell has it.
+
+    To be called first, in the main thread of a command. A signal that is ignored, as by nohup, stays so.
+    """
+    _watched.set()
+    heard, result = os.pipe()
+    os.set_blocking(result, False)
+    signal.set_wakeup_fd(result, warn_on_full_buffer=False)
+    for number in SENTENCES:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    threading.Thread(target=_hear, args=(heard,), daemon=True).start()
+    _shield()
+
+
+def shield_workers() -> None:
+    """Let the processes that a command starts from here on sleep through Ctrl-C: they end with it, without a word."""
+    if _watched.is_set():
+        resource_tracker.ensure_running()  # it lets Ctrl-C through again when it starts
+        _shield()
+
+
+def end_with_parent() -> None:
+    """In a worker process: end when the process that started it does, of which it would hear nothing."""
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def leave(status: int, sentence: str) -> None:
+    """End this process now, with what it started, if it is a command that is watched."""
+    if not _watched.is_set():
+        return
+    _leaving.acquire()  # for good: who leaves first says why
+    last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
+    last_words.start()
+    last_words.join(LEAVING_PATIENCE)
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(status)
+
+
+def _follow() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
+def _hear(heard: int) -> None:
+    number = signal.Signals(os.read(heard, 1)[0])
+    while number not in SENTENCES:
+        number = signal.Signals(os.read(heard, 1)[0])
+    leave(128 + number, SENTENCES[number])
+
+
+def _say(sentence: str) -> None:
+    clear = CLEAR if os.isatty(2) else ""
+    with suppress(OSError):
+        os.write(2, f"{clear}concord: {sentence}\n".encode())
+
+
+def _shield() -> None:
+    """Only the thread that hears takes Ctrl-C; this one, all that it starts, and their processes do not."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

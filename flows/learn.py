@@ -1,15 +1,69 @@
-"""The main flow: private and public tables in, a published classifier with its certificate out."""
+"""The flows of votes, each a paragraph to read:
 
+learn         private and public tables in, a published classifier with its certificate out
+extend        more public rows for an open session: its own plan, encoding, teachers, mechanism and key answer them
+study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
+estimate      how much teachers err, released with noise, and the cutoff that suggests: in a session of its own, in
+              which no row is answered
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
-from concord.flows.outcome import StageName, Summary, shown
-from concord.flows.run import Private, RunContext, running
-from concord.flows.stages import blocks, encode, release, split, study, teach
-from concord.flows.steps import admit, begin_session, count_votes, publish, rehearse, share, training_rows
-from concord.flows.trying import check_test, try_student
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import StudentPlan
+from concord.flows.cache import Files
+from concord.flows.console import out
+from concord.flows.outcome import StageName, Summary, shown, spent_in_words
+from concord.flows.run import (
+    Admitted,
+    Balance,
+    Private,
+    PublicStream,
+    RunContext,
+    check_not_private,
+    digest_of,
+    running,
+)
+from concord.flows.stage import Disclosure
+from concord.flows.stages import blocks, encode, measure, put, release, release_estimate, split, study, teach
+from concord.flows.steps import (
+    admit,
+    begin_session,
+    check_unchanged,
+    count_votes,
+    covered,
+    find,
+    go_on,
+    publish,
+    rehearse,
+    replayed,
+    share,
+    training_rows,
+)
+from concord.flows.trial import check_test, try_student
+from concord.tasks.asking.teachers import rehearse_teachers
+from concord.tasks.data.tables import find_files
+from concord.tasks.door.admit import Asked, planned_domain
+from concord.tasks.door.checkpoint import (
+    Checkpoint,
+    check_open,
+    checkpoint_to_extend,
+    checkpoint_to_study,
+    staged,
+    write_checkpoint,
+)
+from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
+from concord.tasks.mechanisms.mechanism import Mechanism
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -40,3 +94,148 @@ def learn_from_votes(run: RunContext) -> Summary:
     student = study(run, session.id, plan, stream.encoding, stream.batches, labels.released, run.test)
     tested = try_student(run, admitted, private, labels, student)
     return publish(run, admitted, tested, student)
+
+
+@flow(name="extend", flow_run_name="extend {session}")
+def extend(session: str, public: str, home: Path) -> Summary:
+    """Answer the rows at `public` that the session was not given before; without any, nothing is spent.
+
+    public   a file, a folder or a glob; what the session was given stays given, so a schedule may name one folder
+    """
+    stores = Stores.of(home)
+    plan = checkpoint_to_extend(stores.vault, stores.ledger.session(session)).plan
+    with running(plan, home) as run:
+        known = run.hold(session)
+        admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
+        stream, mechanism = admitted.stream, admitted.mechanism
+        votes = count_votes(run, stream, teachers)
+        labels = release(run, known, mechanism, plan.data.classes, stream.batches, votes)
+        student = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
+        return shown(publish(run, admitted, labels, student))
+
+
+def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[Mechanism], tuple[Ref, ...]]:
+    """Add the public rows at `path` that the session was not given before; the session admitted again, its teachers.
+
+    What is written when this returns is answered even if this process ends now: by the next `extend` or `run`. Nothing
+    private is read but the teachers, which the session's checkpoint names.
+    Raises WrongInput if the rows do not fit, BudgetRefused if there are new ones and the session has ended.
+    """
+    vault, session = run.stores.vault, run.stores.ledger.session(name)
+    checkpoint = checkpoint_to_extend(vault, session)
+    admitted = go_on(run, session, checkpoint)
+    added = put(run, new_files(run, checkpoint, path), checkpoint.encoding, run.plan.labeling.batch)
+    sources = {source.digests: source for source in (*checkpoint.sources, *added)}
+    stream = PublicStream.of(run, session, checkpoint.encoding, sources.values())
+    if len(stream.batches) > len(admitted.stream.batches):
+        check_open(session)
+    write_checkpoint(vault, session.id, checkpoint.model_copy(update={"sources": stream.sources}))
+    return replace(admitted, stream=stream), checkpoint.teachers
+
+
+def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Files]:
+    """Those files at `path` that are not staged for the session already. Raises WrongInput if one is private."""
+    vault, (own, *others) = run.stores.vault, checkpoint.sources
+    there = {digest for source in others if staged(vault, source) for digest in source.digests}
+    for file in find_files(path, "--public"):
+        digest = digest_of(vault, file)
+        check_not_private("--public", [digest], checkpoint.private)
+        if digest not in there and digest not in own.digests:
+            there.add(digest)
+            yield Files(str(file.path), (digest,))
+
+
+@flow(name="study", flow_run_name="study {session}")
+def study_again(session: str, home: Path, student: StudentPlan | None = None) -> Summary:
+    """Train the session's student again; no row is asked and nothing is spent.
+
+    student   how it learns from now on; without it, as the session's plan says
+    """
+    if student is not None and student.learner == "universal":
+        raise WrongInput("student.learner = 'universal' chooses on private rows, which costs: `concord run` its plan")
+    stores = Stores.of(home)
+    earlier = checkpoint_to_study(stores.vault, stores.ledger.session(session)).plan
+    plan = earlier if student is None else earlier.model_copy(update={"student": student})
+    with running(plan, home) as run:
+        known = run.hold(session)
+        checkpoint = checkpoint_to_study(run.stores.vault, known)
+        admitted = go_on(run, known, checkpoint)
+        stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
+        labels = replayed(run, known, admitted)  # refuses here, if labels are missing
+        write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
+        learned = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
+        return shown(publish(run, admitted, labels, learned))
+
+
+@flow(name="estimate")
+def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, again: bool = False) -> dict[str, Any]:
+    """Estimate how much the plan's teachers err, at a cost of (epsilon, 0), and suggest a cutoff.
+
+    share   how likely a unit is set aside to try its shard's teacher on
+    beta    how likely the suggested cutoff may be too low
+    again   open a further estimate in the domain, which costs again
+    """
+    check(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
+    if not plan.votes:
+        raise WrongInput("an estimate tries teachers, and the plan has none: it must have [teachers] and [labeling]")
+    if plan.relabel is not None:
+        raise WrongInput(
+            "an estimate tries teachers that learn from the private rows as they are, not from the secret subset of "
+            "[relabel], which nothing else may look at: choose a cutoff by `concord plan` and a public guess, or "
+            "estimate a copy of the plan without [relabel], whose teachers have more rows and other labels"
+        )
+    held_out = HeldOut(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
+    with running(plan, home, new_session=again) as run:
+        public = encode(run, run.plan, run.files("public"))
+        rehearse_teachers(run.plan.teachers, public.encoding)
+        domain = planned_domain(run.stores, run.plan)
+        depends, teachers = estimate_depends_on(run.plan, held_out), run.plan.teachers.count
+        asked = Asked.once(run.plan, held_out, public.encoding, run.stores.vault, depends, teachers=teachers)
+        admitted = covered(run, find(run, public, domain, held_out, asked))  # refuses here
+        stream = admitted.stream
+        private = Private.of(run, stream.sources)
+        shards = split(run, run.plan, private.table, stream.encoding, run.erased, aside=share)
+        measured = measure(run, blocks(run.plan, shards), run.plan, stream.encoding)
+        made_of = [ref.digest for ref in measured]
+        check_unchanged(run, admitted.session, made_of)
+        session = begin_session(run, admitted, private, made_of, measured)
+        passed = release_estimate(run, session, held_out, measured)
+        released = run.stores.released.read(passed.released[0])
+        suggestion = Suggestion.of(held_out, released, queries=stream.rows, beta=beta)
+        return write_down(run, admitted.balance, passed, suggestion)
+
+
+def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
+    """What the estimate came to, kept in MLflow if it is new."""
+    session = passed.session
+    claim = {"epsilon": session.epsilon, "delta": session.delta}
+    fields = {**claim, **suggestion.model_dump(), **session.mechanism}
+    return {
+        "session": session.id,
+        "guarantee": {**claim, "unit": balance.domain.unit},
+        "teachers": session.teachers,
+        **suggestion.model_dump(),
+        "estimate": str(run.stores.released.root / passed.released[0].path),
+        "stages": [report.model_dump() for report in run.stages.reports],
+        **balance.charged(run),
+        "run_id": Tracking.of(run.home).keep_estimate(balance.domain.name, session.id, fields, passed.at),
+    }
+
+
+def show_estimate(details: dict[str, Any]) -> None:
+    """The estimate, its cost, and what to do with it."""
+    guarantee = details["guarantee"]
+    rows = {
+        "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "spent now": spent_in_words(details["spent_now"], details["conversion"]),
+        "next": f"set cutoff = {details['cutoff']} in [labeling]: enough for {details['queries']:,} public rows, "
+        f"but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",
+        "estimate": details["estimate"],
+    }
+    if details["cutoff"] >= details["queries"]:
+        rows["next"] = (
+            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
+        )
+    for name, value in rows.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

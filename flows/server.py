@@ -42,7 +42,7 @@ from typing import IO, ClassVar
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.whole import locked, take_lock
 from concord.artifacts.settings import check_answers, sqlite_address
-from concord.flows.leaving import NOTHING_LOST, leave
+from concord.flows.console import NOTHING_LOST, leave
 
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")

@@ -37,13 +37,9 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
 from concord.flows.cache import SealedResults
-from concord.flows.console import err, out
-from concord.flows.estimate import estimate
-from concord.flows.extend import extend
-from concord.flows.learn import learn
-from concord.flows.leaving import end_with_parent, shield_workers
+from concord.flows.console import end_with_parent, err, out, shield_workers
+from concord.flows.learn import estimate, extend, learn, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
-from concord.flows.study import study
 from concord.flows.tally import tallies
 from concord.flows.trial import try_again
 from concord.flows.universal import universal
@@ -107,7 +103,7 @@ def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
     with serving_flows(home):
-        return ready(study, home)(latest(Stores.of(home), session).id, home, student)
+        return ready(study_again, home)(latest(Stores.of(home), session).id, home, student)
 
 
 def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
@@ -185,7 +181,7 @@ NAP = 60.0
 
 
 def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session whenever the time has come, until it is asked to end (flows/leaving.py).
+    """Extend a session whenever the time has come, until it is asked to end (flows/console.py).
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database

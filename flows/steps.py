@@ -36,6 +36,7 @@ from concord.tasks.door.admit import (
     training,
 )
 from concord.tasks.door.checkpoint import Checkpoint, online_votes, read_checkpoint, write_checkpoint
+from concord.tasks.door.release import replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
 from concord.tasks.publish.describe import Certified, caveats
@@ -189,6 +190,16 @@ def begin_session(
     )
     write_checkpoint(run.stores.vault, session.id, checkpoint)
     return session
+
+
+def replayed(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
+    """The labels as they were released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
+    classes, batches = run.plan.data.classes, admitted.stream.batches
+
+    def work() -> tuple[list[Ref], bool]:
+        return replay(run.stores, session, admitted.mechanism, classes, batches), True
+
+    return Disclosure(session, run.stages.uncached("release", work), 0, datetime.now(UTC))
 
 
 def publish(

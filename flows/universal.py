@@ -30,7 +30,7 @@ from concord.flows.steps import (
     share,
     training_rows,
 )
-from concord.flows.trying import check_test, try_student
+from concord.flows.trial import check_test, try_student
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, going_on, planned_domain
 from concord.tasks.door.choose import UniversalChoice, choice_depends_on

@@ -123,7 +123,6 @@ APART = {
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/recompute_game.py": set[str](),
     "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
-    "tasks/verify/recompute_tallies.py": set[str](),
 }
 """What checks the ledger shares no line with what writes it."""
 

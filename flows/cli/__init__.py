@@ -2,18 +2,18 @@
 
 Offers       `main`, and `app` with every command: a file adds its own as it is imported, in the order in which --help
              shows them
-Its own      `learn`, `record`, `verify` and `publish` (the commands), `plan` and `init` (what two of them do), `show`
+Its own      `learn`, `record` and `verify` (the commands), `plan` and `init` (what two of them do), `show`
              (what is printed), `app` (what all share)
 """
 
 import sys
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.flows.cli import learn, publish, record, verify
+from concord.flows.cli import learn, record, verify
 from concord.flows.cli.app import app, speak_plainly
-from concord.flows.leaving import NOTHING_LOST, watch
+from concord.flows.console import NOTHING_LOST, watch
 
-__all__ = ["app", "learn", "main", "publish", "record", "verify"]
+__all__ = ["app", "learn", "main", "record", "verify"]
 """`app` with every command: a module adds its own as it is imported, in the order in which --help shows them."""
 
 INTERRUPTED = 130

@@ -199,7 +199,7 @@ def estimate_command(
 
     loaded, home = load_plan(plan), prepare(home)
     with serving(home):
-        from concord.flows.estimate import show_estimate
+        from concord.flows.learn import show_estimate
         from concord.flows.start import start_estimate
 
         result = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)

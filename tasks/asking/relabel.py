@@ -14,6 +14,17 @@ Not covered  ĥ, the subset and its size are not private: they stay in the vault
              by tests/privacy/test_relabelled.py
 
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
+
+    class         columns   dichotomies of m, m' different numbers (u points) at most   complements
+    thresholds    1         2m                                                          in the class
+    intervals     1         m² − m + 2                                                  in the class
+    stumps        any       2·(1 + Σ (m − 1))                                           in the class
+    rectangles    2         m(m+1)/2 · m'(m'+1)/2 + 1                                   not in the class
+    halfspaces    2         u² − u + 2, u = m·m'                                        in the class
+    conjunctions  up to 13  3^columns + 1                                               not in the class
+
+A class is here if all its dichotomies can be listed exactly: relabelling (relabelled.py) and the universal learner
+(exponential.py) are proved for complete lists alone, one candidate a dichotomy (tests/privacy/test_hypotheses.py).
 Assumes      encoding and matrix are of public rows
 Guarantees   nothing of it depends on a private row: class, columns and cut points follow from the plan and public rows
 Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
@@ -36,9 +47,9 @@ in it: where a row came from, which the number of rows before it decides, is for
 import difflib
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -52,15 +63,48 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.contents import SHARD, row_digests
-from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame, write_frame
+from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame, row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.units import UNIT, keyed_bits, shards_of
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.hypotheses.catalogue import from_description, hypothesis_class
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses.boxes import Box, Conjunctions, Intervals, Rectangles, Stumps, Thresholds
+from concord.tasks.mechanisms.hypotheses.dichotomies import Hypothesis, HypothesisClass
+from concord.tasks.mechanisms.hypotheses.halfspaces import HalfPlane, Halfspaces
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
+
+CLASSES: dict[str, type[HypothesisClass]] = {
+    kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Halfspaces, Conjunctions)
+}
+
+HYPOTHESIS_KINDS: dict[str, Callable[[dict[str, Any]], Hypothesis]] = {
+    "box": Box.rebuilt,
+    "halfplane": HalfPlane.rebuilt,
+}
+
+
+def hypothesis_class(
+    name: str, *, columns: Sequence[int], grid: Sequence[Sequence[float]] | None = None
+) -> HypothesisClass:
+    """The class `name` over columns of a matrix; `grid` holds each column's public points in rising order.
+
+    Raises WrongInput where the class cannot be listed, or can have more candidates than can be weighed.
+    """
+    if name not in CLASSES:
+        raise WrongInput(
+            f"hypotheses must be one of {', '.join(CLASSES)}, got {name!r}: every dichotomy of the class has to be "
+            "listed exactly, which is possible for these alone"
+        )
+    points = None if grid is None else tuple(tuple(float(point) for point in column) for column in grid)
+    return CLASSES[name](tuple(columns), points)
+
+
+def from_description(description: dict[str, Any]) -> Hypothesis:
+    """The hypothesis that `describe` wrote. Raises WrongInput where it is none."""
+    try:
+        return HYPOTHESIS_KINDS[description["kind"]](description)
+    except (KeyError, TypeError, ValueError):
+        raise WrongInput("a hypothesis must be the JSON of a box or of a half-plane") from None
 
 
 def hypothesis_space(

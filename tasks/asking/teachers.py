@@ -21,8 +21,7 @@ from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
 from concord.artifacts.sections import TeachersPlan
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.contents import SHARD
-from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
+from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 
 Classes = NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Rows of tables: whose they are, what their cells become, and how they are encoded.
 
 Offers       `cells` (any cell to a number, a truth value, a date, a word or a null), `tables` (public files, read
-             strictly), `sound` (stored columns mended cell by cell), `names` (one text a unit), `units` (private rows
-             and whose they are), `split` (units to shards), `encode` and `codes` (learned from public rows), `guard`
-             (nothing private leaves by an error)
+             strictly), `sound` (lines and stored columns, cell by cell), `names` (one text a unit), `units` (private
+             rows and whose they are), `split` (units to shards), `encode` and `codes` (learned from public rows),
+             `guard` (nothing private leaves by an error)
 """

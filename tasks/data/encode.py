@@ -6,6 +6,12 @@ exact, so that the same table gives the same encoding however it is cut.
 Assumes      what it reads is public: the plan, the public table
 Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
 Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_encode.py
+
+Rows are also told apart by keyed digests of their encoded columns, packed in bytes of a fixed size (`row_digests`).
+Assumes      the key is secret
+Guarantees   a row's digest depends on its own cells and label alone: equal to the bit, equal digests, whatever other
+             rows are there
+Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 """
 
 import io
@@ -20,10 +26,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Ref, Scaled
 from concord.tasks.data.cells import (
+    LABEL,
     Numbers,
     cast_rows,
     cell,
@@ -244,3 +251,41 @@ def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
     out[:, 0] = (clipped - column.mean) / column.scale
     if column.missing:
         out[:, 1] = cells.is_null().to_numpy()
+
+
+SHARD = "concord.shard"
+"""Name of the column that holds the shard's index in block files."""
+
+
+def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
+    """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
+    packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
+    return [hashed(row.tobytes(), key, b"content", 16) for row in packed]
+
+
+def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:
+    """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
+    for column in encoding.columns:
+        if column.kind != "null":
+            yield _packed(_numbers(column, rows))
+            yield _packed(rows[column.name].is_null().to_numpy())
+
+
+def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
+    """A column's cells as numbers of fixed size, zero where null: (rows,), or (rows, size) of a list."""
+    cells = rows[column.name]
+    match column:
+        case OneHot():
+            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
+        case Passed():
+            arrays = np.zeros((rows.height, column.size), dtype=column.element)
+            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
+            return arrays
+        case Scaled(kind="date"):
+            return cells.dt.timestamp("us").fill_null(0).to_numpy()
+    return cells.cast(pl.Float64).fill_null(0).to_numpy()
+
+
+def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
+    cells = np.ascontiguousarray(numbers).reshape(len(numbers), math.prod(numbers.shape[1:]))
+    return cells.view(np.uint8)

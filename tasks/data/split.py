@@ -48,9 +48,8 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.contents import SHARD as SHARD
-from concord.tasks.data.contents import row_digests
-from concord.tasks.data.encode import write_frame
+from concord.tasks.data.encode import SHARD as SHARD
+from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.tables import kind_in

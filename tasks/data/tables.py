@@ -25,8 +25,7 @@ from pyarrow.fs import LocalFileSystem
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Kind
 from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
-from concord.tasks.data.lines import csv_names, read_lines, split_line
-from concord.tasks.data.sound import nulls, polars_type, sound
+from concord.tasks.data.sound import csv_names, nulls, polars_type, read_lines, sound, split_line
 
 Format = Literal["parquet", "ipc", "csv"]
 PRIVATE = "data.private"

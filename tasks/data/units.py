@@ -1,7 +1,7 @@
 """Rows of the private table: read by rules that cannot fail, one row at a time, whatever stands in them.
 
 A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone
-(tasks.data.lines). Columnar files are read by batches, and their types do not matter: cells
+(tasks.data.sound). Columnar files are read by batches, and their types do not matter: cells
 are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
@@ -16,13 +16,12 @@ Guarantees   whatever is decided about a unit depends on its name and the key al
 Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
 
-Hashes are BLAKE2b (RFC 7693) under the key, with a purpose of their own each.
+Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
 
 Spill: regroup a stream of rows that may be larger than memory, through files of the vault. Checked by
 tests/tasks/data/test_split.py.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Sink, Vault, derive, keyed_digest
+from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
 from concord.tasks.data.names import odd_types, read_as_one
@@ -170,11 +169,6 @@ def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
     """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
     bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
     return pl.Series([keyed_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
-
-
-def hashed(content: bytes, key: bytes, purpose: bytes, size: int) -> bytes:
-    """`size` keyed bytes of a content, for one purpose."""
-    return hashlib.blake2b(content, key=key, person=purpose, digest_size=size).digest()
 
 
 def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:

@@ -182,6 +182,15 @@ def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
     return recipe
 
 
+def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
+    """The checkpoint of a session whose student is to learn again or to be tested. Raises WrongInput if it has none."""
+    checkpoint = read_checkpoint(vault, session.id)
+    if checkpoint is None:
+        raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
+    check_fitted(session, checkpoint.plan)
+    return checkpoint
+
+
 def check_fitted(session: Session, plan: Plan) -> None:
     """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
     if session.estimates or session.tests:

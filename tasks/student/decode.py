@@ -20,8 +20,7 @@ from scipy.special import expit, logit
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, Question, expected
 from concord.tasks.student.joint import KAPPAS, Column, Measured, Places, decode_column
-from concord.tasks.student.prior import prior_of
-from concord.tasks.student.repair import Totals, repaired
+from concord.tasks.student.prior import Totals, prior_of, repaired
 
 Floats = NDArray[np.float64]
 

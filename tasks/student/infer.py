@@ -1,4 +1,4 @@
-"""Infer: what released rounds of tallies tell of public rows, and what to ask next. Nothing here costs anything.
+"""Infer: what released rounds of tallies say of public rows, and what to ask next. Nothing here costs anything.
 
     released rounds ─ decode ─┬─ the next question: fields and an integer model
                               └─ scores and labels of public rows, and the linear model as a student
@@ -6,7 +6,15 @@
 Assumes      rounds were released at the door, in order; rows and codes are public
 Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired where that
-             helps (tasks.student.repair). Checked by tests/flows/test_tally_flow.py
+             helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
+
+The linear student is the decoded model itself, as scikit-learn's own parts and two small files of ours.
+
+    raw cells ─ Cells ─ Code, a column each ─ Tallied
+
+Assumes      codes are public, the model was decoded from what was released
+Guarantees   a row has the codes that a private one with the same cells has
+Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_linear.py
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,21 +22,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, inferred_schema
+from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import CodeMatrix, Codes, coarse_bins, learn_codes
-from concord.tasks.data.encode import PublicBatch, learn_encoding, read_frame
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField, coarse_bins, learn_codes
+from concord.tasks.data.encode import PublicBatch, labelled_rows, learn_encoding, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.contributions import IntegerModel, Question
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.student.concord_student import Cells
+from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
 from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, rounds_of, scores
 
 Published = Mapping[str, Any]
@@ -211,3 +225,38 @@ def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
     """The probabilities of a table of inferred labels (rows, classes)."""
     flat = labels["scores"].combine_chunks().flatten().to_numpy()
     return np.asarray(flat, dtype=np.float64).reshape(-1, classes)
+
+
+def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
+    """The student that a decoded model is, from raw public columns to class names."""
+    known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
+    fields = [codes.fields[at] for at in codes.fine]
+    parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
+    nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
+    coded = ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+    model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
+    return Pipeline([("encode", coded), ("student", model)])
+
+
+def _code(field: NumberField | WordField, known: Mapping[str, Sequence[str]]) -> Code:
+    if isinstance(field, NumberField):
+        return Code(field.start, cuts=list(field.cuts))
+    others = [word for word in known[field.name] if word not in field.words]
+    return Code(field.start, words=list(field.words), others=others)
+
+
+def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> dict[str, float]:
+    """Accuracy and balanced accuracy at both operating points, on the public labelled rows at `path`.
+
+    Raises WrongInput where the table does not fit.
+    """
+    rows, truth = labelled_rows(path, encoding)
+    X, names = codes.of(rows)[:, list(codes.fine)], np.array(encoding.classes)[truth]
+    found: dict[str, float] = {}
+    for point in POINTS:
+        given: dict[str, Any] = student["student"].get_params() | {"point": point}
+        predicted = Tallied(**given).fit().predict(X)
+        prefix = "" if point == "default" else "prior_odds_"
+        found[f"{prefix}accuracy"] = float(np.mean(predicted == names))
+        found[f"{prefix}balanced_accuracy"] = float(balanced_accuracy_score(names, predicted))
+    return found

@@ -3,7 +3,7 @@
 The graph begins with clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since 1970) as
 double, NaN where missing; words as string, of which an unknown one is missing; lists as float, zeros where missing.
 
-Assumes      the student is one of `tasks.student.parts`
+Assumes      the student is one of `tasks.student.model`
 Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products
 Not covered  how raw cells become clean ones (`concord_student.Cells`). Checked by tests/tasks/student/test_onnx.py
 """

@@ -27,8 +27,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import StudentPlan
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, labelled_rows, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
-from concord.tasks.student.model import dump
-from concord.tasks.student.parts import published_student
+from concord.tasks.student.model import dump, published_student
 
 Targets = NDArray[np.float64]
 Refused = Literal["random", "drop", "soft"]

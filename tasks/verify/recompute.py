@@ -23,8 +23,7 @@ from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
-from concord.tasks.verify.recompute_gaussian import sums_delta
-from concord.tasks.verify.recompute_tallies import tallies_charge, tallies_delta
+from concord.tasks.verify.recompute_gaussian import sums_delta, tallies_charge, tallies_delta
 
 Settings = Mapping[str, Any]
 DIGITS = 40

@@ -23,8 +23,8 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.distance import REFUSED, Floats, Ints
-from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled, choose_hypothesis, share_for

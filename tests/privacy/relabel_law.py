@@ -10,9 +10,9 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 
+from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
-from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
 from tests.privacy.exact import hockey_stick
 
 Row = tuple[int, int]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from concord.artifacts.errors import WrongInput
+from concord.tasks.asking.relabel import CLASSES, from_description, hypothesis_class
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.hypotheses.catalogue import CLASSES, from_description, hypothesis_class
 from concord.tasks.mechanisms.hypotheses.dichotomies import MOST_CANDIDATES, HypothesisClass
 
 Patterns = set[tuple[int, ...]]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
+from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, group, label_boost
 from tests.privacy.relabel_law import (
     Choice,

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import canonical_id, cast_rows, numbers_of
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.contents import row_digests
-from concord.tasks.data.encode import encode
+from concord.tasks.data.encode import encode, row_digests
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.units import shards_of
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact

@@ -21,13 +21,13 @@ from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.tasks.asking.relabel import from_description, hypothesis_class
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import encode, read_frame
 from concord.tasks.door.choose import HeldOut, UniversalChoice, choose, release_estimate
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.hypotheses.catalogue import from_description, hypothesis_class
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How

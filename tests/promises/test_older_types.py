@@ -19,8 +19,7 @@ from concord.tasks.asking.teachers import Teacher, load_teachers
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import encode, learn_encoding
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import Encode, dump, is_older, load, trusted_types
-from concord.tasks.student.parts import published_student
+from concord.tasks.student.model import Encode, dump, is_older, load, published_student, trusted_types
 from tests.support.people import people, write_plan, write_tables
 
 LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.Ridge"

@@ -1,4 +1,4 @@
 """Hypothesis classes, listed whole: every dichotomy they make of given rows.
 
-Offers       `catalogue` (classes by name), `dichotomies` (what a class is), `boxes`, `halfspaces`
+Offers       `dichotomies` (what a class is), `boxes`, `halfspaces`; `tasks.asking.relabel` knows the classes by name
 """

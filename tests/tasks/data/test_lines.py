@@ -9,7 +9,7 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.lines import csv_names, read_lines, split_line
+from concord.tasks.data.sound import csv_names, read_lines, split_line
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import NOBODY, owned_frames, private_frames
 from tests.support.raw import exact
@@ -68,7 +68,7 @@ def test_a_file_has_the_same_columns_with_rows_as_without(tmp_path: Path, end: b
 
 
 def test_a_header_without_end_is_cut_and_its_rest_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.lines.LONGEST_LINE", 20)
+    monkeypatch.setattr("concord.tasks.data.sound.LONGEST_LINE", 20)
     (tmp_path / "t.csv").write_bytes(HEADER + b"," + b"x" * 99 + b"\n1,a,7\n")
     assert csv_names(tmp_path / "t.csv") == ["size", "label", "unit", "xxxx"]
     assert [line.strip() for line in read_lines(tmp_path / "t.csv")] == ["1,a,7"]

@@ -19,8 +19,7 @@ from concord.artifacts.sections import TeachersPlan
 from concord.tasks.asking.relabel import _over_shards, resampled
 from concord.tasks.asking.teachers import load_teachers, teach
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.contents import SHARD, row_digests
-from concord.tasks.data.encode import learn_encoding, read_frame, write_frame
+from concord.tasks.data.encode import SHARD, learn_encoding, read_frame, row_digests, write_frame
 from concord.tasks.data.split import one_row_a_unit, split
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.relabelled import Form, Relabelling

@@ -10,7 +10,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.lines import csv_names
+from concord.tasks.data.sound import csv_names
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import private_frames
 
@@ -224,7 +224,7 @@ def test_a_line_is_a_row_and_touches_no_other(tmp_path: Path, line: bytes, cells
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.lines.LONGEST_LINE", 10)
+    monkeypatch.setattr("concord.tasks.data.sound.LONGEST_LINE", 10)
     (tmp_path / "t.csv").write_bytes(b"age,city\n1," + b"x" * 100 + b",3\n8,Oslo\n")
     assert read_private(tmp_path / "t.csv", "age", "city") == [("1", "x" * 8), ("8", "Oslo")]
 

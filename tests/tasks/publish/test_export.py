@@ -18,8 +18,7 @@ from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.export import example_row
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import Encode, dump, load
-from concord.tasks.student.parts import published_student
+from concord.tasks.student.model import Encode, dump, load, published_student
 from tests.support.console import concord
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, certified, world

@@ -17,7 +17,7 @@ from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.linear import linear_student
+from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import dump, load, travelling
 
 ESTIMATOR = "sklearn.linear_model.LogisticRegression"

@@ -15,14 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Scaled
+from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.data.cells import cast_rows, numbers_of
 from concord.tasks.data.encode import encode
 from concord.tasks.data.encode import signed_log as private_log
 from concord.tasks.data.sound import polars_type, sound
-from concord.tasks.mechanisms.hypotheses.catalogue import hypothesis_class
 from concord.tasks.student import concord_student
 from concord.tasks.student.concord_student import Cells, Chosen, signed_log
-from concord.tasks.student.parts import published_encoding
+from concord.tasks.student.model import published_encoding
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column
 
 PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model
-from concord.tasks.student.repair import Totals, repaired
+from concord.tasks.student.prior import Totals, repaired
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
 
 

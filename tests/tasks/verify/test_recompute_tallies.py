@@ -10,7 +10,7 @@ from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_tallies import moved
+from concord.tasks.verify.recompute_gaussian import moved
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
