@@ -1,6 +1,7 @@
 """The commands of an auditor: verify what was written, attack a mechanism, look at what was published."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -10,6 +11,9 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.sections import TALLIES
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import err, out
+
+if TYPE_CHECKING:
+    from concord.tasks.verify.checks import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
 """Columns of a row and their codes in all, of the tallies that are attacked."""
@@ -60,19 +64,32 @@ MARKS = {
 """What stands before a check, by whether it holds and whether it warns."""
 
 
+def checks_of(subject: str | None, home: Path) -> "list[Check]":
+    """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies."""
+    from concord.flows.environment import reopen
+    from concord.tasks.verify.published import is_published, verify_published
+
+    if subject is not None and is_published(Path(subject)):
+        return verify_published(Path(subject))
+    home = reopen(home, reading=True)
+    from concord.tasks.verify.verify import verify
+
+    return verify(home, subject)
+
+
 @app.command("verify")
 def verify_command(
-    subject: Annotated[str | None, typer.Argument(help="An MLflow run or a session; default: everything.")] = None,
+    subject: Annotated[
+        str | None, typer.Argument(help="A session, an MLflow run, or a published folder; default: everything.")
+    ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself."""
-    from concord.flows.environment import reopen
+    """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself.
 
-    home = reopen(home, reading=True)
-    from concord.tasks.verify.verify import verify as checks_of
-
-    checks = checks_of(home, subject)
+    A published folder, or its certificate, is checked by itself: no home folder is needed.
+    """
+    checks = checks_of(subject, home)
     passed = all(check.ok for check in checks)
     if as_json:
         details = [check.model_dump() for check in checks]

@@ -1,0 +1,150 @@
+"""Verify what was published, by itself: a session's folder, or a copy of it, without the home it came from.
+
+Assumes      the folder holds the certificate and the files beside it; those of other sessions, if it names any, lie in
+             folders beside this one
+Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove, or
+             whose budget passes the cap; a file that it names and that is missing or has another digest; released
+             labels that are not as many as it counts
+Not covered  what the ledger alone knows (`LEFT`, which a check lists); a certificate made up as a whole, and the report
+             and figures, which it does not digest
+             Checked by tests/tasks/verify/test_verify_published.py
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.home.released import sha256
+from concord.artifacts.schemas import Ref
+from concord.tasks.verify.checks import Check, equal, parsed
+from concord.tasks.verify.recompute import least_delta
+
+CERTIFICATE_FILE = "certificate.json"
+LEFT = (
+    "that these settings ran, what the domain was charged before, what came after, the report and figures, and who "
+    "published this: `concord verify` in the home folder says the first three"
+)
+SLACK = 1 + 1e-9
+
+
+def is_published(path: Path) -> bool:
+    """Whether a path names a published folder or its certificate, rather than a session or a run."""
+    return _certificate_file(path).is_file()
+
+
+def verify_published(path: Path) -> list[Check]:
+    """Check a session's published folder, or the certificate in it. Raises WrongInput if there is no certificate."""
+    file = _certificate_file(path)
+    try:
+        text = file.read_bytes()
+    except OSError:
+        raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
+    try:
+        certificate = parsed(text, str(file))
+    except NotVerified as wrong:
+        return [Check(name="certificate", ok=False, detail=str(wrong))]
+    checks: dict[str, Callable[[], str]] = {
+        "certificate": lambda: _as_written(certificate, text),
+        "guarantee": lambda: _proved(certificate),
+        "budget": lambda: _within_cap(certificate),
+        "files": lambda: _files(certificate, file.parent),
+        "released labels": lambda: _counts(certificate, file.parent),
+    }
+    left = Check(name=f"{certificate.session}: not checked here", ok=True, warning=True, detail=LEFT)
+    return [*(_checked(f"{certificate.session}: {name}", check) for name, check in checks.items()), left]
+
+
+def _certificate_file(path: Path) -> Path:
+    return path / CERTIFICATE_FILE if path.is_dir() else path
+
+
+def _checked(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=check())
+    except NotVerified as wrong:
+        return Check(name=name, ok=False, detail=str(wrong))
+
+
+def _as_written(certificate: Certificate, text: bytes) -> str:
+    """The file is, byte by byte, how Concord writes what it says."""
+    if text != certificate.model_dump_json(indent=2, exclude_unset=True).encode():
+        raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
+    return f"as Concord writes it, SHA-256 {sha256(text)}"
+
+
+def _proved(certificate: Certificate) -> str:
+    """The settings prove the claim, and what follows from the claim follows."""
+    claim, settings = certificate.guarantee, certificate.mechanism.settings
+    equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
+    equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
+    try:
+        delta = least_delta(settings, claim.epsilon)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        raise NotVerified("the mechanism's settings are none that Concord runs with") from None
+    if not delta <= claim.delta * SLACK:
+        raise NotVerified(f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g}, claimed {claim.delta:g}")
+    if (promised := certificate.promise).epsilon < claim.epsilon or promised.delta < claim.delta:
+        raise NotVerified("all that was published together is claimed to cost less than the session alone")
+    return f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g} of the {claim.delta:g} claimed"
+
+
+def _within_cap(certificate: Certificate) -> str:
+    """The domain's charges, which name this session with its claim, stay within its cap in each part of its units."""
+    domain, claim = certificate.domain, certificate.guarantee
+    equal("the number of sessions", len(domain.charges), domain.sessions)
+    own = [(charge.epsilon, charge.delta) for charge in domain.charges if charge.session == certificate.session]
+    equal("what the domain says that this session claims", own, [(claim.epsilon, claim.delta)])
+    shares: dict[str, list[float]] = defaultdict(list)
+    for charge in domain.charges:
+        shares[charge.part].append(charge.share)
+    in_every = [domain.lost, *shares.pop("", [])]
+    for part in shares or {"": []}:
+        if not math.fsum([*in_every, *shares.get(part, [])]) <= SLACK:
+            raise NotVerified("the domain's sessions are charged more than its cap")
+    for name in ("epsilon", "delta"):
+        cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))
+        if not 0 <= spent <= cap * SLACK or not math.isclose(remaining, cap - spent, rel_tol=1e-9, abs_tol=cap * 1e-9):
+            raise NotVerified(f"of the domain's {name} {cap:g}, {spent:g} spent and {remaining:g} remaining do not add")
+    return f"{domain.sessions} sessions of the domain {domain.name} stay within ε = {domain.cap.epsilon:g}"
+
+
+def _files(certificate: Certificate, folder: Path) -> str:
+    """Every file that the certificate names is there, with the bytes it digests."""
+    for ref in certificate.files:
+        _read(ref, certificate, folder)
+    return f"{len(certificate.files)} files are as the certificate digests them"
+
+
+def _counts(certificate: Certificate, folder: Path) -> str:
+    """The released labels are as many as it counts. What was not asked row by row has no such labels."""
+    if not certificate.teachers:
+        return "nothing was asked row by row"
+    tables = [pa.ipc.open_file(pa.BufferReader(_read(ref, certificate, folder))) for ref in certificate.labels]
+    outcomes = pa.concat_tables([table.read_all() for table in tables])["outcome"]
+    found = {item["values"]: item["counts"] for item in pc.value_counts(outcomes).to_pylist()}
+    counts = certificate.counts
+    for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
+        equal(f"the number of rows {name}", found.get(name, 0), claimed)
+    equal("the number of rows asked", counts.answered + counts.refused, counts.asked)
+    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+
+
+def _read(ref: Ref, certificate: Certificate, folder: Path) -> bytes:
+    session, _, inside = ref.path.partition("/")
+    file = (folder if session == certificate.session else folder.parent / session) / inside
+    if ".." in Path(ref.path).parts or Path(ref.path).is_absolute():
+        raise NotVerified(f"the certificate names the file {ref.path}, which lies outside what is published")
+    try:
+        data = file.read_bytes()
+    except OSError:
+        raise NotVerified(f"the published file {ref.path} is missing: put it beside the certificate") from None
+    if sha256(data) != ref.digest:
+        raise NotVerified(f"the published file {ref.path} is not the one that the certificate digests")
+    return data

@@ -1,0 +1,150 @@
+"""A published folder is verified by itself: no home, no ledger; what was changed in it is found and named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.published import verify_published
+from tests.support.console import concord
+from tests.support.published import SESSION, certified, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a session published, copied to where there is no home."""
+    home, alone = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("alone") / SESSION
+    made = world(home / "made")
+    certified(made, STABLE, made.truth)
+    shutil.copytree(home / "made" / "released" / SESSION, alone)
+    shutil.rmtree(home)
+    return alone
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / SESSION))
+
+
+def faults(folder: Path) -> list[str]:
+    """What fails."""
+    return [check.detail for check in verify_published(folder) if not check.ok]
+
+
+def change(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the certificate says, and write it as Concord would."""
+    file = folder / "certificate.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+
+
+def test_an_honest_folder_holds_and_says_what_it_leaves(folder: Path) -> None:
+    checks = verify_published(folder)
+    assert all(check.ok for check in checks)
+    assert [check.name for check in checks if check.warning] == [f"{SESSION}: not checked here"]
+    assert verify_published(folder / "certificate.json") == checks
+
+
+def test_one_changed_bit_of_a_file_it_names_is_found_and_the_file_named(folder: Path) -> None:
+    rng = np.random.default_rng(3)
+    for file in (folder / "student.skops", *sorted((folder / "labels").iterdir())):
+        whole = file.read_bytes()
+        for _ in range(40):
+            changed, at = bytearray(whole), int(rng.integers(len(whole)))
+            changed[at] ^= 1 << int(rng.integers(8))
+            file.write_bytes(changed)
+            assert any(str(file.relative_to(folder.parent)) in fault for fault in faults(folder))
+        file.write_bytes(whole)
+    assert faults(folder) == []
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "student.skops").unlink()
+    assert faults(folder) == [f"the published file {SESSION}/student.skops is missing: put it beside the certificate"]
+
+
+def smaller_epsilon(values: dict[str, Any]) -> None:
+    values["guarantee"]["epsilon"] = 0.5
+
+
+def smaller_delta(values: dict[str, Any]) -> None:
+    values["guarantee"]["delta"] = 1e-6
+
+
+def smaller_for_a_replaced_unit(values: dict[str, Any]) -> None:
+    values["guarantee"]["replace_one"]["epsilon"] = 1.0
+
+
+def other_mechanism(values: dict[str, Any]) -> None:
+    values["mechanism"]["name"] = "noisy_votes"
+
+
+def settings_of_none(values: dict[str, Any]) -> None:
+    del values["mechanism"]["settings"]["cutoff"]
+
+
+def more_answers(values: dict[str, Any]) -> None:
+    values["counts"]["answered"] += 1
+    values["counts"]["asked"] += 1
+
+
+def spent_beyond_the_cap(values: dict[str, Any]) -> None:
+    values["domain"]["spent"]["epsilon"] = values["domain"]["cap"]["epsilon"] + 1
+
+
+def left_out_of_the_domain(values: dict[str, Any]) -> None:
+    values["domain"]["charges"] = []
+    values["domain"]["sessions"] = 0
+
+
+def charged_more_than_the_cap(values: dict[str, Any]) -> None:
+    values["domain"]["charges"][0]["share"] = 1.5
+
+
+def outside_the_folder(values: dict[str, Any]) -> None:
+    values["student"]["file"]["path"] = f"{SESSION}/../../secret"
+
+
+def other_session(values: dict[str, Any]) -> None:
+    values["session"] = "people-2"
+
+
+LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
+MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap, outside_the_folder, other_session)
+
+
+@pytest.mark.parametrize("lie", [*LIES, *MORE])
+def test_a_certificate_that_says_more_than_it_proves_is_found(
+    folder: Path, lie: Callable[[dict[str, Any]], None]
+) -> None:
+    change(folder, dict.copy)
+    assert faults(folder) == []  # written thus, an honest one passes
+    change(folder, lie)
+    assert faults(folder) != []
+
+
+def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
+    file = folder / "certificate.json"
+    file.write_bytes(file.read_bytes() + b" ")
+    assert faults(folder) == ["certificate.json holds other bytes than Concord writes for what it says"]
+
+
+def test_the_command_needs_no_home(folder: Path, tmp_path: Path) -> None:
+    status, out, _ = concord("verify", str(folder), "--home", str(tmp_path / "nowhere"), "--json")
+    assert (status, json.loads(out)["ok"]) == (0, True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_without_a_certificate_is_wrong_input(tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match=r"no certificate\.json to verify"):
+        verify_published(tmp_path)
