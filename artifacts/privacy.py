@@ -27,8 +27,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from functools import reduce
 
 import numpy as np
-from dp_accounting.pld import common, privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
 
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
@@ -87,6 +85,8 @@ def _log_binomial(flipped: int, times: int, epsilon: float) -> float:
 
 
 def _of_others(parts: Counter[float], delta: float) -> float:
+    from dp_accounting.pld import common, privacy_loss_distribution  # here, since to load it takes most of a second
+
     grid = max(min(1e-4, min(parts) / 8), max(parts) / 1e6)  # losses are rounded up to it, on one grid for all
     losses = [
         privacy_loss_distribution.from_privacy_parameters(
@@ -220,6 +220,8 @@ def from_curve(renyi: Iterable[float], delta: float) -> float:
     finite = [(order, r) for order, r in zip(ORDERS, renyi, strict=True) if math.isfinite(r)]
     if not finite or not delta > 0:
         return 0.0 if finite and all(r == 0 for _, r in finite) else math.inf
+    from dp_accounting.rdp import rdp_privacy_accountant
+
     orders, curve = zip(*finite, strict=True)
     epsilon, _ = rdp_privacy_accountant.compute_epsilon(orders, curve, delta)
     return float(epsilon) * UP

@@ -1,24 +1,25 @@
 """What the console shows: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.read import Records
 from concord.artifacts.sessions import Domain, Session
 from concord.flows.console import out
-from concord.flows.outcome import Summary, spent_in_words, tested_in_words
-from concord.tasks.door.erase import erase
-from concord.tasks.door.release import Stores
+
+if TYPE_CHECKING:
+    from concord.flows.outcome import Summary
 
 NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
 OUTCOMES = ("asked", "answered", "refused")
 
 
-def show(summary: Summary, home: Path, *, quiet: bool = False) -> None:
+def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
+    from concord.flows.outcome import spent_in_words, tested_in_words
+
     if quiet:
         out.print(summary.certificate, soft_wrap=True)
         return
@@ -136,6 +137,10 @@ def _pair(amounts: tuple[float, float]) -> dict[str, float]:
 
 def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     """Erase a unit, or every unit, of a domain; and what its sessions have published. Raises as `tasks.door.erase`."""
+    from concord.artifacts.mlflow.read import Records
+    from concord.tasks.door.erase import erase
+    from concord.tasks.door.release import Stores
+
     door = Stores.of(home)
     now = erase(door, domain, unit)
     records = Records.of(home)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from concord.artifacts.certificate import AuditReport
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.sections import TALLIES
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import err, out
 
 if TYPE_CHECKING:
+    from concord.artifacts.certificate import AuditReport
     from concord.tasks.verify.checks import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
@@ -21,11 +20,12 @@ AUDITED_FIELDS, AUDITED_CODES = 2, 10
 
 def audit_calibrated(
     name: str, settings: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
-) -> AuditReport:
+) -> "AuditReport":
     """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput if the settings cannot be met.
 
     settings    cutoff, queries, classes and teachers
     """
+    from concord.artifacts.sections import TALLIES
     from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
@@ -43,7 +43,7 @@ def audit_calibrated(
         return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
 
 
-def show_audit(report: AuditReport) -> None:
+def show_audit(report: "AuditReport") -> None:
     """What was attacked, how, and what that proved."""
     table = Table.grid(padding=(0, 2))
     table.add_row("mechanism", report.mechanism)
