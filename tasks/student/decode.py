@@ -96,25 +96,29 @@ def decode(
     units   how many private units there are, if that is public; else it is estimated from what was released
     """
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
-    asked = [each for each in heard if each.question.what == "labels"]
-    if not asked:
+    if all(each.question.what == "codes" for each in heard):
         raise ValueError("decoding needs a round that asked for labels")
     tried = [
-        _decode_on(asked, stand_in, codes, counted, moved, kappas)
+        _decode_on(heard, stand_in, codes, counted, moved, kappas)
         for stand_in, moved in _repairs(heard, rows, codes, counted, counted_noise)
     ]
     return max(tried, key=lambda each: each[1])[0]
 
 
 def _decode_on(
-    asked: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, moved: float, kappas: Sequence[float]
+    heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, moved: float, kappas: Sequence[float]
 ) -> tuple[Decoded, float]:
-    """What is decoded if the public rows are these, and the evidence for it."""
+    """What is decoded if the public rows are these, and the evidence for it.
+
+    Rows that were moved have the totals by now: to hear these once more would be to take that for chance.
+    """
+    if moved:
+        heard = [each for each in heard if each.question.what == "labels"]
     places, prior = model_places(rows, codes), prior_of([codes.fields[at] for at in codes.fine])
-    guesses = [expected(each.question, rows) / each.question.steps for each in asked]
+    guesses = [expected(each.question, rows) / each.question.steps for each in heard]
     found = []
-    for column in range(asked[0].question.columns):
-        rounds = [_measured(each, guess, rows, column) for each, guess in zip(asked, guesses, strict=True)]
+    for column in range(max(each.question.columns for each in heard)):
+        rounds = [_measured(each, guess, rows, column) for each, guess in zip(heard, guesses, strict=True)]
         found.append(decode_column(rounds, places, prior, units, kappas))
     return _decoded(found, places, codes, units, moved), sum(column.evidence for column in found)
 
@@ -207,6 +211,8 @@ def _measured(heard: Heard, guess: Floats, rows: CodeMatrix, column: int) -> Mea
     starts = np.cumsum([0, *(stop - start for start, stop in asked.spans)])[:-1]
     shift = starts - np.array([start for start, _ in asked.spans])
     places = rows[:, list(asked.fields)].astype(np.int64) + shift
+    if asked.what == "codes":
+        return Measured(places, None, heard.cells[:, 0], heard.noise)
     return Measured(places, guess[:, column], heard.cells[:, column], heard.noise)
 
 

@@ -5,7 +5,9 @@ Public rows of weight w = n̂/m stand for the private ones: with p = 1/(1 + e^�
     A_r(W)  = X_rᵀ w(p − q_r)                                           what G_r should be
     J_r     = X_rᵀ diag(w·p(1 − p)) Z                                   how that moves with W
     V_rs    = X_rᵀ diag(w·p(1 − p) + κw²(p − q_r)(p − q_s)) X_s + [r = s] σ_r²
-The first part of V is the labels' own variance, which rounds share; the second that of drawing public rows. A step goes
+The first part of V is the labels' own variance, which rounds share; the second that of drawing public rows. Totals of
+codes are a round of their own, Σ x + noise: a row adds 1 for p − q, and its label nothing. They say how the public rows
+happen to differ from the private ones, on which sums hang where q is far from p, as ½ is for a rare class. A step goes
 to the posterior mean of W given z = G − A(W) + J·W under the prior of tasks.student.prior, which learns its spreads and
 κ from the same sums.
 
@@ -43,15 +45,19 @@ class Measured:
     """What one round says of one column of weights.
 
     places  (m, F_r) which sum each code of a public row adds to
-    guess   (m,) q, the probability that the round subtracted
+    guess   (m,) q, the probability that the round subtracted; None: it counted rows, whatever their labels
     sums    (P_r,) released, in rows
     noise   sd of the noise in every sum
     """
 
     places: Places
-    guess: Floats
+    guess: Floats | None
     sums: Floats
     noise: float
+
+    def added(self, p: Floats) -> Floats:
+        """What a public row is expected to add (m,), if p is its probability."""
+        return np.ones_like(p) if self.guess is None else p - self.guess
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ def expected_sums(rounds: Sequence[Measured], codes: Places, weights: Floats, un
         [
             np.bincount(
                 measured.places.ravel(),
-                np.repeat(share * (p - measured.guess), measured.places.shape[1]),
+                np.repeat(share * measured.added(p), measured.places.shape[1]),
                 minlength=len(measured.sums),
             )
             for measured in rounds
@@ -152,15 +158,16 @@ def linearised(rounds: Sequence[Measured], codes: Places, weights: Floats, units
     share = units / len(codes)
     p = expit(weights[codes].sum(axis=1))
     slope = share * p * (1 - p)
-    off = share * np.repeat(p[:, None] - np.column_stack([measured.guess for measured in rounds]), width, axis=1)
+    off = share * np.repeat(np.column_stack([measured.added(p) for measured in rounds]), width, axis=1)
     total = int(starts[-1])
-    every = np.repeat(np.sqrt(slope)[:, None], places.shape[1], axis=1)
-    jacobian = crossed(places, codes, slope, (total, len(weights)))
+    told = places[:, np.repeat([measured.guess is not None for measured in rounds], width)]
+    every = np.repeat(np.sqrt(slope)[:, None], told.shape[1], axis=1)
+    jacobian = crossed(told, codes, slope, (total, len(weights)))
     released = np.concatenate([measured.sums for measured in rounds])
     return Linearised(
         jacobian=jacobian,
         target=released - expected_sums(rounds, codes, weights, units) + jacobian @ weights,
-        labels=squared(places, every, total),
+        labels=squared(told, every, total),
         rows=squared(places, off, total),
         noise=np.diag(np.repeat([measured.noise**2 for measured in rounds], sizes)),
     )

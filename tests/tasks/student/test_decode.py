@@ -101,6 +101,27 @@ def test_the_jacobian_is_the_derivative_of_what_sums_should_be() -> None:
     assert np.allclose(parts.target, parts.jacobian @ weights - expected(weights))
 
 
+def test_totals_of_codes_vary_as_public_rows_do_and_together_with_the_labels() -> None:
+    """V and A by dense matrices: of a round of labels with q = ½, and of one that counts rows."""
+    rows = rows_of(200, 0)
+    places = model_places(rows, CODES)
+    weights = np.random.default_rng(1).normal(size=places.max() + 1)
+    x = one_hot(places[:, :3], int(places.max()))
+    told, counted = np.arange(len(x.T), dtype=np.float64), np.arange(len(x.T), dtype=np.float64) ** 2
+    rounds = [Measured(places[:, :3], np.full(200, 0.5), told, 2.0), Measured(places[:, :3], None, counted, 3.0)]
+    parts = linearised(rounds, places, weights, units=2000)
+    p = expit(weights[places].sum(axis=1))
+    off = 10 * np.hstack([x * (p - 0.5)[:, None], x])
+    assert np.allclose(parts.rows, off.T @ off)
+    assert np.allclose(parts.labels[: len(told), : len(told)], 10 * x.T @ np.diag(p * (1 - p)) @ x)
+    assert not parts.labels[len(told) :].any()
+    assert not parts.labels[:, len(told) :].any()
+    assert not parts.jacobian[len(told) :].any()
+    missed = parts.target - parts.jacobian @ weights
+    assert np.allclose(missed, np.append(told - 10 * x.T @ (p - 0.5), counted - 10 * x.sum(axis=0)))
+    assert np.allclose(np.diag(parts.noise), np.repeat([4.0, 9.0], len(told)))
+
+
 def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, Prior]:
     """A jacobian, sums, the noise's covariance, and a prior."""
     draw = np.random.default_rng(seed)
@@ -243,6 +264,22 @@ def test_a_rare_class_is_kept_at_the_prior_odds() -> None:
     logit_of = weights[fresh].sum(axis=1)[:, 0]
     assert default < 0.55
     assert odds > balanced((logit_of > logit(labels.mean())).astype(np.int64), fresh_labels) - 0.02 > 0.65
+
+
+def test_totals_of_codes_tell_a_rare_class_from_an_uneven_draw_of_public_rows() -> None:
+    """At q = ½ the sums of a 2 % class hang on how many public rows have a code: few of them drown it."""
+    weights = truth(shift=-4.0)
+    private, fresh = rows_of(50_000, 0), rows_of(5_000, 3)
+    totals, labels = question_of(CODES.coarse, what="codes"), labels_of(private, weights, 2)
+    counted = hear(totals, private, labels, 20.0, 5)
+    first = hear(question_of(CODES.coarse), private, labels, 10.0)
+    off = {True: list[float](), False: list[float]()}
+    for seed in range(10, 12):
+        public = rows_of(1_000, seed)
+        for bought, heard in ((True, [counted, first]), (False, [first])):
+            missed = (logits(decode(heard, public, CODES), fresh) - weights[fresh].sum(axis=1))[:, 0]
+            off[bought].append(float(missed.std()))
+    assert max(off[True]) < 0.5 < min(off[False])
 
 
 # --- what it hands on -----------------------------------------------------------------------------------------------
