@@ -22,7 +22,6 @@ from concord.tasks.door.admit import calibrated
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, stream
 from concord.tasks.door.release import RUN, Stores, alone_if_free
 from concord.tasks.publish.certify import write
-from concord.tasks.publish.describe import outcomes
 from concord.tasks.publish.track import track
 from concord.tasks.verify.checks import parsed
 from concord.tasks.verify.verify import verify
@@ -63,9 +62,8 @@ def _record(home: Path, door: Stores, session: Session, tracking: Tracking) -> N
     if recipe is None:
         raise NotVerified(f"session {session.id} keeps no public rows: it was forgotten")
     certificate = parsed((door.released.root / path).read_bytes(), path)
-    labels = outcomes(session, certificate.labels, door.released)
-    per_refusal = _per_refusal(door, session, recipe)
-    certified = write(certificate, recipe.plan, session, labels, per_refusal=per_refusal, released=door.released)
+    per_refusal, classes = _per_refusal(door, session, recipe), recipe.plan.data.classes
+    certified = write(certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released)
     track(
         recipe.plan,
         certified,

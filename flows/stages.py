@@ -1,11 +1,12 @@
 """The stages. Each takes a place and what its result depends on, calls its task, and returns small references."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.vault import owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
@@ -191,26 +192,8 @@ def try_out(
 release_test = DoorStage("test", door_trial.release_trial)
 
 
-@stage("certify", version=2, reads=("student", "data.classes"))
-def certify(
-    place: Place,
-    plan: Plan,
-    session: str,
-    per_refusal: Cost | None,
-    labels: Sequence[Ref],
-    others: Mapping[str, Sequence[Ref]],
-    student: Student,
-    ledger: Sequence[Any],  # noqa: ARG001  # what the ledger says now, so that the key digests it
-) -> Certified:
-    """Write certificate and report."""
-    door = Stores.of(place.home)
-    return publish_certify.certify(
-        plan,
-        session,
-        labels,
-        student,
-        beside=others,
-        per_refusal=per_refusal,
-        ledger=door.ledger,
-        released=door.released,
-    )
+@stage("certify", version=3)
+def certify(place: Place, certificate: Certificate, classes: Sequence[str], per_refusal: Cost | None) -> Certified:
+    """Write the certificate and its report."""
+    ledger, released = Stores.of(place.home).ledger, place.released
+    return publish_certify.write_anew(certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released)

@@ -32,14 +32,14 @@ from concord.tasks.door.admit import (
     planned_domain,
     reserve_session,
     session_identity,
-    spent,
     training,
 )
 from concord.tasks.door.checkpoint import Checkpoint, online_votes, read_checkpoint, write_checkpoint
 from concord.tasks.door.release import replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
-from concord.tasks.publish.describe import Certified, caveats
+from concord.tasks.publish.certify import certificate_of
+from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import column_types, recorded_run, track
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student
@@ -240,16 +240,20 @@ def _certified_and_tracked(
     run: RunContext, admitted: Admitted[Any], passed: Disclosure, student: Student, others: Mapping[str, list[Ref]]
 ) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
-    session, ledger, domain = passed.session, run.stores.ledger, admitted.balance.domain
-    unpromised = caveats(domain, [session, *map(ledger.session, others)], ledger)
-    totals = {part: domain.filter.spent(total) for part, total in ledger.totals(domain.name).items()}
-    tests = [item.id for item in ledger.sessions(domain.name) if item.tests]
-    on_record = (session.asked, session.status, spent(run.stores, domain), unpromised, totals, tests)
-    certificate = (session.id, admitted.mechanism.per_refusal, passed.released, others, student, on_record)
-    studied = datetime.now(UTC)
+    session, stores, studied = passed.session, run.stores, datetime.now(UTC)
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
-        certified, cached = stages.certify.with_cached(run, run.plan, *certificate)
+        certificate = certificate_of(
+            run.plan,
+            session.id,
+            passed.released,
+            student,
+            beside=others,
+            ledger=stores.ledger,
+            released=stores.released,
+        )
+        classes, per_refusal = run.plan.data.classes, admitted.mechanism.per_refusal
+        certified, cached = stages.certify.with_cached(run, certificate, classes, per_refusal)
         with _still_certified(run, session):
             tracked, there = _tracked(run, admitted, passed, certified, studied)
         return (certified, tracked), cached and there

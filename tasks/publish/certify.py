@@ -13,14 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from concord.artifacts.certificate import (
+    OPENED,
     SCHEMA_FILE,
     Certificate,
     StudentRecord,
+    library_versions,
     schema,
 )
 from concord.artifacts.home.released import Released
@@ -66,49 +67,57 @@ def _inline(name: str, figure: str) -> Markup:
     return Markup(re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", image, flags=re.DOTALL))
 
 
-def certify(
+def certificate_of(
     plan: Plan,
     session_id: str,
     labels: Sequence[Ref],
     student: Student,
     *,
     beside: Mapping[str, Sequence[Ref]],
-    per_refusal: Cost | None,
     ledger: Ledger,
     released: Released,
-) -> Certified:
-    """Write what is published about a session into its folder.
+) -> Certificate:
+    """What is certified of a session as the ledger stands, not yet with the versions that `write_anew` adds.
 
     labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis; of
                  tallies, the rounds and the labels that were inferred from them
     beside       what other sessions of the same run released, by session
-    per_refusal  what the mechanism says one refusal costs; None if it is charged whole
     Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
     behind its witness.
     """
     ledger.check_witness()
     session = ledger.session(session_id)
-    table = outcomes(session, labels, released)
-    counts, record = counted(table, session), _student(plan.student, student, session)
-    certificate = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now, released))
-    return write(certificate, plan, session, table, per_refusal=per_refusal, released=released)
+    counts, record = counted(outcomes(session, labels, released), session), _student(plan.student, student, session)
+    made = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now, released))
+    return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
+
+
+def write_anew(
+    certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, ledger: Ledger, released: Released
+) -> Certified:
+    """`write` what `certificate_of` made, with the versions of the libraries that write it."""
+    versions = library_versions() | certificate.versions
+    written = certificate.model_copy(update={"versions": versions})
+    return write(written, classes, per_refusal=per_refusal, ledger=ledger, released=released)
 
 
 def write(
-    certificate: Certificate,
-    plan: Plan,
-    session: Session,
-    table: pa.Table,
-    *,
-    per_refusal: Cost | None,
-    released: Released,
+    certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, ledger: Ledger, released: Released
 ) -> Certified:
-    """Write a certificate and what is drawn of it and of the session's labels: the same certificate, the same files."""
+    """Write a certificate, and what is drawn of it and of its labels, into its session's folder.
+
+    The same certificate gives the same files.
+
+    per_refusal  what the mechanism says one refusal costs; None if it is charged whole
+    Raises NotVerified if a file of labels is not what was written.
+    """
+    session = ledger.session(certificate.session)
+    table = outcomes(session, certificate.labels, released)
     drawn = {"budget": budget_figure(certificate.domain)}
     if session.teachers:
         spent = spending(session, per_refusal, table)
         drawn["spend"] = spend_figure(session, spent)
-        drawn["labels"] = labels_figure(table, plan.data.classes, certificate.counts)
+        drawn["labels"] = labels_figure(table, classes, certificate.counts)
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)

@@ -1,12 +1,13 @@
 """A stage's key is made of all its arguments: nothing that its result depends on can be left out of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
@@ -20,7 +21,6 @@ from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
-from concord.tasks.student.study import Student
 from tests.support.people import changed, tables_of_plan, write_tables
 
 STAGES = {name: item for name, item in vars(stages).items() if isinstance(item, Described)}
@@ -51,13 +51,11 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     Relabelling: (relabelling(0.1), relabelling(0.2)),
     Cost | None: (None, Cost.gaussian(1.0)),
     Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
-    Student: (Student(ref=ONE, accuracy=None), Student(ref=ONE, accuracy=0.5)),
     Sequence[str]: ((), ("00",)),
     Sequence[int]: ((0, 5), (5, 10)),
-    Sequence[Any]: ((1, "open"), (2, "open")),
+    Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
     Sequence[Ref]: ((ONE,), (ONE, OTHER)),
     Sequence[PublicBatch]: ((), (PublicBatch(ref=ONE, first=0, rows=1),)),
-    Mapping[str, Sequence[Ref]]: ({"a": (ONE,)}, {"b": (ONE,)}),
     float | None: (None, 0.0),
     int: (1, 2),
     str: ("a", "b"),

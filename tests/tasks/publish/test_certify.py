@@ -8,16 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
+from concord import __version__
+from concord.artifacts.certificate import OPENED, Certificate, library_versions
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
+from concord.flows.cache import digested
 from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import certificate_of
 from concord.tasks.verify.recompute import least_delta
-from tests.support.published import SESSION, TEACHERS, World, certified, recertified, session, world
+from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -92,6 +95,27 @@ def test_the_same_facts_give_the_same_bytes(small: World) -> None:
     labels = labels_with_refusals(small, 50, 300)
     student, first = certified(small, STABLE, labels)
     assert recertified(small, STABLE, list(read(small).labels), student) == first
+
+
+def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_that_write_it(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of the stage digests it: other libraries must not certify anew, and all else must."""
+    student, _ = certified(small, STABLE, small.truth)
+    written, ledger = read(small), Ledger.of(small.home)
+
+    def due() -> Certificate:
+        refs, released = list(written.labels), small.released
+        return certificate_of(small.plan, SESSION, refs, student, beside={}, ledger=ledger, released=released)
+
+    before = due()
+    assert before.versions == {OPENED: __version__}
+    assert before.model_dump(exclude={"versions"}) == written.model_dump(exclude={"versions"})
+    assert written.versions == library_versions() | before.versions
+    monkeypatch.setattr("concord.tasks.publish.describe.library_versions", lambda: {"numpy": "9.0"})
+    assert due() == before
+    ledger.open_session(opening(STABLE, "later"), further=True)
+    assert digested(due()) != digested(before)
 
 
 def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> None:
