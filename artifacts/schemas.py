@@ -6,10 +6,11 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns and a
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Ref(BaseModel):
@@ -84,6 +85,53 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class TextFormat(Frozen):
+    """How the CSV files of a plan are written, one for all of them. It is declared, and no file decides it.
+
+    separator           between the cells of a line
+    decimal             before the fraction of a number
+    thousands           between groups of three digits; none by default
+    quote               around a cell that holds a separator; none if it is empty
+    encoding            one in which a wrong byte stays within its line: UTF-8, or one byte a character
+    quoted_line_breaks  whether public cells within quotes hold line breaks. The private table cannot be CSV then: a
+                        quote that one row leaves open would take the next row into it
+    """
+
+    separator: Literal[",", ";", "\t", "|"] = ","
+    decimal: Literal[".", ","] = "."
+    thousands: Literal["", ".", ",", " ", "'"] = ""
+    quote: Literal['"', "'", ""] = '"'
+    encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
+    quoted_line_breaks: bool = False
+
+    @model_validator(mode="after")
+    def signs_differ(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands must be two signs, got {self.decimal!r} for both")
+        if self.quoted_line_breaks and not self.quote:
+            raise ValueError("quoted_line_breaks needs a quote, got none")
+        return self
+
+    @property
+    def rules(self) -> tuple[tuple[str, str, str], ...]:
+        """How numbers are written plainly, one rule after another: what fits a regular expression gets, for each of
+        these signs, the next. A number is judged by itself, and all else is left as it is."""
+        groups = rf"[+-]?[0-9]{{1,3}}(?:[{self.thousands}][0-9]{{3}})+(?:[{self.decimal}][0-9]*)?{EXPONENT}"
+        comma = rf"[+-]?(?:[0-9]+,[0-9]*|,[0-9]+){EXPONENT}"
+        return ((groups, self.thousands, ""),) * bool(self.thousands) + ((comma, ",", "."),) * (self.decimal == ",")
+
+    def plain(self, word: str) -> str:
+        """A word as a cell of it is read: a number with a decimal point, and without groups."""
+        for pattern, sign, by in self.rules:
+            word = word.replace(sign, by) if re.fullmatch(pattern, word) else word
+        return word
+
+
+EXPONENT = "(?:[eE][+-]?[0-9]+)?"
+COMMAS = TextFormat()
+"""What a CSV file is if nothing else is declared."""
+
+
 class Scaled(Frozen):
     """A number, a truth value (0 or 1) or a date (days since 1970), clipped to the public range and standardised.
 
@@ -152,12 +200,14 @@ Column = Annotated[Scaled | OneHot | Passed | Empty, Field(discriminator="kind")
 
 
 class Encoding(Frozen):
-    """The feature columns in order, and the names of label, classes and privacy unit."""
+    """The feature columns in order, the names of label, classes and privacy unit, and how CSV files are written."""
 
     columns: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
     unit: str | None = None
+    format: Annotated[TextFormat, Field(exclude_if=lambda form: form == COMMAS)] = COMMAS
+    """Left out of the JSON, and so of the digest, if it is the usual one: version 0.2.0 knew no other."""
 
     @property
     def features(self) -> tuple[str, ...]:

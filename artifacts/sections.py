@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import COMMAS, TextFormat
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -56,6 +57,7 @@ class DataPlan(Part):
     version: str = "1"
     features: Names | None = None
     unit: str | None = None
+    format: TextFormat = COMMAS
     public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Where only labels are secret: the part of the private units that no teacher learns from. Their features are the
     public rows, where `public` is not given."""
@@ -70,6 +72,10 @@ class DataPlan(Part):
     def columns_differ(self) -> Self:
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes must differ from one another")
+        for name in self.classes:
+            if (plain := self.format.plain(name)) != name:
+                rule = "classes must be written as data.format reads numbers, with a decimal point and no groups"
+                raise ValueError(f"{rule}: {plain!r}, not {name!r}")
         if self.unit == self.label:
             raise ValueError(f"unit and label must be two columns, got {self.label!r} for both")
         for role, column in (("label", self.label), ("unit", self.unit)):

@@ -35,7 +35,7 @@ from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student, student_of
 
-UNITS = ("data.label", "data.unit", "data.public_share", "privacy.domain", "privacy.secret", "test")
+UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that say which private rows there are, and whose they are."""
 
 
@@ -61,7 +61,7 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
     return [Block((first, min(first + size, count)), rows) for first, rows in zip(firsts, files, strict=True)]
 
 
-@stage("encode", reads=("data.label", "data.unit", "data.classes", "data.features", "labeling.batch"))
+@stage("encode", reads=("data.label", "data.unit", "data.classes", "data.features", "data.format", "labeling.batch"))
 def encode(place: Place, plan: Plan, table: Files) -> Public:
     """Learn the encoding from public rows and stage them in batches."""
     encoding = data_encode.learn_encoding(table.of(plan, "public"))

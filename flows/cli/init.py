@@ -14,7 +14,17 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import RULES
 from concord.artifacts.sections import NAME_PATTERN, TALLIES
 from concord.flows.console import err, out
-from concord.tasks.advice.draft import Wishes, check_column, check_public, classes_of, draft, suggest, usual_delta
+from concord.tasks.advice.draft import (
+    Wishes,
+    check_column,
+    check_public,
+    classes_of,
+    draft,
+    format_of,
+    suggest,
+    usual_delta,
+)
+from concord.tasks.data.formats import words_of
 from concord.tasks.data.tables import PRIVATE, find_files
 
 ASKED_THEMSELVES = "rows are asked themselves, in one round or three by a public rule"
@@ -46,10 +56,11 @@ def begin(given: Mapping[str, Any], path: Path, *, tallies: bool = False) -> dic
     wishes = wishes_of(given)
     ensemble = None if tallies else suggest(wishes)
     _write(path, draft(wishes, ensemble, path.absolute().parent))
+    begun = {"plan": str(path), "format": words_of(wishes.format)}
     if ensemble is None:
-        return {"plan": str(path), "teachers": 0, "mechanism": TALLIES, "cutoff": None, "reason": ASKED_THEMSELVES}
+        return {**begun, "teachers": 0, "mechanism": TALLIES, "cutoff": None, "reason": ASKED_THEMSELVES}
     return {
-        "plan": str(path),
+        **begun,
         "teachers": ensemble.teachers,
         "mechanism": ensemble.best.name,
         "cutoff": ensemble.best.cutoff,
@@ -64,6 +75,8 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
     for name in QUESTIONS:
+        if name == "label":
+            stated["format"] = format_of(stated["public"], stated["test"])
         if name in stated:
             stated[name] = _meant(name, stated[name], stated)
         else:
@@ -75,12 +88,14 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
 def show_begun(found: Mapping[str, Any]) -> None:
     """What was written, and what comes next."""
     out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
+    if found["format"]:
+        out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
     out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")
 
 
 def _default(name: str, stated: Mapping[str, Any]) -> Any:
     if name == "classes" and stated.get("test"):
-        return classes_of(stated["test"], stated["label"])
+        return classes_of(stated["test"], stated["label"], stated["format"])
     usual: dict[str, Callable[[], Any]] = {
         "test": str,
         "unit": str,
@@ -118,7 +133,7 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "public" | "test" if value:
             check_public(option, value, stated["private"])
         case "label" | "unit" if value:
-            check_column(option, value, stated["private"])
+            check_column(option, value, stated["private"], stated["format"])
         case "epsilon" | "delta":
             return _amount(option, value)
         case "lifetime_epsilon" | "lifetime_delta":

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import Kind
+from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sessions import Domain
 from concord.tasks.advice.compare import Option, Stream, plan_mechanisms, recommend
 from concord.tasks.data.cells import kind_of, text
+from concord.tasks.data.formats import find_format, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
 from concord.tasks.data.units import private_frames
 from concord.tasks.mechanisms.mechanism import mechanism_class
@@ -128,6 +129,7 @@ class Wishes:
     delta: float
     lifetime_epsilon: float
     lifetime_delta: float
+    format: TextFormat = COMMAS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +146,18 @@ def usual_delta(rows: int) -> float:
     return float(f"1e-{1 + len(str(rows))}")
 
 
-def classes_of(path: str, label: str) -> tuple[str, ...]:
+def format_of(*tables: str | None) -> TextFormat:
+    """How CSV files are written: as found in the first of the public tables that are such. Raises WrongInput."""
+    for path in filter(None, tables):
+        if files := [file for file in find_files(path, "--public") if file.format == "csv"]:
+            with files[0].readable():
+                return find_format([file.path for file in files])
+    return COMMAS
+
+
+def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
     """The labels that a public labelled table holds, sorted. Raises WrongInput if it lacks the column."""
-    table = open_public(path, "--test")
+    table = open_public(path, "--test", form)
     words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
     return tuple(sorted(words - {None}))
 
@@ -164,14 +175,14 @@ def check_public(option: str, path: str, private: str) -> None:
         raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
 
 
-def check_column(option: str, name: str, private: str) -> None:
+def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS) -> None:
     """Raise WrongInput if the private table has no such column."""
-    private_frames(private, {name: option})
+    private_frames(private, {name: option}, form)
 
 
 def suggest(wishes: Wishes) -> Ensemble:
     """Teachers and mechanism by public figures alone. Raises WrongInput if none fits the budget."""
-    table = open_public(wishes.public, "--public")
+    table = open_public(wishes.public, "--public", wishes.format)
     queries = sum(frame.height for frame in table.frames(table.names[:1]))
     cap = {"epsilon": wishes.lifetime_epsilon, "delta": wishes.lifetime_delta}
     order = Domain.frozen(wishes.domain, unit="", neighbours="", **cap).filter.order
@@ -201,7 +212,7 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
 
     Raises WrongInput where it would not load.
     """
-    features = features_of(open_public(wishes.public, "--public"), (wishes.label, wishes.unit))
+    features = features_of(open_public(wishes.public, "--public", wishes.format), (wishes.label, wishes.unit))
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = HEAD + "\n".join(sections)
@@ -230,11 +241,19 @@ public = {_path(wishes.public, folder)} # rows without labels, which get labels
 label = {_toml(wishes.label)}
 classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
 {unit if wishes.unit else no_unit}
-version = "1" # name a new one when the private data changes
+{_format(wishes.format)}version = "1" # name a new one when the private data changes
 features = [ # of the public table; take out what nothing can be learned from, such as a number that names a row
 {names}
 ]
 """
+
+
+def _format(form: TextFormat) -> str:
+    """A line on how CSV files are written, if that is unusual."""
+    if form == COMMAS:
+        return ""
+    keys = ", ".join(f"{key} = {_toml(value)}" for key, value in form.model_dump(exclude_defaults=True).items())
+    return f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(form)}\n"
 
 
 def _privacy(wishes: Wishes) -> str:

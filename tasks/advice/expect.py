@@ -36,7 +36,7 @@ from concord.tasks.mechanisms.relabelled import inner_budget
 
 def public_rows(plan: Plan) -> int:
     """Rows of the plan's public table. Raises WrongInput if it cannot be read or has none."""
-    table = open_public(plan.path("public"))
+    table = open_public(plan.path("public"), form=plan.data.format)
     return sum(frame.height for frame in table.frames(table.names[:1]))
 
 

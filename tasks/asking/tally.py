@@ -60,13 +60,14 @@ def gather(
     private_files(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
-    path, unit, learning = plan.path("private"), plan.data.unit, of_part(plan, key, LEARNING)
+    path, form = plan.path("private"), plan.data.format
+    unit, learning = plan.data.unit, of_part(plan, key, LEARNING)
     if unit is None:  # a row by itself needs no name, and none was erased
-        rows = (raw.filter(learning(raw, pl.Series())) for raw in private_frames(path, columns))
+        rows = (raw.filter(learning(raw, pl.Series())) for raw in private_frames(path, columns, form))
         return _in_blocks((_coded(raw, encoding, codes) for raw in rows), codes, vault, folder)
     schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
-        for raw, owner in owned_frames(path, columns, unit, erased):
+        for raw, owner in owned_frames(path, columns, unit, erased, form):
             mine = learning(raw, owner)
             owned = _coded(raw.filter(mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
             spill.add(owned, shards_of(owned[UNIT], key, PARTS))

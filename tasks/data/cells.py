@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import Column, Encoding, Kind, OneHot, Passed, Scaled
+from concord.artifacts.schemas import COMMAS, Column, Encoding, Kind, OneHot, Passed, Scaled, TextFormat
 from concord.tasks.data.names import decoded, named
 
 LABEL = "concord.label"
@@ -170,10 +170,14 @@ def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
     return _looked_up(pl.col(name), vocabulary, pl.Int32())
 
 
-def clean_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """Cells of a text file: outer blanks cut off, and words for nothing made null."""
+def clean_text(frame: pl.DataFrame, form: TextFormat = COMMAS) -> pl.DataFrame:
+    """Cells of a text file: outer blanks cut off, words for nothing made null, and numbers written plainly."""
     word = pl.all().str.strip_chars()
-    return frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
+    cells = frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
+    for pattern, sign, by in form.rules:
+        plain = pl.all().str.replace_all(sign, by, literal=True)
+        cells = cells.select(pl.when(pl.all().str.contains(f"^(?:{pattern})$")).then(plain).otherwise(pl.all()))
+    return cells
 
 
 def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:

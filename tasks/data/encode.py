@@ -117,7 +117,7 @@ class PublicBatch(BaseModel):
 
 def learn_encoding(plan: Plan) -> Encoding:
     """The encoding of the plan's public table. Raises WrongInput where the table does not fit the plan."""
-    table = open_public(plan.path("public"))
+    table = open_public(plan.path("public"), form=plan.data.format)
     spoken_for = {plan.data.label, plan.data.unit}
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
     if not features:
@@ -133,6 +133,7 @@ def learn_encoding(plan: Plan) -> Encoding:
         label=plan.data.label,
         classes=plan.data.classes,
         unit=plan.data.unit,
+        format=plan.data.format,
     )
 
 
@@ -143,7 +144,7 @@ def stage_public(
 
     Memory is bounded by one batch. Raises WrongInput where the table lacks a feature, or has it in another type.
     """
-    table = open_public(path, field)
+    table = open_public(path, field, encoding.format)
     table.check(encoding)
     batches: list[PublicBatch] = []
     for frame in _even(_cast_frames(table, encoding), batch_rows):
@@ -158,7 +159,7 @@ def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tu
 
     Raises WrongInput where the table does not fit, or names a class that is not declared.
     """
-    table = open_public(path, field)
+    table = open_public(path, field, encoding.format)
     table.check(encoding)
     raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
     index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
@@ -180,7 +181,7 @@ def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
 
 def encode_public(path: str, encoding: Encoding) -> Matrix:
     """All rows of a public table, encoded where they lie: (rows, encoding.width). Raises WrongInput."""
-    frames = _cast_frames(open_public(path), encoding)
+    frames = _cast_frames(open_public(path, form=encoding.format), encoding)
     return np.concatenate([encode(frame, encoding) for frame in frames])
 
 

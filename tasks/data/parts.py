@@ -56,7 +56,10 @@ def naming_rule(plan: Plan) -> str:
     """What units are named by, as the ledger keeps it: columns, which of them hold numbers as doubles do, and
     types whose values are named otherwise than in any other type (tasks.data.names)."""
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
-    named_by = [(column, _rounded(plan, column), *stored_oddly(plan.path("private"), column)) for column in columns]
+    named_by = [
+        (column, _rounded(plan, column), *stored_oddly(plan.path("private"), column, plan.data.format))
+        for column in columns
+    ]
     return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by})
 
 
@@ -95,4 +98,5 @@ def _framed(cell: bytes | None) -> bytes:
 
 
 def _rounded(plan: Plan, column: str) -> bool:
-    return stored_as_one(plan.path("private"), column, BY_UNIT if plan.data.unit else BY_CELLS)
+    field = BY_UNIT if plan.data.unit else BY_CELLS
+    return stored_as_one(plan.path("private"), column, field, plan.data.format)

@@ -3,8 +3,10 @@
 Lines. The first line names the columns and is public, with what ends it: if that is a lone carriage return, every line
 break of the file ends a line, as old programs wrote it; if not, only a line feed does, and a lone carriage return is a
 blank within its cell. A line longer than LONGEST_LINE is cut there, the first one too. Blanks around a cell do not
-count, be they within its quotes or outside. Bytes that are not UTF-8 are escaped. Checked by
-tests/tasks/data/test_lines.py.
+count, be they within its quotes or outside. Bytes that are no character are escaped. What separates cells and what
+quotes them, the plan declares (TextFormat), and nothing in a file; a quote ends with its line. Line breaks within
+quotes are read in public files alone, if declared: of a private one, a quote that one row leaves open would take the
+next row into it. Checked by tests/tasks/data/test_lines.py and tests/privacy/test_text_alone.py.
 
 Stored columns. What a column is read as follows from its stored type, which is public; what a cell becomes follows from
 that cell. A cell that its type does not allow is null, text that is not UTF-8 is mended, and a column of a type that
@@ -14,10 +16,12 @@ tests/tasks/data/test_sound.py.
 """
 
 import csv
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, get_args
 
 import numpy as np
 import polars as pl
@@ -25,35 +29,74 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types
 
+from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.names import ESCAPED
 
+SHOWN_NAMES = 20
+SEPARATORS: tuple[str, ...] = get_args(TextFormat.model_fields["separator"].annotation)
 LONGEST_LINE = 1 << 20
 """Characters; a byte that is not UTF-8 is escaped by four."""
 
 
-def csv_names(path: Path) -> list[str]:
+def csv_names(path: Path, form: TextFormat = COMMAS) -> list[str]:
     """Column names of a CSV file: the cells of its first line without blanks around them."""
-    with _opened(path, newline="") as file:
-        return [name.strip() for name in split_line(file.readline(LONGEST_LINE))]
+    with _opened(path, form, newline="") as file:
+        return [name.strip() for name in split_line(file.readline(LONGEST_LINE), form)]
 
 
-def read_lines(path: Path, *, strict: bool = False) -> Iterator[str]:
+def read_rows(path: Path, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
+    """The cells of every line after the first that is not blank: a row each. Only if it is to be `strict`, for a public
+    file, may cells hold line breaks; and only then it raises, UnicodeDecodeError or csv.Error."""
+    if strict and form.quoted_line_breaks:
+        return islice(_records(path, form), 1, None)
+    return (split_line(line, form) for line in read_lines(path, form, strict=strict))
+
+
+def read_lines(path: Path, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
     """Every line after the first that is not blank. Raises UnicodeDecodeError only if it is to be `strict`."""
-    with _opened(path, newline="") as file:
+    with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
-    with _opened(path, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
+    with _opened(path, form, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
         lines = iter(partial(_line, file, "\r\n" if lone else "\n"), "")
         next(lines, None)
-        yield from filter(str.strip, lines)
+        yield from (line for line in lines if line.strip() or form.separator in line)
 
 
-def split_line(line: str) -> list[str]:
+def split_line(line: str, form: TextFormat = COMMAS) -> list[str]:
     """The cells of one line. Nothing in it can fail or reach another line; what cannot be read has no cells."""
     csv.field_size_limit(LONGEST_LINE)  # it is the whole process's: a library may have set another
     try:
-        return next(csv.reader([line.rstrip("\r\n").replace("\r", " ")], skipinitialspace=True), [])
+        return next(csv.reader([line.rstrip("\r\n").replace("\r", " ")], **_dialect(form)), [])
     except csv.Error:
         return []
+
+
+def _dialect(form: TextFormat) -> dict[str, Any]:
+    quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
+    return {"delimiter": form.separator, "skipinitialspace": True, **quoting}
+
+
+def _records(path: Path, form: TextFormat) -> Iterator[list[str]]:
+    """The rows of a public file, the first too, with line breaks within quotes."""
+    csv.field_size_limit(LONGEST_LINE)
+    with _opened(path, form, newline="", errors="strict") as file:
+        yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
+
+
+def declare_to_find(name: str, path: Path, form: TextFormat) -> str:
+    """The rest of a sentence about a CSV file that lacks a column: the format in which it has it, if there is one."""
+    for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
+        if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
+            keys = {"separator": separator, "encoding": encoding}
+            other = ", ".join(f"{key} = {json.dumps(sign)}" for key, sign in keys.items() if getattr(form, key) != sign)
+            return f"; it has it if the plan declares data.format = {{ {other} }}" if other else ""
+    return f"; its cells are cut at {form.separator!r}, as data.format says"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in quotes; the first, if there are many."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(map(repr, names[:SHOWN_NAMES])) + more
 
 
 def _line(file: TextIO, ends: str) -> str:
@@ -64,8 +107,9 @@ def _line(file: TextIO, ends: str) -> str:
     return line
 
 
-def _opened(path: Path, newline: str, errors: str = ESCAPED) -> TextIO:
-    return path.open(encoding="utf-8-sig", errors=errors, newline=newline)
+def _opened(path: Path, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
+    encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
+    return path.open(encoding=encoding, errors=errors, newline=newline)
 
 
 DAY_MILLISECONDS = 86_400_000

@@ -158,7 +158,7 @@ def _identified(
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, part)
-    for frame, owners in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+    for frame, owners in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
@@ -265,7 +265,7 @@ def _digests(vault: Vault, folder: Path) -> dict[str, str]:
 def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
     """Features of the part that is public, a frame at a time."""
     columns = dict.fromkeys(features, "data.features")
-    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased):
+    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
         named = raw.filter(owner.is_not_null())
         yield named.filter(made_public(owner.drop_nulls(), plan, key)).select(features)
 

@@ -1,8 +1,9 @@
 """Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob.
 
-A line of a CSV file is a row: line breaks inside quotes are not read. Private and public ones are cut into cells by the
-same rules (lines.py), so that a cell is the same category on both sides. A public table is read strictly: whatever is
-wrong with it is reported in one sentence that names the field, the value and the rule.
+A line of a CSV file is a row; line breaks within quotes are read in public files alone, if the plan declares them.
+Private and public files are cut into cells by the same declared rules (TextFormat, tasks.data.sound), so that a cell
+is the same category on both sides. A public table is read strictly: whatever is wrong with it is reported in one
+sentence that names the field, the value and the rule.
 Checked by tests/tasks/data/test_tables.py.
 """
 
@@ -23,9 +24,18 @@ from polars.exceptions import PanicException
 from pyarrow.fs import LocalFileSystem
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
-from concord.artifacts.schemas import Encoding, Kind
+from concord.artifacts.schemas import COMMAS, Encoding, Kind, TextFormat
 from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
-from concord.tasks.data.sound import csv_names, nulls, polars_type, read_lines, sound, split_line
+from concord.tasks.data.sound import (
+    csv_names,
+    declare_to_find,
+    listed,
+    nulls,
+    polars_type,
+    read_lines,
+    read_rows,
+    sound,
+)
 
 Format = Literal["parquet", "ipc", "csv"]
 PRIVATE = "data.private"
@@ -44,13 +54,14 @@ class TableFile:
     path: Path
     format: Format
     field: str
+    form: TextFormat = COMMAS
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in order. Raises WrongInput where the file cannot be read, or if a name comes twice in a public
         one: of a private one, only names that are asked for may be judged."""
         with self.readable():
-            stored = csv_names(self.path) if self.format == "csv" else self._schema.names
+            stored = csv_names(self.path, self.form) if self.format == "csv" else self._schema.names
         names = tuple(name.strip() for name in stored)
         twice = [name for name in names if names.count(name) > 1]
         if twice and self.field != PRIVATE:
@@ -94,26 +105,39 @@ class TableFile:
         is nothing a reason to fail; in a public one each line must have as many cells as the first."""
         places = [self.names.index(name) if name in self.names else len(self.names) for name in columns]
         strict = self.field != PRIVATE
-        for lines in _groups(read_lines(self.path, strict=strict), rows):
-            split = [split_line(line) for line in lines]
+        for split in _groups(read_rows(self.path, self.form, strict=strict), rows):
             if strict:
-                self._check_cells(lines, split)
+                self._check_cells(split)
             cells = {
                 name: [row[place] if place < len(row) else None for row in split]
                 for name, place in zip(columns, places, strict=True)
             }
-            yield clean_text(pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)))
+            yield clean_text(pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)), self.form)
 
-    def _check_cells(self, lines: Sequence[str], split: Sequence[Sequence[str]]) -> None:
-        for line, cells in zip(lines, split, strict=True):
+    def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
+        for cells in split:
             if len(cells) != len(self.names):
-                raise ValueError(f"expected {len(self.names)} columns, got {len(cells)}: {line.rstrip()[:80]}")
+                line = self.form.separator.join(cells)[:80]
+                raise ValueError(f"expected {len(self.names)} columns, got {len(cells)}: {line!r}{self._broken(cells)}")
+
+    def _broken(self, cells: Sequence[str]) -> str:
+        """What to try if a row has too few cells."""
+        if len(cells) > len(self.names) or self.form.quoted_line_breaks:
+            return ""
+        return "; if cells within quotes hold line breaks, declare data.format.quoted_line_breaks = true"
+
+    def what_to_try(self, name: str) -> str:
+        """The rest of a sentence about a column that it lacks: those it has, and another format that finds it. The
+        first line of a private CSV file may be a row: no word of it is shown."""
+        hidden = self.format == "csv" and self.field == PRIVATE
+        shown = "" if hidden else f": its columns are {listed(self.names)}"
+        return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
 
     def holds_rows(self) -> bool:
         """Whether it has a row beneath its column names. Raises WrongInput if it cannot be read."""
         with self.readable():
             if self.format == "csv":
-                return any(True for _ in read_lines(self.path))
+                return any(True for _ in read_lines(self.path, self.form))
             if self.format == "parquet":
                 return bool(pyarrow.parquet.read_metadata(self.path).num_rows)
             return bool(self._dataset.count_rows())
@@ -128,7 +152,7 @@ class TableFile:
         except ConcordError:
             raise
         except (Exception, PanicException) as wrong:
-            reason = "" if self.field == PRIVATE else ": " + str(wrong).partition("\n")[0]
+            reason = "" if self.field == PRIVATE else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
             raise WrongInput(f"{self.field}: {self.path} cannot be read as {self.format}{reason}") from None
 
     def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -148,7 +172,7 @@ class TableFile:
         return pyarrow.dataset.dataset(str(self.path), format=self.format, filesystem=LocalFileSystem())
 
 
-def find_files(path: str, field: str) -> tuple[TableFile, ...]:
+def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableFile, ...]:
     """The files a path means, sorted by name, all of one format; hidden ones (. or _ in front) do not count."""
     place = Path(path)
     if place.is_dir():
@@ -158,7 +182,7 @@ def find_files(path: str, field: str) -> tuple[TableFile, ...]:
     if not found:
         state = "is empty" if place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
-    files = tuple(TableFile(file, _format(file, field), field) for file in found)
+    files = tuple(TableFile(file, _format(file, field), field, form) for file in found)
     if len({file.format for file in files}) > 1:
         raise WrongInput(f"{field} must hold files of one format, got several in {path}")
     return files
@@ -179,13 +203,18 @@ def _format(path: Path, field: str) -> Format:
     raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {path}")
 
 
-def _groups(lines: Iterator[str], rows: int) -> Iterator[list[str]]:
-    """So many lines at a time, or fewer that are long."""
-    group: list[str] = []
+def _declare(wrong: BaseException) -> str:
+    known = "; declare data.format.encoding, such as 'latin-1' or 'cp1252'"
+    return known if isinstance(wrong, UnicodeDecodeError) else ""
+
+
+def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
+    """So many rows at a time, or fewer that are long."""
+    group: list[list[str]] = []
     size = 0
     for line in lines:
         group.append(line)
-        size += len(line)
+        size += len(line) + sum(map(len, line))
         if len(group) == rows or size >= FRAME_TEXT:
             yield group
             group, size = [], 0
@@ -261,12 +290,13 @@ class PublicTable:
         for file in self.files:
             for name in columns:
                 if name not in file.names:
-                    raise WrongInput(f"{self.field} must hold the column {name!r}, which {file.path} lacks")
+                    rule = f"{self.field} must hold the column {name!r}, which {file.path} lacks"
+                    raise WrongInput(rule + file.what_to_try(name))
 
 
-def open_public(path: str, field: str = "data.public") -> PublicTable:
+def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS) -> PublicTable:
     """The public table at a file, folder or glob. Raises WrongInput where nothing is there."""
-    return PublicTable(find_files(path, field), field)
+    return PublicTable(find_files(path, field, form), field)
 
 
 def kind_in(file: TableFile, name: str) -> Kind:

@@ -1,8 +1,8 @@
 """Rows of the private table: read by rules that cannot fail, one row at a time, whatever stands in them.
 
-A CSV file is read line by line: an unbalanced quote, a ragged line or bytes that are not UTF-8 touch that line alone
-(tasks.data.sound). Columnar files are read by batches, and their types do not matter: cells
-are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
+A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
+are no text touch that line alone (tasks.data.sound). Columnar files are read by batches, and their types do not matter:
+cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
 Units: whose row a row is, and what a keyed hash of that decides.
@@ -33,6 +33,7 @@ import pyarrow as pa
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
 from concord.tasks.data.names import odd_types, read_as_one
 from concord.tasks.data.tables import PRIVATE, TableFile, find_files
@@ -47,25 +48,36 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
     If labels alone are secret, all else is the same in neighbouring tables: which row lies where, too. A label of a
     CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit.
     """
-    files = find_files(plan.path("private"), PRIVATE)
+    files = _find(plan.path("private"), plan.data.format)
     if plan.privacy.secret == "labels" and files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC where privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
     return files
 
 
-def private_frames(path: str, columns: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+def _find(path: str, form: TextFormat) -> tuple[TableFile, ...]:
+    """The private files. Raises WrongInput if cells of theirs are said to break lines: what decides is the format."""
+    files = find_files(path, PRIVATE, form)
+    if form.quoted_line_breaks and files[0].format == "csv":
+        rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
+        raise WrongInput(f"{rule}, in which a quote that one row leaves open would take the next: write it as Parquet")
+    return files
+
+
+def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COMMAS) -> Iterator[pl.DataFrame]:
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
-    `columns` maps each name to the plan's field that asks for it. Raises WrongInput, before any row is read, where no
-    file has a column, or has it twice, or a file is missing or of another format.
+    `columns` maps each name to the plan's field that asks for it, and `form` is how it says that CSV files are written.
+    Raises WrongInput, before any row is read, where no file has a column, or has it twice, or a file is missing or of
+    another format.
     """
-    files = find_files(path, PRIVATE)
+    files = _find(path, form)
     _check_headers(files, columns)
     present = {name for file in files for name in file.names}
     for name, asked_by in columns.items():
         if name not in present:
-            raise WrongInput(f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it")
+            rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
+            raise WrongInput(rule + files[0].what_to_try(name))
     return _frames(files, tuple(columns))
 
 
@@ -85,6 +97,7 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
                 raise WrongInput(
                     f"{PRIVATE} must hold the column {name!r} that {asked_by} names in the first line of every CSV "
                     f"file, but that of {file.path} lacks it: write the names of the columns there"
+                    f"{file.what_to_try(name)}"
                 )
     for file in files:
         for name in columns:
@@ -132,7 +145,7 @@ NOBODY = Erased()
 
 
 def owned_frames(
-    path: str, columns: Mapping[str, str], unit: str | None, erased: Erased
+    path: str, columns: Mapping[str, str], unit: str | None, erased: Erased, form: TextFormat = COMMAS
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
     what the column `unit` says, null where it names nobody; without such a column, the row's place in the table.
@@ -140,8 +153,8 @@ def owned_frames(
     Raises WrongInput where files store the ids in types that cannot be read as one.
     """
     asked = {**columns, **({unit: "data.unit"} if unit else {})}
-    frames = private_frames(path, asked)
-    rounded = unit is not None and stored_as_one(path, unit, "data.unit")
+    frames = private_frames(path, asked, form)
+    rounded = unit is not None and stored_as_one(path, unit, "data.unit", form)
     first = 0
     for raw in frames:
         owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
@@ -176,17 +189,17 @@ def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
     return int.from_bytes(hashed(unit, key, purpose, 8), "little")
 
 
-def stored_as_one(path: str, column: str, field: str) -> bool:
+def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:
     """Whether names in that column are rounded to doubles, as `read_as_one` says. Raises what it raises."""
-    files = find_files(path, PRIVATE)
+    files = _find(path, form)
     return read_as_one(
         {str(file.path): file.stored_as(column) for file in files if column in file.names}, column, field
     )
 
 
-def stored_oddly(path: str, column: str) -> list[str]:
+def stored_oddly(path: str, column: str, form: TextFormat = COMMAS) -> list[str]:
     """Types of that column that name its values otherwise than any other type does (`odd_types`)."""
-    return odd_types(file.stored_as(column) for file in find_files(path, PRIVATE) if column in file.names)
+    return odd_types(file.stored_as(column) for file in _find(path, form) if column in file.names)
 
 
 def _former_names(ids: pl.Series) -> pl.Series:

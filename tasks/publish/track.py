@@ -113,7 +113,7 @@ def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
     Whole numbers, lists of them and text files are "any": the same column arrives as int64, float64 (with a null) or
     text, which MLflow does not take for one another.
     """
-    table = open_public(path)
+    table = open_public(path, form=encoding.format)
     text = table.files[0].format == "csv"
     return {
         column.name: _column_type(table.type_of(column.name), column.kind, text=text) for column in encoding.columns

@@ -154,7 +154,7 @@ class TalliesAhead:
 
 def expect_tallies(plan: Plan) -> TalliesAhead:
     """What to expect of a plan for tallies. Raises WrongInput where its public table does not fit it."""
-    encoding, table = learn_encoding(plan), open_public(plan.path("public"))
+    encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
     check_columns(encoding)
     frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
     bins = plan.labeling.bins or coarse_bins(plan.privacy.epsilon)

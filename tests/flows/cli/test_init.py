@@ -79,6 +79,30 @@ def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
     assert json.loads(concord("verify", "--json")[1])["ok"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [("--unit", "ship"), ("--tallies",)])
+def test_tables_as_excel_writes_them_go_from_init_to_verify_as_they_stand(
+    concord: Callable[..., Any], folder: Path, more: tuple[str, ...]
+) -> None:
+    for name, table in {
+        "private": ships(9000, 1),
+        "public": ships(400, 2).drop("verdict"),
+        "test": ships(300, 3),
+    }.items():
+        local = table.with_columns(pl.col("flag").replace({"Malta": "Türkiye"}))
+        text = local.write_csv(separator=";", decimal_comma=True, line_terminator="\r\n")
+        (folder / f"{name}.csv").write_bytes(text.encode("latin-1"))
+    begun = concord("init", *tables("csv"), *STATED, "--test", "test.csv", "--epsilon", "3", *more)
+    assert "cells between semicolons, decimal commas, latin-1" in begun[1]
+    assert load_plan(folder / "plan.toml").data.format.decimal == ","
+    status, printed, error = concord("run", "plan.toml", "--json")
+    assert status == 0, error
+    assert json.loads(printed)["student"]["accuracy"] > 0.8
+    status, printed, error = concord("run", "plan.toml", "--json")
+    assert json.loads(printed)["spent_now"]["epsilon"] == 0, error
+    assert json.loads(concord("verify", "--json")[1])["ok"]
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: str) -> None:
     given = (*tables(kind), *STATED, "--test", "test.parquet")

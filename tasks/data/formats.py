@@ -1,0 +1,130 @@
+"""Formats: how the CSV files of a public table are written, found in them, so that a plan can declare it.
+
+Only `concord init` and `concord predict` ask for it, of tables that are not private: a format that was found in private
+rows would be learned from them. What is found is what fits the first lines, or else the usual; the plan holds it.
+Checked by tests/tasks/data/test_formats.py.
+"""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.schemas import COMMAS, EXPONENT, TextFormat
+from concord.tasks.data.cells import NULL_WORDS
+from concord.tasks.data.sound import SEPARATORS
+
+SAMPLE_TEXT = 1 << 20
+"""Characters that are looked at, but for the encoding, which all bytes must fit."""
+SAMPLE_ROWS = 1000
+WINDOWS = re.compile(rb"[\x80-\x9f]")
+"""Bytes that are letters and signs in cp1252, and nothing anybody writes in Latin-1."""
+COMMA = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[.' ][0-9]{{3}})+)(?:,[0-9]+)?{EXPONENT}"
+POINT = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[,' ][0-9]{{3}})+)(?:\.[0-9]+)?{EXPONENT}"
+GROUPED = r"[+-]?[0-9]{1,3}(?:([.,' ])[0-9]{3})+"
+
+
+def find_format(paths: Sequence[Path]) -> TextFormat:
+    """The format of the CSV files of a public table; the usual one if there are none."""
+    if not paths:
+        return COMMAS
+    encoding = _encoding(paths)
+    with paths[0].open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="", errors="replace") as file:
+        return _of_text(file.read(SAMPLE_TEXT), encoding)
+
+
+def words_of(form: TextFormat) -> str:
+    """What is unusual in a format, in words."""
+    names = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+    usual = COMMAS.model_dump()
+    said = {
+        "separator": f"cells between {names[form.separator]}",
+        "decimal": "decimal commas",
+        "thousands": f"digits in groups, with {form.thousands!r} between",
+        "quote": f"cells within {form.quote}" if form.quote else "no quotes",
+        "encoding": form.encoding,
+        "quoted_line_breaks": "line breaks within quotes",
+    }
+    return ", ".join(words for name, words in said.items() if getattr(form, name) != usual[name])
+
+
+def _encoding(paths: Sequence[Path]) -> str:
+    """UTF-8 if all bytes are; else cp1252 if some byte is a sign in that alone, and all are known there; or Latin-1."""
+    utf8 = codecs.getincrementaldecoder("utf-8")
+    found = "utf-8"
+    for path in paths:
+        decoder = utf8()
+        with path.open("rb") as file:
+            for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
+                if found == "utf-8" and not _decodes(decoder, part):
+                    found = "latin-1"
+                if found != "utf-8" and WINDOWS.search(part):
+                    return "cp1252"
+    return found
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, part: bytes) -> bool:
+    try:
+        decoder.decode(part)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _of_text(text: str, encoding: str) -> TextFormat:
+    quote = "'" if '"' not in text and re.search(r"(?m)(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|\r?$)", text) else '"'
+    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign, quote)), -SEPARATORS.index(sign)))
+    rows = _rows(text, separator, quote)
+    columns = [[cell.strip() for cell in column] for column in zip(*_even(rows[1:], len(rows[0])), strict=True)]
+    decimal, thousands = _numbers([[cell for cell in column if cell not in NULL_WORDS] for column in columns])
+    return TextFormat.model_validate(
+        {
+            "separator": separator,
+            "decimal": decimal,
+            "thousands": thousands,
+            "quote": quote,
+            "encoding": encoding,
+            "quoted_line_breaks": any("\n" in cell or "\r" in cell for row in rows for cell in row),
+        }
+    )
+
+
+def _rows(text: str, separator: str, quote: str) -> list[list[str]]:
+    """The first rows, line breaks within quotes read as such; without the last if the sample cuts it."""
+    csv.field_size_limit(SAMPLE_TEXT)
+    dialect: dict[str, Any] = {"delimiter": separator, "quotechar": quote, "skipinitialspace": True}
+    rows = list(islice(filter(None, csv.reader(io.StringIO(text, newline=""), **dialect)), SAMPLE_ROWS + 1))
+    return rows[:-1] if len(text) == SAMPLE_TEXT and len(rows) > 1 else rows or [[]]
+
+
+def _share_even(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
+    """Whether there are columns, the share of rows that have as many as the first, and how many those are."""
+    width = len(rows[0])
+    return width > 1, len(_even(rows, width)) / len(rows), width
+
+
+def _even(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
+    return [row for row in rows if len(row) == width]
+
+
+def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """The decimal sign and what groups digits: a comma, if a column can be read so and not with a point."""
+    with_comma = [cells for cells in columns if _all(COMMA, cells) and not _all(POINT, cells)]
+    with_point = [cells for cells in columns if _all(POINT, cells) and not _all(COMMA, cells)]
+    decimal, pattern = (",", COMMA) if len(with_comma) > len(with_point) else (".", POINT)
+    signs = [
+        found[1]
+        for cells in columns
+        if _all(pattern, cells)
+        for cell in cells
+        if (found := re.match(GROUPED, cell)) and found[1] != decimal
+    ]
+    return decimal, max(sorted(set(signs)), key=signs.count) if signs else ""
+
+
+def _all(pattern: str, cells: Sequence[str]) -> bool:
+    return bool(cells) and all(re.fullmatch(pattern, cell) for cell in cells)

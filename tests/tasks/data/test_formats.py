@@ -1,0 +1,182 @@
+"""Formats: CSV files as people have them are read as Parquet is, and what is wrong says what to try."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
+from concord.tasks.advice.draft import format_of
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
+from concord.tasks.data.formats import find_format, words_of
+from concord.tasks.data.tables import open_public
+from concord.tasks.data.units import private_files, private_frames
+from tests.support.raw import exact
+
+ROWS = [
+    ("Köln; Süd", 1234.5, 17, "2020-01-02", "ja"),
+    ("Bonn, am Rhein", -0.25, 1_234_567, "2021-12-31", "nein"),
+    ("d'Aix €", 12.0, 3, "2020-01-02", "nein"),
+    (None, None, 40, "1999-05-06", "ja"),
+]
+COLUMNS = ("stadt", "größe", "zahl", "tag", "urteil")
+WRITTEN: dict[str, TextFormat] = {
+    "as Excel does in Germany": TextFormat(separator=";", decimal=",", encoding="cp1252"),
+    "with digits in groups": TextFormat(separator=";", decimal=",", thousands="."),
+    "with tabs": TextFormat(separator="\t"),
+    "with bars and spaces in numbers": TextFormat(separator="|", decimal=",", thousands=" ", encoding="cp1252"),
+    "with commas that groups have too": TextFormat(thousands=","),
+    "as usual": COMMAS,
+}
+
+
+def number(value: float | None, form: TextFormat) -> str:
+    text = "" if value is None else f"{value:,}" if form.thousands else str(value)
+    return text.translate({ord(","): form.thousands, ord("."): form.decimal})
+
+
+def write(path: Path, form: TextFormat, rows: list[tuple[Any, ...]] = ROWS) -> str:
+    with path.open("w", encoding=form.encoding, newline="") as file:
+        writer = csv.writer(file, delimiter=form.separator, quotechar=form.quote or None)
+        writer.writerow(COLUMNS)
+        for city, size, count, day, verdict in rows:
+            writer.writerow((city, number(size, form), number(count, form), day, verdict))
+    return str(path)
+
+
+def plan_of(folder: Path, form: TextFormat, private: str, public: str) -> Any:
+    data = {"private": private, "public": public, "test": private, "label": "urteil", "classes": ["ja", "nein"]}
+    privacy = {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 4, "delta": 4e-5}}
+    labeling = {"mechanism": "tallies", "rows": 4}
+    return parse_plan(
+        {"data": {**data, "format": form.model_dump()}, "privacy": privacy, "labeling": labeling, "folder": str(folder)}
+    )
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_a_table_is_the_same_however_it_is_written(tmp_path: Path, how: str) -> None:
+    """Public encoding, test rows and private rows, all by the plan, to the bit."""
+    form = WRITTEN[how]
+    table = pl.DataFrame(ROWS, schema=COLUMNS, orient="row").with_columns(pl.col("tag").str.to_date())
+    table.write_parquet(tmp_path / "t.parquet")
+    text = plan_of(tmp_path, form, write(tmp_path / "t.csv", form), "t.csv")
+    plain = plan_of(tmp_path, form, "t.parquet", "t.parquet")
+    encoding = learn_encoding(text)
+    assert encoding.columns == learn_encoding(plain).columns
+    assert [column.kind for column in encoding.columns] == ["categorical", "numeric", "numeric", "date"]
+    rows, truth = labelled_rows(text.path("test"), encoding)
+    same, as_true = labelled_rows(plain.path("test"), encoding)
+    assert [exact(rows[name]) for name in rows.columns] == [exact(same[name]) for name in rows.columns]
+    assert truth.tolist() == as_true.tolist() == [0, 1, 1, 0]
+    private = [cast(plan, encoding) for plan in (text, plain)]
+    assert encode(private[0], encoding).tobytes() == encode(private[1], encoding).tobytes()
+
+
+def cast(plan: Any, encoding: Encoding) -> pl.DataFrame:
+    columns = {**dict.fromkeys(encoding.features, "data.features"), "urteil": "data.label"}
+    return cast_rows(pl.concat(private_frames(plan.path("private"), columns, plan.data.format)), encoding)
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_init_finds_how_a_public_table_is_written(tmp_path: Path, how: str) -> None:
+    found = format_of(write(tmp_path / "t.csv", WRITTEN[how], ROWS * 3))
+    assert found == WRITTEN[how]
+    assert parse_plan_of(found) == found
+    assert bool(words_of(found)) == (found != COMMAS)
+
+
+def parse_plan_of(form: TextFormat) -> TextFormat:
+    return TextFormat.model_validate(form.model_dump(exclude_defaults=True))
+
+
+FOUND = {
+    "quotes": (b"a;b\n'x;y';1\n'z';2\n", TextFormat(separator=";", quote="'")),
+    "line breaks": (b'a,b\n"x\ny",1\nz,2\n', TextFormat(quoted_line_breaks=True)),
+    "Latin-1": ("a,b\nKöln,1\n".encode("latin-1"), TextFormat(encoding="latin-1")),
+    "one column": (b"a\n1\n2\n", COMMAS),
+    "nothing": (b"", COMMAS),
+    "a header alone": (b"a;b;c\n", TextFormat(separator=";")),
+    "commas in a tabbed text": (b"a\tb\nx, y, z\t1\nu\t2\n", TextFormat(separator="\t")),
+    "three decimals": (b"a;b\n1,234;1,5\n", TextFormat(separator=";", decimal=",")),
+    "ragged": (b"a;b\n1;2;3\n4\n5;6\n", TextFormat(separator=";")),
+}
+
+
+@pytest.mark.parametrize("what", FOUND)
+def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
+    content, form = FOUND[what]
+    (tmp_path / "t.csv").write_bytes(content)
+    assert find_format([tmp_path / "t.csv"]) == form
+
+
+def test_line_breaks_within_quotes_are_read_in_public_files_if_declared(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'a,b\r\n"x\ny",1\r\n\r\n"z ""q""",2\r\n')
+    form = TextFormat(quoted_line_breaks=True)
+    (frame,) = open_public(str(tmp_path / "t.csv"), form=form).frames(["a", "b"])
+    assert_frame_equal(frame, pl.DataFrame({"a": ["x\ny", 'z "q"'], "b": ["1", "2"]}))
+    with pytest.raises(WrongInput, match=r"expected 2 columns, got 1.*declare data.format.quoted_line_breaks = true"):
+        list(open_public(str(tmp_path / "t.csv")).frames(["a"]))
+    (tmp_path / "t.csv").write_bytes(b'a,b\n"x,1\nz,2\n')
+    with pytest.raises(WrongInput, match="cannot be read as csv: unexpected end of data"):
+        list(open_public(str(tmp_path / "t.csv"), form=form).frames(["a"]))
+    with pytest.raises(WrongInput, match="must be Parquet or Arrow IPC"):
+        private_files(plan_of(tmp_path, form, "t.csv", "t.csv"))
+
+
+def test_a_public_column_that_is_missing_shows_those_that_were_read_and_what_to_try(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", WRITTEN["as Excel does in Germany"])
+    with pytest.raises(WrongInput) as wrong:
+        open_public(path).kinds(["zahl"])
+    assert "its columns are 'stadt;gr\\\\xf6\\\\xdfe;zahl;tag;urteil'" in str(wrong.value)
+    assert 'data.format = { separator = ";" }' in str(wrong.value)
+    with pytest.raises(WrongInput, match=r'data\.format = \{ separator = ";", encoding = "cp1252" \}'):
+        open_public(path).kinds(["größe"])
+    with pytest.raises(WrongInput, match="its cells are cut at ';'"):
+        open_public(path, form=WRITTEN["as Excel does in Germany"]).kinds(["nirgends"])
+    with pytest.raises(WrongInput, match=r"declare data\.format\.encoding, such as 'latin-1' or 'cp1252'"):
+        list(open_public(path, form=TextFormat(separator=";")).frames(["zahl"]))
+
+
+def test_of_a_private_csv_file_no_word_is_shown_but_the_format_that_finds_the_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", WRITTEN["with tabs"])
+    for asked_by in ("data.label", "data.features"):
+        with pytest.raises(WrongInput) as wrong:
+            private_frames(path, {"urteil": asked_by})
+        assert "declare" in str(wrong.value)
+        assert 'separator = "\\t"' in str(wrong.value)
+        assert "stadt" not in str(wrong.value)
+    pl.DataFrame({"verdict": [1], "b": [2]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(WrongInput, match="its columns are 'verdict', 'b'"):
+        private_frames(str(tmp_path / "t.parquet"), {"urteil": "data.label"})
+
+
+REFUSED = {
+    "a class that is read otherwise": ({"decimal": ","}, ["1,5", "2,5"], r"'1\.5', not '1,5'"),
+    "one sign for both": ({"decimal": ",", "thousands": ","}, ["a", "b"], "two signs"),
+    "line breaks without quotes": ({"quote": "", "quoted_line_breaks": True}, ["a", "b"], "needs a quote"),
+    "a long separator": ({"separator": "::"}, ["a", "b"], r"data\.format\.separator must be ',', ';'"),
+    "a slip of the pen": ({"seperator": ";"}, ["a", "b"], "did you mean 'separator'"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_format_that_cannot_be_is_refused_in_a_sentence(what: str) -> None:
+    form, classes, sentence = REFUSED[what]
+    data = {"private": "a", "public": "b", "label": "c", "classes": classes, "format": form}
+    with pytest.raises(WrongInput, match=sentence):
+        parse_plan({"data": data})
+
+
+def test_an_encoding_of_the_usual_format_has_the_digest_it_always_had() -> None:
+    """A session of version 0.2.0 is known by it, and must go on."""
+    plain = Encoding(columns=(), label="l", classes=("a", "b"))
+    assert plain.model_dump_json() == '{"columns":[],"label":"l","classes":["a","b"],"unit":null}'
+    other = plain.model_copy(update={"format": TextFormat(separator=";")})
+    assert other.digest != plain.digest
+    assert Encoding.model_validate_json(other.model_dump_json()) == other
