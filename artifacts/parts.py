@@ -130,7 +130,7 @@ def least(totals: dict[str, Charge]) -> Charge:
     return Charge(renyi=min(part.renyi for part in parts), delta=min(part.delta for part in parts))
 
 
-def running(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> Iterator[Charge]:
+def running_totals(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> Iterator[Charge]:
     """What a domain is charged before any of those charges, and after each."""
     totals = by_part((), lost)
     yield largest(totals)

@@ -157,7 +157,7 @@ class Hosted:
     def _keep(self, words: list[str], environment: dict[str, str], log: Path) -> None:
         """Start the process, and wait for its end: the kernel would end it with this very thread."""
         try:
-            with opened(log) as sink:
+            with open_log(log) as sink:
                 process = subprocess.Popen(
                     words,
                     env=environment,
@@ -192,7 +192,7 @@ class Hosted:
                 asked.recv(1 << 16)
 
 
-def opened(log: Path) -> IO[bytes]:
+def open_log(log: Path) -> IO[bytes]:
     """A log begun anew, which nobody else may read."""
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 

@@ -30,7 +30,7 @@ from concord.tasks.data.units import Erased
 from concord.tasks.door import rounds as door_rounds
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import Tallied, digest_of
+from concord.tasks.door.rounds import Tallied, sums_digest
 from concord.tasks.mechanisms.contributions import Question
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
@@ -154,12 +154,12 @@ def learn_from_tallies(run: RunContext) -> Summary:
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
     # totals of codes alone would not tell that labels changed
     sums = [tally(run, units, question.record()) for question in follower.unaided()]
-    made_of = tuple(digest_of(each, vault) for each in sums)
+    made_of = tuple(sums_digest(each, vault) for each in sums)
     check_unchanged(run, admitted.session, made_of)
     session = begin_session(run, admitted, private, made_of, [*units, *chain.from_iterable(sums)])
     passed = release_rounds(run, session, follower, units, sums[0])
     labels = infer(
-        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim(admitted, passed)
+        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
     )
     student = study_tallies(run, admitted, codes, passed, labels)
     read = codes if plan.student.learner == "linear" else None
@@ -213,7 +213,7 @@ def study_tallies(
     return study_inferred(run, session, run.plan, stream.encoding, stream.batches, labels, run.test)
 
 
-def claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:
+def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:
     """What inferred labels promise, as it stands in the metadata of their table."""
     session, domain = passed.session, admitted.balance.domain
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from prefect import flow
 
@@ -16,20 +16,18 @@ from concord.artifacts.sessions import Session, trials_of
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, Private, PublicStream, RunContext, running
+from concord.flows.run import Admitted, Asking, Private, PublicStream, RunContext, running
 from concord.flows.stage import Disclosure
 from concord.flows.steps import go_on, publish, replayed
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import division_of, plan_of
-from concord.tasks.door.admit import Asked, Charged, check_ensemble, claim, going_on, reserve_session
+from concord.tasks.door.admit import Asked, check_ensemble, claim, going_on, reserve_session
 from concord.tasks.door.checkpoint import Checkpoint, checkpoint_to_study, write_checkpoint
 from concord.tasks.door.release import Stores
 from concord.tasks.door.trial import Trial, planned_test, trial_of
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
-
-Asking = TypeVar("Asking", bound=Charged)
 
 
 def check_test(run: RunContext, admitted: Admitted[Asking]) -> Admitted[Asking]:

@@ -44,7 +44,7 @@ from concord.tasks.mechanisms.distance import Ints
 CODES = "concord.codes"
 BLOCKS = 8
 """Files of coded rows, and tasks that count them: not a number that the table decides."""
-PARTS = 64
+SPILLS = 64
 """Parts that units are spread over so that their rows meet: one of them is in memory at a time."""
 
 
@@ -70,8 +70,8 @@ def gather(
         for raw, owner in owned_frames(path, columns, unit, erased, form):
             mine = learning(raw, owner)
             owned = _coded(raw.filter(mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
-            spill.add(owned, shards_of(owned[UNIT], key, PARTS))
-        return _in_blocks((_numbered(part) for part in spill.read(PARTS)), codes, vault, folder)
+            spill.add(owned, shards_of(owned[UNIT], key, SPILLS))
+        return _in_blocks((_numbered(part) for part in spill.read(SPILLS)), codes, vault, folder)
 
 
 @private_stage

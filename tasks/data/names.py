@@ -19,7 +19,7 @@ Assumes      which file stores ids in which type is public
 Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
 Not covered  spellings that need a rule of their own to be read, such as 2.1.2020, 1,000, 20200102, 2020-01-02T03 or
              2020-01-01 24:00:00; numbers with an exponent of more than nine digits; text that is its own name, and is
-             not composed, because it has more than LONGEST_TEXT characters or MARKS combining marks in a row
+             not composed, because it has more than LONGEST_TEXT characters or MOST_MARKS combining marks in a row
              Checked by tests/tasks/data/test_names.py
 """
 
@@ -46,13 +46,13 @@ LONGEST_NAME = 400
 """Zeros that a number is written out with at most: doubles and decimals need no more."""
 
 LONGEST_TEXT = 4096
-MARKS = 30
+MOST_MARKS = 30
 """Bounds of what is read or composed, so that no cell takes long: to compose n marks in a row takes n² steps. No text
 of a language comes near (Unicode's stream-safe format has the same 30)."""
 
 # Every repetition is possessive (*+): none is tried again with less, so a match takes as many steps as there is text.
-NUMBER = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
-MOMENT = re.compile(
+NUMBER_NAME = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
+MOMENT_NAME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[ Tt]((?:[01][0-9]|2[0-3]):[0-9]{2})(?::([0-9]{2})(?:\.([0-9]++))?)?"
     r"(?: ?(?:([Zz]|UTC)|([+-][0-9]{2}):?([0-9]{2})?))?)?"
@@ -63,7 +63,7 @@ ODD = (
 )
 """Text that may not be its own name."""
 
-BLANKS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
+BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 
 
 def named(words: pl.Series, *, rounded: bool) -> pl.Series:
@@ -71,7 +71,7 @@ def named(words: pl.Series, *, rounded: bool) -> pl.Series:
 
     rounded   whether numbers are those of their nearest doubles
     """
-    words = words.str.strip_chars_end("\0" + BLANKS).str.strip_chars_start(BLANKS)
+    words = words.str.strip_chars_end("\0" + BLANK_LETTERS).str.strip_chars_start(BLANK_LETTERS)
     words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most ids that are odd are so by zeros
     whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"
     odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
@@ -82,9 +82,9 @@ def name_of(word: str, *, rounded: bool) -> str:
     """The name of an id as text, without blanks around it."""
     if len(word) > LONGEST_TEXT:
         return word
-    if number := NUMBER.fullmatch(word):
+    if number := NUMBER_NAME.fullmatch(word):
         return _number(_nearest(word, number) if rounded else number)
-    if moment := MOMENT.fullmatch(word):
+    if moment := MOMENT_NAME.fullmatch(word):
         return _moment(word, *moment.groups(default=""))
     return TRUTHS.get(word) or _composed(word)
 
@@ -134,7 +134,7 @@ def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
 
 def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
     """The double nearest to a number; the number itself if that is infinite."""
-    return NUMBER.fullmatch(repr(float(word))) or number
+    return NUMBER_NAME.fullmatch(repr(float(word))) or number
 
 
 def _number(number: re.Match[str]) -> str:
@@ -156,7 +156,7 @@ def _number(number: re.Match[str]) -> str:
 
 def _composed(word: str) -> str:
     runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, word), bool) if marks)
-    return word if max(runs, default=0) > MARKS else unicodedata.normalize("NFC", word)
+    return word if max(runs, default=0) > MOST_MARKS else unicodedata.normalize("NFC", word)
 
 
 def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, hours: str, minutes: str) -> str:

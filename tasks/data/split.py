@@ -68,7 +68,7 @@ ASIDE = "concord.aside"
 """Name of the column that says which rows were set aside, where some were."""
 
 CONTENT = "concord.content"
-PARTS = 64
+SPILLS = 64
 """Files a spill is spread over at most: one of them is in memory at a time."""
 
 
@@ -97,7 +97,7 @@ def split(
     if _by_content(plan):
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
-    together = -(-blocks // PARTS)  # blocks that share a spill file
+    together = -(-blocks // SPILLS)  # blocks that share a spill file
     places = {SHARD: pl.UInt32()} | ({} if aside is None else {ASIDE: pl.Boolean()})
     with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, **places})) as spill:
         for frame in rows if share is None else _subset(rows, key, share):
@@ -132,8 +132,8 @@ def one_row_a_unit(
         return
     with spilling(vault, f"{folder}/spill-units", _identified_schema(encoding)) as spill:
         for frame in rows:
-            spill.add(frame, shards_of(frame[UNIT], key, PARTS))
-        for some in filter(len, spill.read(PARTS)):
+            spill.add(frame, shards_of(frame[UNIT], key, SPILLS))
+        for some in filter(len, spill.read(SPILLS)):
             yield some.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
 
 
@@ -176,8 +176,8 @@ def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schem
     """The same rows, each a unit of its own: its content and its copy number. Identical rows meet in one part."""
     with spilling(vault, folder, schema) as spill:
         for frame in rows:
-            spill.add(frame, pl.Series([digest[0] % PARTS for digest in frame[CONTENT]], dtype=pl.UInt8))
-        for part in filter(len, spill.read(PARTS)):
+            spill.add(frame, pl.Series([digest[0] % SPILLS for digest in frame[CONTENT]], dtype=pl.UInt8))
+        for part in filter(len, spill.read(SPILLS)):
             copies = part.select(pl.col(CONTENT).cum_count().over(CONTENT)).to_series()
             names = [digest + copy.to_bytes(8, "little") for digest, copy in zip(part[CONTENT], copies, strict=True)]
             yield part.with_columns(pl.Series(UNIT, names, pl.Binary))

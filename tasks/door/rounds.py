@@ -134,6 +134,6 @@ def _check_paid(mechanism: Tallies, number: int, question: Question, sums: Ints)
         raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
 
 
-def digest_of(blocks: Sequence[Ref], vault: Vault) -> str:
+def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
     """Keyed digest of the sums of all blocks: the same however the rows lie in them."""
     return vault.digest("sums", sums_bytes(total_of(blocks, vault)))

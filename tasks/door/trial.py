@@ -39,7 +39,7 @@ from concord.tasks.door.release import Stores, publish_answer, release_once
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.private_test import PrivateTest
 
-FORMAT = "concord private test 1"
+TEST_FORMAT = "concord private test 1"
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """What a student says of rows as it reads them (rows, width): class names (rows,)."""
 
@@ -162,7 +162,7 @@ def release_trial(door: Stores, session: Session, trial: Trial, counts: Ref, cla
         right, wrong, *cells = noisy.tolist()
         matrix = [cells[size * at : size * (at + 1)] for at in range(size)]
         found = {"classes": list(classes), "right": right, "wrong": wrong, "matrix": matrix}
-        return publish_answer(door, session, "test.json", format=FORMAT, settings=trial.settings(), **found)
+        return publish_answer(door, session, "test.json", format=TEST_FORMAT, settings=trial.settings(), **found)
 
     about = canonical_json(trial.settings()).encode()
     return release_once(door, session, about=about, counted=counted, draw=draw, publish=published)

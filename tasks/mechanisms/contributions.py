@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from concord.tasks.mechanisms.distance import Ints
 
-Codes = NDArray[np.int32]
+CodeRows = NDArray[np.int32]
 What = Literal["labels", "codes"]
 Span = tuple[int, int]
 """First code of a field, and the one past its last."""
@@ -45,7 +45,7 @@ FARTHEST = 8192
 TABLE_DIGEST = "ac0e74e271c9a1bb1f8fb8ded24587416fc5ca0530ddc9422305fa421441545d"
 LARGEST_WEIGHT = 2**40
 """Of a model: sums of a million of them fit."""
-ROWS_AT_A_TIME = 1 << 16
+ROWS_OF_A_BLOCK = 1 << 16
 """Rows that are worked on at a time: a block's columns stay in the processor's cache."""
 
 
@@ -178,17 +178,17 @@ def row_square(classes: int, steps: int, what: What, least: int) -> int:
     return (steps - least) ** 2 + (least + rest) ** 2 + (classes - 2) * least**2
 
 
-def expected(question: Question, codes: Codes) -> Ints:
+def expected(question: Question, codes: CodeRows) -> Ints:
     """q: what the question's model expects of rows (rows, fields), in steps: (rows, columns). Public rows may ask."""
     return _expected(question, codes).T
 
 
-def residuals(question: Question, codes: Codes, labels: Ints) -> Ints:
+def residuals(question: Question, codes: CodeRows, labels: Ints) -> Ints:
     """z of rows (rows, fields) with labels (rows,): (rows, columns). A label that is none counts as no class."""
     return _residuals(question, codes, labels).T
 
 
-def _residuals(question: Question, codes: Codes, labels: Ints) -> Ints:
+def _residuals(question: Question, codes: CodeRows, labels: Ints) -> Ints:
     """By column (columns, rows), so that each column lies together."""
     if question.what == "codes":
         return np.full((1, len(codes)), question.steps, np.int64)
@@ -197,7 +197,7 @@ def _residuals(question: Question, codes: Codes, labels: Ints) -> Ints:
     return np.where(labels == asked, np.int64(question.steps), np.int64(0)) - _expected(question, codes)
 
 
-def _expected(question: Question, codes: Codes) -> Ints:
+def _expected(question: Question, codes: CodeRows) -> Ints:
     shape, least, steps = (question.columns, len(codes)), question.least, question.steps
     if question.what == "codes":
         return np.zeros(shape, np.int64)
@@ -215,7 +215,7 @@ def _by_column(model: IntegerModel) -> Any:
     return zip(np.ascontiguousarray(model.weights.T), model.intercept, strict=True)
 
 
-def _logits(weights: Ints, intercept: Any, codes: Codes) -> Ints:
+def _logits(weights: Ints, intercept: Any, codes: CodeRows) -> Ints:
     """Every field counts, whichever are asked."""
     total = np.full(len(codes), intercept, np.int64)
     for column in codes.T:
@@ -235,16 +235,16 @@ def _below(steps: int) -> Ints:
     return np.asarray(steps * odds // (odds[0] + odds))
 
 
-def row_sums(question: Question, codes: Codes, labels: Ints) -> Ints:
+def row_sums(question: Question, codes: CodeRows, labels: Ints) -> Ints:
     """Σ of the rows' contributions, (size,) int64, each row a unit of its own. Sums of blocks add up."""
     total = np.zeros(question.size, np.int64)
-    for start in range(0, len(codes), ROWS_AT_A_TIME):
-        block = slice(start, start + ROWS_AT_A_TIME)
+    for start in range(0, len(codes), ROWS_OF_A_BLOCK):
+        block = slice(start, start + ROWS_OF_A_BLOCK)
         _add_rows(total, question, codes[block], labels[block])
     return total
 
 
-def _add_rows(total: Ints, question: Question, codes: Codes, labels: Ints) -> None:
+def _add_rows(total: Ints, question: Question, codes: CodeRows, labels: Ints) -> None:
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
     weights = _residuals(question, codes, labels).astype(np.float64)  # whole, and Σ|z| < 2^53: exact in any order
     top = 0
@@ -262,7 +262,7 @@ def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
     return np.asarray(np.sign(sums) * (np.abs(sums) // rows))
 
 
-def tally(question: Question, codes: Codes, labels: Ints, units: Ints | None = None) -> Ints:
+def tally(question: Question, codes: CodeRows, labels: Ints, units: Ints | None = None) -> Ints:
     """Σ of the units' contributions, (size,) int64. Sums of blocks add up if every unit is whole in one of them.
 
     codes    (rows, fields) int32
@@ -279,7 +279,7 @@ def tally(question: Question, codes: Codes, labels: Ints, units: Ints | None = N
     return total
 
 
-def _add_means(total: Ints, question: Question, codes: Codes, labels: Ints, unit: Ints, rows: Ints) -> None:
+def _add_means(total: Ints, question: Question, codes: CodeRows, labels: Ints, unit: Ints, rows: Ints) -> None:
     """Units of several rows: `unit` (rows,) numbers into `rows`, how many each has."""
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
     each = _residuals(question, codes, labels)

@@ -40,7 +40,7 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import gaussians_delta, least_noise
 
-MOVED = {"rows": 1, "labels": 2}
+COUNTS_MOVED = {"rows": 1, "labels": 2}
 """How many cells a unit moves by one, and how many of right and wrong, by what is secret of it."""
 PAIR_SHARE = 1 / 2
 """Part of ρ that goes to right and wrong."""
@@ -77,7 +77,7 @@ class PrivateTest:
 
         Raises WrongInput.
         """
-        if not 0 < epsilon < math.inf or not 0 < delta < 1 or classes < 2 or secret not in MOVED:
+        if not 0 < epsilon < math.inf or not 0 < delta < 1 or classes < 2 or secret not in COUNTS_MOVED:
             raise WrongInput(
                 "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, and 'rows' or 'labels' as "
                 f"what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
@@ -98,7 +98,7 @@ class PrivateTest:
             return found
         order, nats = most
         rho = nats / order / UP**2
-        return found if found.rho <= rho else at(math.sqrt(MOVED[secret] / (2 * rho)) * UP)
+        return found if found.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> "PrivateTest":
@@ -112,7 +112,7 @@ class PrivateTest:
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:
         """How many counts a unit moves by one, at which scale."""
-        moved = MOVED[self.secret]
+        moved = COUNTS_MOVED[self.secret]
         return (moved, self.scale), (moved, self.pair_scale)
 
     @property

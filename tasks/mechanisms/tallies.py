@@ -256,7 +256,7 @@ class Tallies:
         return tally(question, np.arange(each.fields, dtype=np.int32)[None], np.array([label]))
 
 
-PLANNED = {1: (1.0,), 3: (0.3, 0.3, 0.4)}
+SHARES = {1: (1.0,), 3: (0.3, 0.3, 0.4)}
 """Shares of ρ by how many rounds there are."""
 TRUST = (1 / 2, 1 / 4, 1 / 20)
 """The least that a model of two classes may expect of either, by round: what it is sure of counts for less."""
@@ -292,7 +292,7 @@ def planned_rounds(
         _labels_round(
             classes, fields if at == 0 else min(fields, LATER_FIELDS), codes, at, rest * share, steps, at == 0
         )
-        for at, share in enumerate(PLANNED[rounds])
+        for at, share in enumerate(SHARES[rounds])
     ]
     totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
     return (totals, *asked) if repair else tuple(asked)

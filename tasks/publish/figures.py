@@ -28,7 +28,7 @@ from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.mechanism import from_settings
 
-POINTS = 200
+POINTS_DRAWN = 200
 """Points of a series: what a figure can show."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
 BLUE, ORANGE, GREY = "#3b7dd8", "#d9822b", "#8a8f98"
@@ -67,7 +67,7 @@ def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows:
     outcomes = labels["outcome"].to_numpy()
     refusals = np.cumsum(np.concatenate([[0], outcomes[outcomes != "not asked"] == "refused"]), dtype=np.int64)
     asked = len(refusals) - 1
-    at = np.unique(np.linspace(min(1, asked), asked, POINTS).astype(np.int64)) if rows is None else rows
+    at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
     if per_refusal is None:
         return Spending(at, at - refusals[at], np.full(len(at), session.epsilon))
     charged = {count: charge_of(session, per_refusal, count) for count in set(refusals[at].tolist())}

@@ -20,7 +20,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import PUBLIC_ROWS, RELEASED_LABELS, ColumnType, Publication, digest_of_labels
 from concord.artifacts.mlflow.write import Tracked, Tracking
-from concord.artifacts.parts import running
+from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding
@@ -98,7 +98,7 @@ def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger
     by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
     domain = ledger.domain_of(session)
     charges = ((ledger.part_of(item.id), item.charge) for item in ledger.sessions(domain.name))
-    totals = running(charges, ledger.lost(domain.name))
+    totals = running_totals(charges, ledger.lost(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]
     return {
         "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),

@@ -19,10 +19,9 @@ from scipy.special import expit, logit
 
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, Question, expected
-from concord.tasks.student.joint import KAPPAS, Column, Measured, Places, decode_column
+from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, Places, decode_column
 from concord.tasks.student.prior import Totals, prior_of, repaired
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +205,14 @@ def _by_field(heard: Heard) -> tuple[Floats, ...]:
     return tuple(np.split(heard.cells[:, 0], np.cumsum(sizes)[:-1]))
 
 
-def _measured(heard: Heard, guess: Floats, rows: CodeMatrix, column: int) -> Measured:
+def _measured(heard: Heard, guess: Floats, rows: CodeMatrix, column: int) -> MeasuredColumn:
     asked = heard.question
     starts = np.cumsum([0, *(stop - start for start, stop in asked.spans)])[:-1]
     shift = starts - np.array([start for start, _ in asked.spans])
     places = rows[:, list(asked.fields)].astype(np.int64) + shift
     if asked.what == "codes":
-        return Measured(places, None, heard.cells[:, 0], heard.noise)
-    return Measured(places, guess[:, column], heard.cells[:, column], heard.noise)
+        return MeasuredColumn(places, None, heard.cells[:, 0], heard.noise)
+    return MeasuredColumn(places, guess[:, column], heard.cells[:, column], heard.noise)
 
 
 def _local(rows: CodeMatrix, codes: Codes, asked: Sequence[int]) -> Places:
@@ -224,7 +223,7 @@ def _local(rows: CodeMatrix, codes: Codes, asked: Sequence[int]) -> Places:
     return places
 
 
-def _decoded(found: Sequence[Column], places: Places, codes: Codes, units: float, moved: float) -> Decoded:
+def _decoded(found: Sequence[DecodedColumn], places: Places, codes: Codes, units: float, moved: float) -> Decoded:
     columns = np.column_stack([column.weights for column in found])
     weights = np.zeros((codes.size, len(found)))
     importance = np.zeros(codes.width)

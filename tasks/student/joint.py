@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit
 
+from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.prior import Linear, Prior, evidence, improved, posterior, whitened
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-STEPS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8)
+STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8)
 """Share of the way to the posterior mean that each Gauss–Newton step goes."""
 KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0)
 SETTLED = 3
@@ -41,7 +41,7 @@ MAXIMISATIONS = 3
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredColumn:
     """What one round says of one column of weights.
 
     places  (m, F_r) which sum each code of a public row adds to
@@ -61,7 +61,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Column:
+class DecodedColumn:
     """A decoded column of weights: `weights` (d,), the last the intercept; its prior, κ, and the evidence for both."""
 
     weights: Floats
@@ -71,11 +71,11 @@ class Column:
 
 
 def decode_column(
-    rounds: Sequence[Measured], codes: Places, prior: Prior, units: float, kappas: Sequence[float] = KAPPAS
-) -> Column:
+    rounds: Sequence[MeasuredColumn], codes: Places, prior: Prior, units: float, kappas: Sequence[float] = KAPPAS
+) -> DecodedColumn:
     """Decode all rounds together. `codes` (m, F + 1) are the weights a public row adds up, the intercept's last."""
     weights = np.zeros(len(prior.owner))
-    for at, step in enumerate(STEPS):
+    for at, step in enumerate(STEP_LENGTHS):
         parts = linearised(rounds, codes, weights, units)
         linear, kappa = _likeliest(parts, prior, kappas)
         if at >= SETTLED:
@@ -84,11 +84,11 @@ def decode_column(
             prior = improved(linear, prior)
         mean, _ = posterior(linear, prior)
         weights = _nearer(rounds, codes, weights, step * (prior.basis @ mean - weights), units, linear, prior)
-    return Column(weights, prior, kappa, evidence(linear, prior))
+    return DecodedColumn(weights, prior, kappa, evidence(linear, prior))
 
 
 def _nearer(
-    rounds: Sequence[Measured],
+    rounds: Sequence[MeasuredColumn],
     codes: Places,
     weights: Floats,
     move: Floats,
@@ -125,7 +125,7 @@ class Linearised:
     noise: Floats
 
 
-def expected_sums(rounds: Sequence[Measured], codes: Places, weights: Floats, units: float) -> Floats:
+def expected_sums(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats, units: float) -> Floats:
     """A(W) (P,): what the sums of all rounds should be."""
     p = expit(weights[codes].sum(axis=1))
     share = units / len(codes)
@@ -149,7 +149,7 @@ def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tupl
     return linears[best], kappas[best]
 
 
-def linearised(rounds: Sequence[Measured], codes: Places, weights: Floats, units: float) -> Linearised:
+def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats, units: float) -> Linearised:
     """J, z and the three parts of V, for all rounds one below another."""
     sizes = [len(measured.sums) for measured in rounds]
     starts = np.cumsum([0, *sizes])

@@ -43,7 +43,7 @@ from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
 
-Part = tuple[str, Any, list[str]]
+Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, what it does, and the columns it does it to."""
 
 
@@ -82,7 +82,7 @@ def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
         yield [column for _, column in alike]
 
 
-def _parts(columns: list[Any]) -> list[Part]:
+def _parts(columns: list[Any]) -> list[Encoder]:
     """What encodes these columns; nothing of a column without values."""
     names = [column.name for column in columns]
     match columns[0]:
@@ -131,7 +131,7 @@ def _words(column: OneHot) -> Pipeline:
 
 PACKAGES = (concord_student.NAME, concord_tallied.NAME, "sklearn", "numpy", "scipy")
 """Where the types of a student may come from, beside the package of its own estimator."""
-EPOCH = (1980, 1, 1, 0, 0, 0)
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry of the file: the earliest a zip archive can hold."""
 OLDER = re.compile(r'"__module__": "(?:concord|tasks)\.')
 """A type of a student that an earlier version published."""
@@ -159,8 +159,8 @@ def canonical_file(file: bytes) -> bytes:
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for old, new in names.files.items():
-            archive.writestr(zipfile.ZipInfo(new, EPOCH), _without_padding(parts[old]))
-        archive.writestr(zipfile.ZipInfo("schema.json", EPOCH), json.dumps(schema))
+            archive.writestr(zipfile.ZipInfo(new, ZIP_EPOCH), _without_padding(parts[old]))
+        archive.writestr(zipfile.ZipInfo("schema.json", ZIP_EPOCH), json.dumps(schema))
     return whole.getvalue()
 
 
@@ -263,5 +263,5 @@ def _renamed(file: bytes) -> bytes:
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for name, part in {**parts, "schema.json": schema.encode()}.items():
-            archive.writestr(zipfile.ZipInfo(name, EPOCH), part)
+            archive.writestr(zipfile.ZipInfo(name, ZIP_EPOCH), part)
     return whole.getvalue()

@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from concord.tasks.mechanisms.distance import Floats, Ints
 
 FIRST_SPREAD = 0.6
 SPREADS = (0.02, 3.0)
@@ -44,9 +42,9 @@ EVEN = 1e-13
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
 
-CLEAR = 4.0
+CLEARLY = 4.0
 """Standard deviations by which a total must differ."""
-LEAST = 0.02
+LEAST_MOVED = 0.02
 """Share of the rows that a field must be off by."""
 SEED = 20_261_122
 
@@ -190,7 +188,7 @@ def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
     variance = (totals.noise**2 + (told * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)
     target = np.clip(told, 0, None)
     target /= target.sum() or 1.0
-    if np.all(np.abs(told - share) <= CLEAR * np.sqrt(variance)) or np.abs(target - share).sum() / 2 < LEAST:
+    if np.all(np.abs(told - share) <= CLEARLY * np.sqrt(variance)) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
         return None
     wanted: Floats = target * len(own)
     return wanted

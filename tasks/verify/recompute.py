@@ -11,7 +11,7 @@ Not covered  mechanisms without a route here: refused
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
@@ -23,14 +23,13 @@ from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
-from concord.tasks.verify.recompute_gaussian import sums_delta, tallies_charge, tallies_delta
+from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
 
-Settings = Mapping[str, Any]
 DIGITS = 40
 TWO_TO_64 = 2**64
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
-MOVED = {"rows": 1, "labels": 2}
+VOTES_MOVED = {"rows": 1, "labels": 2}
 ROUNDING_ROOM = (1 + 1e-9) ** 2
 """By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
 
@@ -39,25 +38,25 @@ ROUNDING_ROOM = (1 + 1e-9) ** 2
 class Route:
     """How one mechanism's settings are priced: δ at an ε; and Rényi nats at an order with the additive δ."""
 
-    least_delta: Callable[[Settings, float], float]
-    charge: Callable[[Settings, float], tuple[float, float]]
+    least_delta: Callable[[PublicSettings, float], float]
+    charge: Callable[[PublicSettings, float], tuple[float, float]]
 
 
-def least_delta(settings: Settings, epsilon: float) -> float:
+def least_delta(settings: PublicSettings, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if no other path is known."""
     if "relabel" in settings:
         return _relabelled_delta(settings, epsilon)
     return _route(settings).least_delta(settings, epsilon)
 
 
-def charge(settings: Settings, order: float) -> tuple[float, float]:
+def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
     if "relabel" in settings:
         return _responses_nats(float(settings["relabel"]["epsilon"]), 1, order), float(settings["relabel"]["delta"])
     return _route(settings).charge(settings, order)
 
 
-def charge_of_refusal(settings: Settings, order: float) -> tuple[float, float] | None:
+def charge_of_refusal(settings: PublicSettings, order: float) -> tuple[float, float] | None:
     """Nats and δ of one refusal; None if nothing that was reserved may return: all but stable voting, and stable
     voting on relabelled rows, are charged whole. Raises NotVerified."""
     if settings.get("name") != "stable" or "relabel" in settings:
@@ -65,7 +64,7 @@ def charge_of_refusal(settings: Settings, order: float) -> tuple[float, float] |
     return charge({**settings, "cutoff": 1}, order)
 
 
-def _relabelled_delta(settings: Settings, epsilon: float) -> float:
+def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
     """Back from the whole to the mechanism at the door: amplification (Li, Qardaji & Su 2012), LabelBoost for an added
     or removed row, and group privacy over a row's copies; then δ as it grows on the way there again."""
     relabel = settings["relabel"]
@@ -80,7 +79,7 @@ def _relabelled_delta(settings: Settings, epsilon: float) -> float:
         return float(share * steps * Decimal(_route(settings).least_delta(settings, float(each))))
 
 
-def _route(settings: Settings) -> Route:
+def _route(settings: PublicSettings) -> Route:
     name, accountant = settings.get("name"), settings.get("accountant", "renyi")
     if name == "stable" and accountant == "game":
         return Route(game_delta, _stable_charge)
@@ -89,14 +88,14 @@ def _route(settings: Settings) -> Route:
     return ROUTES[name]
 
 
-def _stable_delta(settings: Settings, epsilon: float) -> float:
+def _stable_delta(settings: PublicSettings, epsilon: float) -> float:
     """Rényi bound of the table at its own order, converted (Canonne, Kamath & Steinke 2020, Prop. 12), plus slips."""
     order = float(settings["order"])
     nats, slips = _stable_charge(settings, order)
     return _converted(nats, order, epsilon) + slips
 
 
-def _stable_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _stable_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
     cutoff, first, logs = int(settings["cutoff"]), *_table(settings["refusal"])
     with localcontext(prec=DIGITS):
@@ -124,23 +123,23 @@ def _converted(nats: float, order: float, epsilon: float) -> float:
     return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
 
 
-def _moved(settings: Settings, rows: str) -> int:
+def _moved(settings: PublicSettings, rows: str) -> int:
     """How many noisy counts one teacher moves by one over that many rows."""
     return int(settings[rows]) * (1 if settings["classes"] == 2 else 2)
 
 
-def _gaussian_delta(settings: Settings, epsilon: float) -> float:
+def _gaussian_delta(settings: PublicSettings, epsilon: float) -> float:
     """From the law of the sum of all noise."""
     return sums_delta(epsilon, (_moved(settings, "queries"), float(settings["scale"])))
 
 
-def _confident_delta(settings: Settings, epsilon: float) -> float:
+def _confident_delta(settings: PublicSettings, epsilon: float) -> float:
     """From the laws of two sums: of the noise of all tests, and of all released counts."""
     tests = int(settings["queries"]), float(settings["test_scale"])
     return sums_delta(epsilon, tests, (_moved(settings, "answers"), float(settings["scale"])))
 
 
-def _rho(settings: Settings) -> float:
+def _rho(settings: PublicSettings) -> float:
     """Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
     if settings["name"] == "noisy_votes":
         return _moved(settings, "queries") / (2 * float(settings["scale"]) ** 2)
@@ -148,7 +147,7 @@ def _rho(settings: Settings) -> float:
     return tests + _moved(settings, "answers") / (2 * float(settings["scale"]) ** 2)
 
 
-def _concentrated_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _concentrated_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     return order * _rho(settings), 0.0
 
 
@@ -169,15 +168,15 @@ def _responses_nats(each: float, times: int, order: float) -> float:
         return float(times * moment.ln() / (alpha - 1))
 
 
-def _laplace_delta(settings: Settings, epsilon: float) -> float:
+def _laplace_delta(settings: PublicSettings, epsilon: float) -> float:
     return _responses_delta(1 / float(settings["scale"]), _moved(settings, "queries"), epsilon)
 
 
-def _laplace_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _laplace_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
 
 
-def _choice_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """The worst of all two-valued losses that spread over ε (Dong, Durfee & Rogers 2020), searched for; of a session
     of version 0.1.0, which does not say what was secret, randomised response's, as it was charged."""
     if "secret" not in settings:
@@ -199,15 +198,15 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
     return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
 
 
-def _pure_delta(settings: Settings, epsilon: float) -> float:
+def _pure_delta(settings: PublicSettings, epsilon: float) -> float:
     return _responses_delta(_pure(settings), 1, epsilon)
 
 
-def _pure_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _pure_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     return _responses_nats(_pure(settings), 1, order), 0.0
 
 
-def _pure(settings: Settings) -> float:
+def _pure(settings: PublicSettings) -> float:
     """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
     the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
     scale."""
@@ -216,29 +215,29 @@ def _pure(settings: Settings) -> float:
     return int(settings["steps"]) / float(settings["scale"])
 
 
-def _test_groups(settings: Settings) -> tuple[tuple[int, float], ...]:
+def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
     """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each where it stays, and
     its labels change."""
-    if settings["secret"] not in MOVED:
+    if settings["secret"] not in VOTES_MOVED:
         raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
-    moved = MOVED[settings["secret"]]
+    moved = VOTES_MOVED[settings["secret"]]
     return (moved, float(settings["scale"])), (moved, float(settings["pair_scale"]))
 
 
-def _test_delta(settings: Settings, epsilon: float) -> float:
+def _test_delta(settings: PublicSettings, epsilon: float) -> float:
     return sums_delta(epsilon, *_test_groups(settings))
 
 
-def _test_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _test_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Zero-concentrated DP (Bun & Steinke 2016)."""
     return order * sum(moved / (2 * scale**2) for moved, scale in _test_groups(settings)), 0.0
 
 
-def _epoch(settings: Settings) -> float:
+def _epoch(settings: PublicSettings) -> float:
     return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
 
 
-def _escapes(settings: Settings) -> float:
+def _escapes(settings: PublicSettings) -> float:
     """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
     reach = int(settings["threshold"]) + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
@@ -247,11 +246,11 @@ def _escapes(settings: Settings) -> float:
     return float(int(settings["cutoff"]) * chance.sum())
 
 
-def _threshold_delta(settings: Settings, epsilon: float) -> float:
+def _threshold_delta(settings: PublicSettings, epsilon: float) -> float:
     return _responses_delta(_epoch(settings), int(settings["cutoff"]), epsilon) + _escapes(settings)
 
 
-def _threshold_charge(settings: Settings, order: float) -> tuple[float, float]:
+def _threshold_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     return _responses_nats(_epoch(settings), int(settings["cutoff"]), order), _escapes(settings)
 
 

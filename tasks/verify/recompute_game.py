@@ -46,15 +46,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import spsolve
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Points = NDArray[np.int64]
 Steps = list[tuple[int, int]]
 ALL_DRAWS = 2**64
 CELLS = 32
 """Of the grid, to the largest step that a refusal takes in log x."""
 BEYOND = 8.0
 """How far the grid reaches below 1 and above e^ε in log x, in units of 1/(order − 1), over which values fall e-fold."""
-MOST_CELLS = 4096
+FINEST_GRID = 4096
 """Of the grid from 1 to e^ε, however small the steps: any grid gives a bound."""
 WORTH_ERROR = 2e-15
 """How far double arithmetic puts a query's worth off at most."""
@@ -66,12 +66,12 @@ class Moves:
     """Queries from every grid point but x_0, all (queries, points): refused with `chance`, to `there`; if not, on to
     the points `near` and `far` with odds that add up to 1 − chance."""
 
-    there: Floats
-    chance: Floats
-    near: Indices
-    near_odds: Floats
-    far: Indices
-    far_odds: Floats
+    there: Doubles
+    chance: Doubles
+    near: Points
+    near_odds: Doubles
+    far: Points
+    far_odds: Doubles
 
 
 def game_delta(settings: Mapping[str, Any], epsilon: float) -> float:
@@ -91,21 +91,21 @@ def _played(refusal: str, cutoff: int, order: float, epsilon: float) -> float:
     return float(np.interp(math.exp(epsilon), x, value))
 
 
-def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Floats:
+def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Doubles:
     """0, and powers of one number, among them e^ε; above it room for all refusals at their largest step."""
     largest = max(math.log1p((high - low) / low) for high, low in steps)
-    cells, margin = max(1, round(min(MOST_CELLS, epsilon * CELLS / max(largest, 1e-300)))), BEYOND / (order - 1)
+    cells, margin = max(1, round(min(FINEST_GRID, epsilon * CELLS / max(largest, 1e-300)))), BEYOND / (order - 1)
     below, above = (math.ceil(room / epsilon * cells) for room in (margin, margin + cutoff * largest))
     return np.concatenate([[0.0], np.exp(epsilon / cells * np.arange(-below, cells + above + 1))])
 
 
-def _moves(steps: Steps, x: Floats) -> Moves:
+def _moves(steps: Steps, x: Doubles) -> Moves:
     """Every adjacent pair, either way round; of those of small steps one each way."""
     ways = [*_one_way(steps, x, up=True), *_one_way([(low, high) for high, low in steps], x, up=False)]
     return Moves(*(np.concatenate([getattr(way, field.name) for way in ways]) for field in fields(Moves)))
 
 
-def _one_way(steps: Steps, x: Floats, *, up: bool) -> Iterator[Moves]:
+def _one_way(steps: Steps, x: Doubles, *, up: bool) -> Iterator[Moves]:
     """Queries of integers (p, q), refused with probability p against q: a label moves x up where p is the larger."""
     width = x[2] / x[1] - 1 if up else 1 - x[1] / x[2]
     small = [(p, q) for p, q in steps if abs(p - q) <= width * (1 - 1e-12) * (ALL_DRAWS - p)]
@@ -116,7 +116,7 @@ def _one_way(steps: Steps, x: Floats, *, up: bool) -> Iterator[Moves]:
         yield _large(large, x)
 
 
-def _small(rho: float, width: float, x: Floats, *, up: bool) -> Moves:
+def _small(rho: float, width: float, x: Doubles, *, up: bool) -> Moves:
     """One query whose label leads to the next point: x_0 below the first, and the last itself above it."""
     points = np.arange(1, len(x))
     widths = np.full(len(points), width)
@@ -126,13 +126,13 @@ def _small(rho: float, width: float, x: Floats, *, up: bool) -> Moves:
     return Moves(x[None, 1:] * rho, chance, target, 1 - chance, target, np.zeros_like(chance))
 
 
-def _large(steps: Steps, x: Floats) -> Moves:
+def _large(steps: Steps, x: Doubles) -> Moves:
     """Queries whose label leads beyond the next point, to between two others."""
     p, q, label = (
         np.array(column)[:, None]
         for column in zip(*((p / ALL_DRAWS, q / ALL_DRAWS, _label(p, q)) for p, q in steps), strict=True)
     )
-    there: Floats = np.minimum(x[1:] * label, x[-1])
+    there: Doubles = np.minimum(x[1:] * label, x[-1])
     near = (np.searchsorted(x, there, side="right") - 1).clip(0, len(x) - 2)
     odds = np.array([(ALL_DRAWS - p) / ALL_DRAWS for p, _ in steps])[:, None]
     far_odds = odds * (there - x[near]) / (x[near + 1] - x[near])
@@ -144,7 +144,7 @@ def _label(p: int, q: int) -> float:
     return (ALL_DRAWS - q) / (ALL_DRAWS - p)
 
 
-def _level(moves: Moves, x: Floats, before: Floats, slip: float) -> Floats:
+def _level(moves: Moves, x: Doubles, before: Doubles, slip: float) -> Doubles:
     """A certificate for one refusal more than `before` is one for."""
     refused = moves.chance * np.interp(moves.there, x, before)
     differing = slip + (1 - slip) * before[1:]
@@ -163,11 +163,11 @@ def _level(moves: Moves, x: Floats, before: Floats, slip: float) -> Floats:
     return np.concatenate([[1.0], np.minimum(1.0, value[1:] + short + rounded)])
 
 
-def _worth(moves: Moves, refused: Floats, value: Floats) -> Floats:
+def _worth(moves: Moves, refused: Doubles, value: Doubles) -> Doubles:
     return np.asarray(refused + moves.near_odds * value[moves.near] + moves.far_odds * value[moves.far])
 
 
-def _solved(moves: Moves, refused: Floats, differing: Floats, chosen: Indices) -> Floats:
+def _solved(moves: Moves, refused: Doubles, differing: Doubles, chosen: Points) -> Doubles:
     """The value at every point but x_0 of always asking `chosen` there, −1 for labels that differ."""
     points, asks = np.arange(len(chosen)), chosen >= 0
     here = points[asks]

@@ -7,14 +7,14 @@ Let S be the sum of n draws of scale σ. Its privacy loss is (n − 2S)/2σ², t
 law's largest value. So the laws are tilted until ε is where they are largest.
 
 Assumes      draws are independent discrete Gaussians, of the recorded scales and no more than recorded
-Guarantees   `sums_delta` is at least δ(ε): what rounding may take off is added, as FINE and ROUNDING say
-Not covered  a δ below LEAST: NotVerified
+Guarantees   `sums_delta` is at least δ(ε): what rounding may take off is added, as FINE and SUMS_ROUNDING say
+Not covered  a δ below LEAST_DELTA: NotVerified
              Checked by tests/tasks/verify/test_recompute_gaussian.py, against sums in 50 digits and planted bugs
 
 Tilting. For t ≥ 0 let E_t weigh outcomes by e^(tL)/Z, Z = E e^(tL): a draw is then a lattice Gaussian about −t, and
 δ(ε) = Z·e^(−tε)·E_t e^(−t(L − ε))·(1 − e^(ε − L))⁺. Let t be where E_t L = ε, or 0 where E L ≥ ε. The last factor is at
 most 1 and falls as L grows, so nothing that counts is far from the middle, and Z·e^(−tε) is held as a logarithm. Beyond
-REACH widths of the middle lies less than 1e-21 of a sum. That part is not lost: a transform wraps it around.
+HALF_LAW widths of the middle lies less than 1e-21 of a sum. That part is not lost: a transform wraps it around.
   A law of more places is taken for continuous. A sum over a lattice of a log-concave function is at most its integral
 and its largest value; its integral is the closed form of Balle & Wang (2018). By Poisson summation the law of n draws
 is at most (1 + θ)^(n − 1) times the normal density, θ = 2/(e^(π²σ²) − 1).
@@ -49,17 +49,17 @@ from concord.artifacts.errors import NotVerified
 Group = tuple[int, float]
 """How many draws, and of which scale."""
 
-REACH = 10
+HALF_LAW = 10
 """Half of a law, in widths of at least a standard deviation."""
-LARGEST_LAW = 1 << 20
+MOST_PLACES = 1 << 20
 """Places of a law up to which it is computed; a wider one is taken for continuous."""
 COARSE = 4.0
 """Scale from which a lattice Gaussian has the mean and the sum of a continuous one, to 1e-130."""
 FINE = 1e-12
 """By how much less than ε it is summed at, relatively: rounding may move a loss by this."""
-ROUNDING = 1e-9
+SUMS_ROUNDING = 1e-9
 """Added to δ, relatively."""
-LEAST = 1e-290
+LEAST_DELTA = 1e-290
 MOST_EXPONENT = 700.0
 NONE: Group = (0, 1.0)
 
@@ -68,10 +68,12 @@ def sums_delta(epsilon: float, *groups: Group) -> float:
     """At least the δ at `epsilon` of draws of one or two scales, each shifted by one. Raises NotVerified."""
     narrow, wide = sorted([NONE, *groups][-2:], key=_places)
     fine = epsilon * (1 - FINE)
-    found = _on_lattices(fine, narrow, wide) if _places(wide) <= LARGEST_LAW else _continuous(fine, narrow, wide)
-    if not found > math.log(LEAST):
-        raise NotVerified(f"the δ of Gaussian counts at ε = {epsilon:g} is below {LEAST:g}: too small to be recomputed")
-    return min(1.0, math.exp(found) * (1 + ROUNDING))
+    found = _on_lattices(fine, narrow, wide) if _places(wide) <= MOST_PLACES else _continuous(fine, narrow, wide)
+    if not found > math.log(LEAST_DELTA):
+        raise NotVerified(
+            f"the δ of Gaussian counts at ε = {epsilon:g} is below {LEAST_DELTA:g}: too small to be recomputed"
+        )
+    return min(1.0, math.exp(found) * (1 + SUMS_ROUNDING))
 
 
 def _on_lattices(epsilon: float, narrow: Group, wide: Group) -> float:
@@ -87,7 +89,7 @@ def _on_lattices(epsilon: float, narrow: Group, wide: Group) -> float:
 
 def _continuous(epsilon: float, narrow: Group, wide: Group) -> float:
     """ln δ if the wider, or both, are taken for continuous: the integral, and the largest values."""
-    if _places(narrow) > LARGEST_LAW:
+    if _places(narrow) > MOST_PLACES:
         integral, continuous = float(_log_smooth(_mu(narrow, wide), epsilon)), [narrow, wide]
     else:
         tilt, continuous = _tilt(epsilon, narrow, wide), [wide]
@@ -126,7 +128,7 @@ def _log_smooth(mu: float, epsilon: Any) -> Any:
 def _places(group: Group) -> int:
     """Places of the law of a sum: a lattice Gaussian has a variance of at most σ² + 1/4, whatever it lies about."""
     count, scale = group
-    return 2 * math.ceil(REACH * math.sqrt(count * (scale**2 + 0.25))) + 1
+    return 2 * math.ceil(HALF_LAW * math.sqrt(count * (scale**2 + 0.25))) + 1
 
 
 def _tilt(epsilon: float, *groups: Group) -> float:
@@ -143,7 +145,7 @@ def _tilt(epsilon: float, *groups: Group) -> float:
 def _single(scale: float, tilt: float) -> tuple[Any, Any, int]:
     """Places from a whole number near −t, and weights there, of a lattice Gaussian about −t; and that number."""
     base = -round(tilt)
-    reach = math.ceil(REACH * scale) + 2
+    reach = math.ceil(HALF_LAW * scale) + 2
     places = np.arange(-reach, reach + 1)
     return places, np.exp(-((places + base + tilt) ** 2) / (2 * scale**2)), base
 
@@ -181,30 +183,30 @@ def _log(value: Any) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-Settings = Mapping[str, Any]
-ROUNDED = Decimal("1.5")
+PublicSettings = Mapping[str, Any]
+LATTICE_SCALE = Decimal("1.5")
 """t."""
-DIGITS = 60
+TALLIES_DIGITS = 60
 NODES = 256
 WIDTHS = 14.0
 """Of the normal law beyond where the loss is ε: what is left out is below 1e-40 of what is not."""
-ROUNDING_OF_TALLIES = 1e-11
+TALLIES_ROUNDING = 1e-11
 """Added to δ, relatively."""
 
 
-def tallies_charge(settings: Settings, order: float) -> tuple[float, float]:
+def tallies_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
-    with localcontext(prec=DIGITS):
+    with localcontext(prec=TALLIES_DIGITS):
         return float(_rho(settings) * Decimal(order)), 0.0
 
 
-def tallies_delta(settings: Settings, epsilon: float) -> float:
+def tallies_delta(settings: PublicSettings, epsilon: float) -> float:
     """δ of all rounds at ε: by whichever of the two proofs gives less."""
-    with localcontext(prec=DIGITS):
+    with localcontext(prec=TALLIES_DIGITS):
         return min(_by_rounding(settings, epsilon), _by_curve(float(_rho(settings)), epsilon))
 
 
-def moved(settings: Settings, of_round: Settings) -> int:
+def moved(settings: PublicSettings, of_round: PublicSettings) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
     classes, steps = int(settings["classes"]), int(settings["steps"])
     fields, count = int(of_round["fields"]), int(of_round["count"])
@@ -215,7 +217,7 @@ def moved(settings: Settings, of_round: Settings) -> int:
     changed = fields * sum(part**2 for part in one_label)
     if not settings["many"]:
         return changed
-    with localcontext(prec=DIGITS):
+    with localcontext(prec=TALLIES_DIGITS):
         truncated = Decimal(changed).sqrt() + Decimal(int(of_round["cells"])).sqrt()
         return min(4 * row, math.ceil(truncated**2))
 
@@ -235,12 +237,12 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
     ]
 
 
-def _rounds(settings: Settings) -> list[tuple[int, int, Decimal]]:
+def _rounds(settings: PublicSettings) -> list[tuple[int, int, Decimal]]:
     """N, numbers and scale of each."""
     return [(moved(settings, each), int(each["cells"]), Decimal(float(each["scale"]))) for each in settings["rounds"]]
 
 
-def _rho(settings: Settings) -> Decimal:
+def _rho(settings: PublicSettings) -> Decimal:
     return sum((square / (2 * scale**2) for square, _, scale in _rounds(settings)), Decimal(0))
 
 
@@ -251,15 +253,17 @@ def _by_curve(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, float(logs.min())))
 
 
-def _by_rounding(settings: Settings, epsilon: float) -> float:
+def _by_rounding(settings: PublicSettings, epsilon: float) -> float:
     rounds = _rounds(settings)
-    if min(scale for _, _, scale in rounds) <= 2 * ROUNDED:
+    if min(scale for _, _, scale in rounds) <= 2 * LATTICE_SCALE:
         return 1.0
-    above = sum((cells * (1 + _theta(ROUNDED)).ln() for _, cells, _ in rounds), Decimal(0))
-    below = sum((cells * ((1 + _theta(scale)) / (1 - _theta(ROUNDED))).ln() for _, cells, scale in rounds), Decimal(0))
-    mu = sum((square / (scale**2 - ROUNDED**2) for square, _, scale in rounds), Decimal(0)).sqrt()
+    above = sum((cells * (1 + _theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))
+    below = sum(
+        (cells * ((1 + _theta(scale)) / (1 - _theta(LATTICE_SCALE))).ln() for _, cells, scale in rounds), Decimal(0)
+    )
+    mu = sum((square / (scale**2 - LATTICE_SCALE**2) for square, _, scale in rounds), Decimal(0)).sqrt()
     beyond = _expected_beyond(float(mu), float(Decimal(epsilon) - above - below))
-    return min(1.0, float(above.exp()) * beyond * (1 + ROUNDING_OF_TALLIES))
+    return min(1.0, float(above.exp()) * beyond * (1 + TALLIES_ROUNDING))
 
 
 def _theta(scale: Decimal) -> Decimal:

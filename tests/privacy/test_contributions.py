@@ -17,7 +17,7 @@ from concord.tasks.mechanisms import contributions
 from concord.tasks.mechanisms.contributions import (
     LARGEST_WEIGHT,
     TABLE_DIGEST,
-    Codes,
+    CodeRows,
     IntegerModel,
     Question,
     expected,
@@ -47,7 +47,7 @@ def question(
     return Question(**{"classes": classes, "steps": steps, "least": least, **values, **changed})  # type: ignore[arg-type]
 
 
-def rows_of(size: int, classes: int, seed: int = 1) -> tuple[Codes, Ints]:
+def rows_of(size: int, classes: int, seed: int = 1) -> tuple[CodeRows, Ints]:
     random = np.random.default_rng(seed)
     codes = np.stack([random.integers(start, stop, size) for start, stop in SPANS], axis=1).astype(np.int32)
     return codes, random.integers(-1, classes + 1, size)  # −1 and `classes` are no class
@@ -63,7 +63,7 @@ QUESTIONS = [
 ]
 
 
-def by_hand(asked: Question, codes: Codes, labels: Ints) -> list[int]:
+def by_hand(asked: Question, codes: CodeRows, labels: Ints) -> list[int]:
     """One unit's contribution in Python's own whole numbers, cell by cell."""
     model, size, tops = asked.model, asked.columns, np.cumsum([0, *(stop - start for start, stop in asked.spans)])
     sums = [0] * (asked.width * size)

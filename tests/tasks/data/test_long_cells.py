@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.names import LONGEST_TEXT, MARKS, name_of
+from concord.tasks.data.names import LONGEST_TEXT, MOST_MARKS, name_of
 
 PATIENCE = 60
 """Seconds, of which the start of Python is most. One of these cells took minutes."""
@@ -28,7 +28,7 @@ for word in (
     "+-" * 10**6,
     "2020-01-01 00:00:00." + "9" * 10**6 + "é",
     "e" + "\u0300\u0316" * 10**5,
-    ("e" + "\u0300\u0316" * {MARKS // 2}) * 10**4,
+    ("e" + "\u0300\u0316" * {MOST_MARKS // 2}) * 10**4,
 ):
     for rounded in (False, True):
         assert name_of(word, rounded=rounded) == word
@@ -48,9 +48,9 @@ def test_no_long_cell_takes_long() -> None:
 
 def test_text_within_the_bounds_is_composed_and_beyond_them_is_its_own_name() -> None:
     marks = "\u0300\u0316"
-    for word in ("e" + marks * (MARKS // 2), ("e" + marks) * (LONGEST_TEXT // 3)):
+    for word in ("e" + marks * (MOST_MARKS // 2), ("e" + marks) * (LONGEST_TEXT // 3)):
         assert name_of(word, rounded=False) == unicodedata.normalize("NFC", word) != word
-    for word in ("e" + marks * (MARKS // 2) + "\u0300", ("e" + marks) * LONGEST_TEXT):
+    for word in ("e" + marks * (MOST_MARKS // 2) + "\u0300", ("e" + marks) * LONGEST_TEXT):
         assert name_of(word, rounded=False) == word
 
 

@@ -204,7 +204,7 @@ def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatc
 
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shards(tmp_path, table(60))
-    monkeypatch.setattr("concord.tasks.data.split.PARTS", 2)
+    monkeypatch.setattr("concord.tasks.data.split.SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
 
 

@@ -24,7 +24,7 @@ from concord.tasks.student.decode import (
     rounds_of,
     scores,
 )
-from concord.tasks.student.joint import Measured, crossed, linearised, squared
+from concord.tasks.student.joint import MeasuredColumn, crossed, linearised, squared
 from concord.tasks.student.prior import (
     SPREADS,
     Linear,
@@ -84,7 +84,7 @@ def test_the_jacobian_is_the_derivative_of_what_sums_should_be() -> None:
     rows = rows_of(300, 0)
     places = model_places(rows, CODES)
     weights = np.random.default_rng(1).normal(size=places.max() + 1)
-    measured = [Measured(places[:, :3], np.full(300, 0.5), np.zeros(places.max()), 1.0)]
+    measured = [MeasuredColumn(places[:, :3], np.full(300, 0.5), np.zeros(places.max()), 1.0)]
 
     def expected(moved: Floats) -> Floats:
         off = expit(moved[places].sum(axis=1)) - 0.5
@@ -108,7 +108,10 @@ def test_totals_of_codes_vary_as_public_rows_do_and_together_with_the_labels() -
     weights = np.random.default_rng(1).normal(size=places.max() + 1)
     x = one_hot(places[:, :3], int(places.max()))
     told, counted = np.arange(len(x.T), dtype=np.float64), np.arange(len(x.T), dtype=np.float64) ** 2
-    rounds = [Measured(places[:, :3], np.full(200, 0.5), told, 2.0), Measured(places[:, :3], None, counted, 3.0)]
+    rounds = [
+        MeasuredColumn(places[:, :3], np.full(200, 0.5), told, 2.0),
+        MeasuredColumn(places[:, :3], None, counted, 3.0),
+    ]
     parts = linearised(rounds, places, weights, units=2000)
     p = expit(weights[places].sum(axis=1))
     off = 10 * np.hstack([x * (p - 0.5)[:, None], x])
