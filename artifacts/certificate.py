@@ -224,8 +224,8 @@ def together(guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[
     None where that is the session's own claim.
     """
     learning = _sum([guarantee, *(other.guarantee for other in beside)])
-    apart, joint = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))
-    learned, tested = _sum([learning, joint]), _sum([apart, joint])
+    separate, shared = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))
+    learned, tested = _sum([learning, shared]), _sum([separate, shared])
     whole = Budget(epsilon=max(learned.epsilon, tested.epsilon), delta=max(learned.delta, tested.delta))
     return whole if beside or (whole.epsilon, whole.delta) != (guarantee.epsilon, guarantee.delta) else None
 

@@ -115,8 +115,8 @@ def confusion(
     with silenced():
         for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=TEST):
             X = encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
-            said = answers(says, X, encoding.classes)
-            np.add.at(matrix, (rows[LABEL].to_numpy().astype(np.int64), said), 1)
+            predicted = answers(says, X, encoding.classes)
+            np.add.at(matrix, (rows[LABEL].to_numpy().astype(np.int64), predicted), 1)
     with vault.create(f"{folder}/confusion") as sink:
         sink.write(matrix.astype("<i8").tobytes())
     return sink.ref
@@ -130,13 +130,13 @@ def answers(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
     """
     indices = {name: index for index, name in enumerate(classes)}
     known: dict[bytes, int] = {}
-    said = np.zeros(len(X), dtype=np.int64)
+    predicted = np.zeros(len(X), dtype=np.int64)
     for at in range(len(X)):
         row = X[at : at + 1].tobytes()
         if row not in known:
             known[row] = _answer(says, X[at : at + 1], indices)
-        said[at] = known[row]
-    return said
+        predicted[at] = known[row]
+    return predicted
 
 
 def _answer(says: Says, row: NDArray[Any], indices: dict[str, int]) -> int:

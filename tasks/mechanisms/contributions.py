@@ -118,7 +118,7 @@ class Question:
         ordered = sorted(self.spans)
         if len(set(self.fields)) != len(self.spans) or len(self.fields) != len(self.spans) or not self.fields:
             raise ValueError("a question needs distinct fields, each with its span")
-        if any(start >= stop for start, stop in ordered) or any(one[1] > two[0] for one, two in pairwise(ordered)):
+        if any(start >= stop for start, stop in ordered) or any(first[1] > two[0] for first, two in pairwise(ordered)):
             raise ValueError("spans of code numbers must not be empty, and must not share a code")
         if self.model is not None and (
             self.what != "labels"

@@ -59,7 +59,7 @@ class Spending:
 
 
 def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows: Integers | None = None) -> Spending:
-    """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS of them.
+    """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS_DRAWN of them.
 
     A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
     These are charges: the guarantee is the session's claim, at its end.

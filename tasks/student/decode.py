@@ -124,16 +124,16 @@ def _decode_on(
 
 def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
     """How many private units there are, by every count that was released, and the sd of that; at least 1."""
-    told: list[tuple[float, float]] = []
+    counts: list[tuple[float, float]] = []
     for each in heard:
         if each.question.count:
-            told.append((each.sums[-1] / each.question.count, each.scale / each.question.count))
+            counts.append((each.sums[-1] / each.question.count, each.scale / each.question.count))
         if each.question.what == "codes":  # every field's totals add up to all units
-            told.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
-    if not told:
+            counts.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
+    if not counts:
         raise ValueError("the number of units must be given where no round counted them")
-    precision = sum(noise**-2 for _, noise in told)
-    return max(1.0, sum(count * noise**-2 for count, noise in told) / precision), precision**-0.5
+    precision = sum(noise**-2 for _, noise in counts)
+    return max(1.0, sum(count * noise**-2 for count, noise in counts) / precision), precision**-0.5
 
 
 def model_places(rows: CodeMatrix, codes: Codes) -> Places:

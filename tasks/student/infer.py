@@ -165,8 +165,8 @@ def expect_tallies(plan: Plan) -> TalliesAhead:
         for each in mechanism.rounds
     )
     coarse = sum(codes.fields[field].size for field in codes.coarse)
-    told = next(each for each in rounds if each.what == "labels")
-    seen = 4 * told.noise  # a unit moves its code's sum by half a vote
+    labelled = next(each for each in rounds if each.what == "labels")
+    seen = 4 * labelled.noise  # a unit moves its code's sum by half a vote
     typical = None if plan.labeling.rows is None else plan.labeling.rows * len(codes.coarse) / coarse
     feasible = typical is None or typical >= seen
     at_most = f"A code stands out of the noise if about {seen:,.0f} units share it"

@@ -160,14 +160,14 @@ def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats,
     slope = share * p * (1 - p)
     off = share * np.repeat(np.column_stack([measured.added(p) for measured in rounds]), width, axis=1)
     total = int(starts[-1])
-    told = places[:, np.repeat([measured.guess is not None for measured in rounds], width)]
-    every = np.repeat(np.sqrt(slope)[:, None], told.shape[1], axis=1)
-    jacobian = crossed(told, codes, slope, (total, len(weights)))
+    asking_labels = places[:, np.repeat([measured.guess is not None for measured in rounds], width)]
+    every = np.repeat(np.sqrt(slope)[:, None], asking_labels.shape[1], axis=1)
+    jacobian = crossed(asking_labels, codes, slope, (total, len(weights)))
     released = np.concatenate([measured.sums for measured in rounds])
     return Linearised(
         jacobian=jacobian,
         target=released - expected_sums(rounds, codes, weights, units) + jacobian @ weights,
-        labels=squared(told, every, total),
+        labels=squared(asking_labels, every, total),
         rows=squared(places, off, total),
         noise=np.diag(np.repeat([measured.noise**2 for measured in rounds], sizes)),
     )

@@ -105,8 +105,8 @@ def correlations(field: CodedField) -> Floats:
     if isinstance(field, NumberField):
         intervals = field.size - 1
         places = np.arange(intervals)
-        apart = np.abs(places[:, None] - places)
-        found[:-1, :-1] = SMOOTH * np.exp(-apart / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
+        gaps = np.abs(places[:, None] - places)
+        found[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
     return found
 
 
@@ -184,11 +184,11 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
     """How many of the rows should have each code; None where they may stay as they are."""
     share = np.bincount(own, minlength=len(counted)) / len(own)
-    told = counted / totals.units
-    variance = (totals.noise**2 + (told * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)
-    target = np.clip(told, 0, None)
+    stated = counted / totals.units
+    variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)
+    target = np.clip(stated, 0, None)
     target /= target.sum() or 1.0
-    if np.all(np.abs(told - share) <= CLEARLY * np.sqrt(variance)) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
+    if np.all(np.abs(stated - share) <= CLEARLY * np.sqrt(variance)) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
         return None
     wanted: Floats = target * len(own)
     return wanted

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 RecordBody = dict[str, Any]
-"""What a line's body says."""
+"""What a record's body says."""
 
 RENYI_ORDERS = (
     *(1 + Fraction(quarter, 4) for quarter in range(1, 21)),
@@ -33,9 +33,9 @@ class Amount:
     delta: Fraction = Fraction(0)
 
     @classmethod
-    def told(cls, record_body: RecordBody) -> "Amount":
-        """An amount as a line says it."""
-        return cls(Fraction(record_body["renyi"]), Fraction(record_body["delta"]))
+    def of(cls, body: RecordBody) -> "Amount":
+        """An amount as a record says it."""
+        return cls(Fraction(body["renyi"]), Fraction(body["delta"]))
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.nats + other.nats, self.delta + other.delta)
@@ -68,10 +68,10 @@ class Account:
     lost: bool = False
 
     @classmethod
-    def told(cls, record_body: RecordBody) -> "Account":
-        """A domain as a line says it."""
-        terms, cap, split = record_body["unit"], *cap_of(record_body["filter"])
-        return cls((terms, record_body["neighbours"], Fraction(record_body["filter"]["order"])), cap, split)
+    def of(cls, body: RecordBody) -> "Account":
+        """A domain as a record says it."""
+        terms, cap, split = body["unit"], *cap_of(body["filter"])
+        return cls((terms, body["neighbours"], Fraction(body["filter"]["order"])), cap, split)
 
     @property
     def neighbours(self) -> str:
@@ -88,10 +88,10 @@ class Account:
         for name in self.charged if part == "" else (part,):
             self.charged[name] += amount
 
-    def touched(self, record_body: RecordBody) -> str:
+    def touched(self, body: RecordBody) -> str:
         """The part that a session opened now touches alone, by the division on record; empty: it may touch all."""
-        known = self.divided is not None and record_body.get("division") == self.divided["commitment"]
-        return str(record_body.get("part", "")) if known else ""
+        known = self.divided is not None and body.get("division") == self.divided["commitment"]
+        return str(body.get("part", "")) if known else ""
 
     def lacking(self, seen: Amount) -> Amount:
         """What every part is charged beyond its own, so that none is charged less than the largest was seen to be."""
@@ -153,9 +153,9 @@ class Holding:
         return happened if happened <= self.reserved else self.reserved
 
 
-def cap_of(record_body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
     """(ε, δ) of a cap, and its (δ_R, δ_A)."""
-    parts = [Fraction(record_body[name]) for name in ("epsilon", "delta", "delta_renyi", "delta_additive")]
+    parts = [Fraction(body[name]) for name in ("epsilon", "delta", "delta_renyi", "delta_additive")]
     return (parts[0], parts[1]), (parts[2], parts[3])
 
 

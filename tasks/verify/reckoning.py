@@ -1,8 +1,8 @@
-"""Reckoning: the ledger's rule kept a second time, from the raw lines and the mechanisms' recorded settings alone.
+"""Reckoning: the ledger's rule kept a second time, from the raw records and the mechanisms' recorded settings alone.
 
-No line of book, filter, sessions or charges is used: a fault there that wrote a wrong ledger, and chained it well, is
+No line of ledger, filter, sessions or charges is used: a fault there that wrote a wrong ledger, and chained it well, is
 found here. Amounts are exact fractions; the budget is computed to 60 digits and rounded down; what settings cost comes
-from `tasks.verify.recompute`. After a line that is wrong, the reckoning goes on with what the line says.
+from `tasks.verify.recompute`. After a record that is wrong, the reckoning goes on with what the record says.
 
 Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
 Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
@@ -42,8 +42,8 @@ HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one 
 """The neighbours that a mechanism hides whose settings say what is secret of a unit."""
 
 
-class Line(Protocol):
-    """A line of the ledger as it is kept."""
+class RecordKept(Protocol):
+    """A record of the ledger as it is kept."""
 
     @property
     def seq(self) -> int: ...
@@ -58,14 +58,14 @@ class Line(Protocol):
 
 
 class Reckoning:
-    """Domains and sessions as the lines so far leave them."""
+    """Domains and sessions as the records so far leave them."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.holdings: dict[str, Holding] = {}
         self._keys: set[str] = set()
         self._witnessed = False
-        self._enter: dict[str, Callable[[Line, RecordBody], Iterator[str]]] = {
+        self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
             "recap": self._recap,
             "divide": self._divide,
@@ -78,71 +78,71 @@ class Reckoning:
             "settle": self._settle,
         }
 
-    def enter(self, line: Line) -> Iterator[str]:
-        """Take the next line in; what it says and the rule does not."""
-        yield from self._enter[line.kind](line, json.loads(line.body))
+    def enter(self, record: RecordKept) -> Iterator[str]:
+        """Take the next record in; what it says and the rule does not."""
+        yield from self._enter[record.kind](record, json.loads(record.body))
 
-    def _domain(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        if line.domain in self.accounts:
+    def _domain(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        if record.domain in self.accounts:
             yield "the domain was named before"
-        self.accounts[line.domain] = account = Account.told(record_body)
+        self.accounts[record.domain] = account = Account.of(body)
         yield from account.faults()
         yield from account.at_first()
 
-    def _recap(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        account = self.accounts[line.domain]
-        if Fraction(record_body["filter"]["order"]) != account.order:
-            yield f"the order of the domain changes from {float(account.order):g} to {record_body['filter']['order']:g}"
-        account.cap, account.split = cap_of(record_body["filter"])
+    def _recap(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        account = self.accounts[record.domain]
+        if Fraction(body["filter"]["order"]) != account.order:
+            yield f"the order of the domain changes from {float(account.order):g} to {body['filter']['order']:g}"
+        account.cap, account.split = cap_of(body["filter"])
         yield from account.faults()
         yield from _covered(account, "the new cap")
 
-    def _divide(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        account = self.accounts[line.domain]
+    def _divide(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        account = self.accounts[record.domain]
         if account.divided is not None:
             yield "the domain's units were divided before"
-        if not 0 < Fraction(record_body["share"]) < 1 or not record_body["commitment"] or line.session:
+        if not 0 < Fraction(body["share"]) < 1 or not body["commitment"] or record.session:
             yield "the division is none"
-        account.divided = record_body
+        account.divided = body
 
-    def _watch(self, _: Line, record_body: RecordBody) -> Iterator[str]:
+    def _watch(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
         if self._witnessed:
             self._end_all()
             for account in self.accounts.values():
                 account.lost = True
-        elif not record_body["witnessed"]:
+        elif not body["witnessed"]:
             yield "it ends what never began"
-        self._witnessed = record_body["witnessed"]
+        self._witnessed = body["witnessed"]
 
-    def _restore(self, _: Line, record_body: RecordBody) -> Iterator[str]:
+    def _restore(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
         self._end_all()
-        for standing in record_body["standings"]:
-            name, seen = standing["domain"]["name"], Account.told(standing["domain"])
+        for standing in body["standings"]:
+            name, seen = standing["domain"]["name"], Account.of(standing["domain"])
             account = self.accounts.setdefault(name, seen)
             if account.terms != seen.terms:
                 yield f"unit, neighbours or order of domain {name} are not those it was named with"
             yield from seen.faults()
             account.cap, account.split, account.lost = seen.cap, seen.split, True
-            account.charge(account.lacking(Amount.told(standing["charge"])))
+            account.charge(account.lacking(Amount.of(standing["charge"])))
 
     def _end_all(self) -> None:
         for holding in self.holdings.values():
             holding.open = False  # at its whole charge, which is what is held for it
 
-    def _open(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        account, mechanism, each = self.accounts[line.domain], record_body["mechanism"], record_body["per_refusal"]
-        if line.session in self.holdings or record_body["commitment"] in self._keys:
+    def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        account, mechanism, each = self.accounts[record.domain], body["mechanism"], body["per_refusal"]
+        if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
-        self._keys.add(record_body["commitment"])
+        self._keys.add(body["commitment"])
         holding = Holding(
-            domain=line.domain,
-            reserved=Amount.told(record_body["reserved"]),
-            each=None if each is None else Amount.told(each),
-            cutoff=record_body["cutoff"],
-            queries=record_body["queries"],
-            part=account.touched(record_body),
+            domain=record.domain,
+            reserved=Amount.of(body["reserved"]),
+            each=None if each is None else Amount.of(each),
+            cutoff=body["cutoff"],
+            queries=body["queries"],
+            part=account.touched(body),
         )
-        self.holdings[line.session] = holding
+        self.holdings[record.session] = holding
         yield from _priced(holding, mechanism, account.order)
         if HIDDEN.get(mechanism.get("secret"), account.neighbours) != account.neighbours:
             yield f"its mechanism hides {mechanism['secret']}, and its domain compares: {account.neighbours}"
@@ -156,36 +156,32 @@ class Reckoning:
         account.charge(holding.reserved, holding.part)
         yield from _covered(account, "the domain's cap")
 
-    def _begin(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        holding = self._of(line)
+    def _begin(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        holding = self._of(record)
         if not holding.open or holding.exhausted:
             yield "the session had ended: nothing more was covered"
-        if (
-            holding.pending
-            or (record_body["index"], record_body["first"]) != (holding.batches, holding.rows)
-            or record_body["rows"] < 1
-        ):
+        if holding.pending or (body["index"], body["first"]) != (holding.batches, holding.rows) or body["rows"] < 1:
             yield "the batch is not the session's next"
         holding.batches, holding.rows, holding.pending = (
             holding.batches + 1,
-            holding.rows + record_body["rows"],
-            record_body["rows"],
+            holding.rows + body["rows"],
+            body["rows"],
         )
 
-    def _commit(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        holding, asked, refused = self._of(line), record_body["asked"], record_body["refused"]
-        if not holding.open or not holding.pending or record_body["index"] != holding.batches - 1:
+    def _commit(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        holding, asked, refused = self._of(record), body["asked"], body["refused"]
+        if not holding.open or not holding.pending or body["index"] != holding.batches - 1:
             yield "the batch was not begun, or its session had ended"
-        within = 0 <= refused <= asked <= holding.pending and asked == record_body["answered"] + refused
+        within = 0 <= refused <= asked <= holding.pending and asked == body["answered"] + refused
         cut_short = asked < holding.pending
         holding.asked, holding.refused, holding.pending = holding.asked + asked, holding.refused + refused, 0
         beyond = holding.refused > or_endless(holding.cutoff) or holding.asked > or_endless(holding.queries)
         if not within or beyond or (cut_short and not holding.exhausted):
             yield "the counts of the batch cannot be"
 
-    def _settle(self, line: Line, record_body: RecordBody) -> Iterator[str]:
-        holding, charge = self._of(line), Amount.told(record_body["charge"])
-        if not holding.open or (record_body["status"] == "spent") != holding.exhausted:
+    def _settle(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        holding, charge = self._of(record), Amount.of(body["charge"])
+        if not holding.open or (body["status"] == "spent") != holding.exhausted:
             yield "the session had ended before, or was not at its end"
         due = [holding.owed] if holding.exhausted else [holding.owed, holding.reserved]
         if charge not in due:
@@ -194,20 +190,20 @@ class Reckoning:
         kept, before = self.accounts[holding.domain], holding.reserved
         kept.charge(Amount(charge.nats - before.nats, charge.delta - before.delta), holding.part)
 
-    def _of(self, line: Line) -> Holding:
-        holding = self.holdings[line.session]
-        if holding.domain != line.domain:
-            raise KeyError(line.domain)
+    def _of(self, record: RecordKept) -> Holding:
+        holding = self.holdings[record.session]
+        if holding.domain != record.domain:
+            raise KeyError(record.domain)
         return holding
 
 
-def reckon(lines: Iterable[Line]) -> Iterator[str]:
-    """One sentence for everything that a line says and the rule does not, naming the entry and whose it is."""
+def reckon(records: Iterable[RecordKept]) -> Iterator[str]:
+    """One sentence for everything that a record says and the rule does not, naming the entry and whose it is."""
     reckoning = Reckoning()
-    for line in lines:
-        named = f"entry {line.seq} ({line.kind} {line.session or line.domain})"
+    for record in records:
+        named = f"entry {record.seq} ({record.kind} {record.session or record.domain})"
         try:
-            yield from (f"{named}: {wrong}" for wrong in reckoning.enter(line))
+            yield from (f"{named}: {wrong}" for wrong in reckoning.enter(record))
         except (KeyError, TypeError, ValueError, ArithmeticError):
             yield f"{named} cannot be followed from those before"
 

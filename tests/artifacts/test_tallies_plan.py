@@ -32,7 +32,7 @@ def test_the_plan_for_adult_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"labeling": {"mechanism": "tallies"}}, "rows must be given for mechanism = 'tallies'"),
         ({"labeling": {"mechanism": "tallies", "rounds": 2}}, "labeling.rounds must be 1 or 3, got 2"),
@@ -47,8 +47,8 @@ def test_the_plan_for_adult_is_one() -> None:
         ({"student": {"learner": "linear", "estimator": "sklearn.svm.SVC"}}, "estimator has no meaning"),
     ],
 )
-def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(WrongInput, match=said):
+def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongInput, match=message):
         parse_plan(tables() | change)
 
 

@@ -129,13 +129,13 @@ def test_the_image_is_of_the_tested_versions_and_not_root_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "status"), [('printf %s "$PGPASSWORD"', "correct horse", 0), ("exit 3", "", 3)]
+    ("words", "output", "status"), [('printf %s "$PGPASSWORD"', "correct horse", 0), ("exit 3", "", 3)]
 )
 def test_the_entrypoint_hands_the_password_over_and_becomes_the_command(
-    words: str, said: str, status: int, tmp_path: Path
+    words: str, output: str, status: int, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("correct horse\n")
-    assert entered({"PGPASSWORD_FILE": str(tmp_path / "secret")}, words) == (said, status)
+    assert entered({"PGPASSWORD_FILE": str(tmp_path / "secret")}, words) == (output, status)
 
 
 def test_a_service_without_a_secret_has_no_password_and_one_whose_secret_is_gone_does_not_start() -> None:

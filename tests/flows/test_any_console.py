@@ -19,7 +19,7 @@ PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 PLANNING = ("plan", "--epsilon", "1", "--delta", "1e-6", "--teachers", "250", "--queries", "1000", "--classes", "2")
 
 
-def said(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> tuple[str, str]:
+def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> tuple[str, str]:
     """What a command writes where standard output and error have that encoding, which refuses other letters."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(2)]
     monkeypatch.setattr(sys, "argv", ["concord", *arguments])
@@ -38,24 +38,24 @@ def said(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> tup
 def test_a_console_that_cannot_say_epsilon_says_it_in_plain_letters(
     home: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    result, _ = said(monkeypatch, encoding, "budget", "--home", str(home))
+    result, _ = printed(monkeypatch, encoding, "budget", "--home", str(home))
     assert "people: epsilon = " in result
-    assert "δ" in said(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
+    assert "δ" in printed(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
 
 
 def test_a_plan_is_compared_on_an_ascii_console(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "epsilon" in said(monkeypatch, "ascii", *PLANNING)[0]
+    assert "epsilon" in printed(monkeypatch, "ascii", *PLANNING)[0]
 
 
 def test_json_is_exact_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "ä ε 漢"
-    result, _ = said(monkeypatch, "ascii", "demo", "--help")
+    result, _ = printed(monkeypatch, "ascii", "demo", "--help")
     assert "Usage" in result
     from concord.artifacts.ledger.ledger import Ledger
 
     home.mkdir()
     Ledger.of(home).name_domain("bäume", unit="ein Baum", neighbours="add or remove", epsilon=4.0, delta=1e-5)
-    result, _ = said(monkeypatch, "ascii", "budget", "--json", "--home", str(home))
+    result, _ = printed(monkeypatch, "ascii", "budget", "--json", "--home", str(home))
     assert [domain["name"] for domain in json.loads(result)["domains"]] == ["bäume"]
 
 

@@ -141,15 +141,15 @@ def test_nothing_but_the_noisy_sum_reaches_mlflow(plan: Plan, home: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"share": 0.0}, "share must be between 0 and 1"),
         ({"beta": 1.0}, "beta must be between 0 and 1"),
         ({"epsilon": -1.0}, "epsilon must be positive"),
     ],
 )
-def test_figures_out_of_range_are_refused(plan: Plan, home: Path, asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(WrongInput, match=said):
+def test_figures_out_of_range_are_refused(plan: Plan, home: Path, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongInput, match=message):
         ask(plan, home, **asked)
     assert Ledger.of(home).domains() == ()
 

@@ -139,7 +139,7 @@ def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, sess
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"relabel__hypotheses": "forests"}, "every dichotomy"),
         ({"relabel__hypotheses": "rectangles"}, "2 features"),
@@ -150,9 +150,9 @@ def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, sess
     ],
 )
 def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
-    plan: Plan, home: Path, change: dict[str, Any], said: str
+    plan: Plan, home: Path, change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=message):
         start(another(plan, data__private="nowhere.csv", **change), home)
     assert Ledger.of(home).domains() == ()
 

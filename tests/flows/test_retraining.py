@@ -93,17 +93,17 @@ def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) 
 
 
 @pytest.mark.parametrize(
-    ("student", "said"),
+    ("student", "message"),
     [
         ({"params": {"C": -1.0}}, "cannot learn"),
         ({"learner": "universal", "hypotheses": "stumps"}, "which costs"),
     ],
 )
 def test_a_student_that_labels_cannot_teach_changes_nothing(
-    session: str, home: Path, student: dict[str, Any], said: str
+    session: str, home: Path, student: dict[str, Any], message: str
 ) -> None:
     state = state_of(home, session)
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=message):
         start_study(session, StudentPlan(**student), home)
     assert state_of(home, session) == state
 

@@ -67,7 +67,7 @@ def take_the_seals_off(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "again", "said"),
+    ("edit", "again", "message"),
     [
         (name_the_first_block, {"teach"}, "   teach 1 cached result is not what was written: computed again"),
         (raise_the_accuracy, {"study"}, "   study 1 cached result is not what was written: computed again"),
@@ -82,7 +82,7 @@ def test_an_edited_result_is_computed_again(
     home: Path,
     edit: Edit,
     again: set[str],
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -98,7 +98,7 @@ def test_an_edited_result_is_computed_again(
     assert {stage.name for stage in summary.stages if not stage.cached} == again
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert not RAN.exists()
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert {stage.name for stage in start(plan, home).stages if not stage.cached} == set()  # they are whole again
 
 

@@ -150,8 +150,8 @@ def test_counts_need_no_other_bound_than_they_have(shifts: int) -> None:
 def test_the_sum_tells_all_there_is_to_tell() -> None:
     _, item = gaussian_law(1.2)
     here, there = np.append(item, 0.0), np.insert(item, 0, 0.0)
-    joint = np.outer(here, here).ravel(), np.outer(there, there).ravel()
-    assert hockey_stick(joint, 1.0) == pytest.approx(exact_delta(1.0, 2, 1.2), rel=1e-9)
+    pairs = np.outer(here, here).ravel(), np.outer(there, there).ravel()
+    assert hockey_stick(pairs, 1.0) == pytest.approx(exact_delta(1.0, 2, 1.2), rel=1e-9)
 
 
 @pytest.mark.parametrize("twin", [(1, 0.9), (1, 1 / np.sqrt(2)), (0.5, 1)])

@@ -293,9 +293,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "said"), WRONG)
-def test_a_question_whose_norm_is_another_is_refused(changed: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("changed", "message"), WRONG)
+def test_a_question_whose_norm_is_another_is_refused(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         question(**({"model": question().model} | changed))  # type: ignore[arg-type]
 
 

@@ -91,7 +91,7 @@ def test_too_little_noise_is_rejected(secret: str, changes: dict[str, float]) ->
 
 
 def test_labels_cost_more_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_test, "MOVED", {"rows": 1, "labels": 1})
+    monkeypatch.setattr(private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
     assert exact_delta(calibrated("labels"), "labels") > DELTA
 
 

@@ -158,7 +158,7 @@ Adaptive = Callable[[int], IntegerModel]
 def two_rounds(mechanism: Tallies, scales: tuple[float, float], model: Adaptive) -> float:
     """Exact δ of two rounds over one cell, where the second's model is chosen by what the first released."""
     laws, rows = [gaussian_law(scale) for scale in scales], np.array([[0]], np.int32)
-    joint: list[tuple[Floats, Floats]] = []
+    groups: list[tuple[Floats, Floats]] = []
     cell = [(0, 1)]
     values, odds = laws[0]
     shift = int(tally(mechanism.question(0, [0], cell), rows, np.array([1]))[0])
@@ -169,8 +169,8 @@ def two_rounds(mechanism: Tallies, scales: tuple[float, float], model: Adaptive)
         moved = int(tally(question, rows, np.array([1]))[0])
         own = np.arange(laws[1][0][0], laws[1][0][-1] + moved + 1)
         second = pmf(own - moved, *laws[1]), pmf(own, *laws[1])
-        joint.append((first[0][at] * second[0], first[1][at] * second[1]))
-    pair = np.concatenate([one for one, _ in joint]), np.concatenate([other for _, other in joint])
+        groups.append((first[0][at] * second[0], first[1][at] * second[1]))
+    pair = np.concatenate([one for one, _ in groups]), np.concatenate([other for _, other in groups])
     return hockey_stick(pair, EPSILON)
 
 
@@ -258,7 +258,7 @@ def test_planned_rounds_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"rounds": (one_round(share=1.5),)}, "shares that add up"),
         ({"rounds": ()}, "at least one round"),
@@ -269,9 +269,9 @@ def test_planned_rounds_are_those_of_the_design() -> None:
         ({"delta": 0.0}, "delta between"),
     ],
 )
-def test_settings_that_cannot_be_paid_for_are_refused(changed: dict[str, Any], said: str) -> None:
+def test_settings_that_cannot_be_paid_for_are_refused(changed: dict[str, Any], message: str) -> None:
     settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "classes": 2, "rounds": (one_round(),), "steps": STEPS}
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(WrongInput, match=message):
         Tallies.calibrate(**(settings | changed))
 
 

@@ -212,9 +212,9 @@ def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
-        (lambda said: said.insert(2, said[1]), "divided before"),
-        (lambda said: said[1].body.update(share=1.5), "the division is none"),
-        (lambda said: said[2].body.update(part="nobody"), "names a part that is none"),
+        (lambda entries: entries.insert(2, entries[1]), "divided before"),
+        (lambda entries: entries[1].body.update(share=1.5), "the division is none"),
+        (lambda entries: entries[2].body.update(part="nobody"), "names a part that is none"),
     ],
 )
 def test_a_ledger_that_breaks_the_rule_of_parts_is_found(

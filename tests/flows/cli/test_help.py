@@ -127,7 +127,7 @@ class Terminal:
         stage._bars.refresh()
 
     @property
-    def said(self) -> str:
+    def shown(self) -> str:
         return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.file.getvalue())
 
 
@@ -145,23 +145,23 @@ def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None
     with flows_console.Progress("poll", 4) as stage:
         for _ in range(4):
             terminal.after(15, stage)
-    assert re.search(r"2/4 0\.0667/s 0:00:30 0:00:30", terminal.said)
-    assert terminal.said.splitlines()[-1] == "    poll ✓ 4 parts, 60.0 s, 0.0667/s"
+    assert re.search(r"2/4 0\.0667/s 0:00:30 0:00:30", terminal.shown)
+    assert terminal.shown.splitlines()[-1] == "    poll ✓ 4 parts, 60.0 s, 0.0667/s"
 
 
 def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
     with flows_console.Progress("split", 1) as stage:
         terminal.after(75, stage)
-    assert "part" not in terminal.said
-    assert "0:01:15" in terminal.said  # while it ran
-    assert terminal.said.splitlines()[-1] == "   split ✓ 75.0 s"
+    assert "part" not in terminal.shown
+    assert "0:01:15" in terminal.shown  # while it ran
+    assert terminal.shown.splitlines()[-1] == "   split ✓ 75.0 s"
 
 
 def test_a_cached_stage_says_so(terminal: Terminal) -> None:
     with flows_console.Progress("teach", 2) as stage:
         stage.advance(cached=True)
         stage.advance(cached=True)
-    assert "from cache" in terminal.said
+    assert "from cache" in terminal.shown
 
 
 def test_quiet_ends_with_what_was_quiet() -> None:

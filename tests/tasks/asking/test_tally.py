@@ -95,20 +95,20 @@ def test_a_unit_adds_what_it_adds_alone(counted: Counted) -> None:
 def test_rows_of_a_unit_count_once_together(tmp_path: Path) -> None:
     """A thousand copies of a person's row say as much as one."""
     counted = Counted(tmp_path, "person")
-    one = ROWS[:1]
-    assert counted.of(pl.concat([one] * 1000), files=4).tobytes() == counted.of(one).tobytes()
+    single = ROWS[:1]
+    assert counted.of(pl.concat([single] * 1000), files=4).tobytes() == counted.of(single).tobytes()
 
 
 def test_units_in_two_blocks_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: rows of a person are counted as persons of their own."""
     counted = Counted(tmp_path, "person")
-    one, true = ROWS[:1], tally
+    single, true = ROWS[:1], tally
 
-    def apart(question: Question, codes: Any, labels: Any, units: Any) -> Ints:
+    def by_row(question: Question, codes: Any, labels: Any, units: Any) -> Ints:
         return true(question, codes, labels, None if units is None else np.arange(len(units)))
 
-    monkeypatch.setattr(asking_tally, "tally", apart)
-    assert counted.of(pl.concat([one] * 1000)).tobytes() != counted.of(one).tobytes()
+    monkeypatch.setattr(asking_tally, "tally", by_row)
+    assert counted.of(pl.concat([single] * 1000)).tobytes() != counted.of(single).tobytes()
 
 
 def test_erased_and_nameless_rows_are_left_out(tmp_path: Path) -> None:

@@ -72,12 +72,12 @@ def test_a_field_without_cuts_or_words_still_has_codes() -> None:
 
 def test_codes_in_one_range_are_refused() -> None:
     """They would make the norm of a row up to F, where √F is paid for."""
-    one = NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
+    number = NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
     for start in (0, 2, 4):
         with pytest.raises(ValidationError, match="must start at 3"):
-            Codes(fields=(one, one.model_copy(update={"start": start})), coarse=(0, 1), fine=(0, 1))
+            Codes(fields=(number, number.model_copy(update={"start": start})), coarse=(0, 1), fine=(0, 1))
     with pytest.raises(ValidationError, match="must be fields 0 to 0"):
-        Codes(fields=(one,), coarse=(0,), fine=(1,))
+        Codes(fields=(number,), coarse=(0,), fine=(1,))
 
 
 @given(st.lists(st.floats(-5, 5) | st.sampled_from([0.0, -0.0, 1.0]), max_size=60), st.sampled_from([1, 2, 4, 8]))

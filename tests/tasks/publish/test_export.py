@@ -43,8 +43,8 @@ def exported(small: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exports") / "classifier"
     status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
     assert status == 0
-    said = json.loads(printed)
-    assert set(said["files"]) == {path.name for path in folder.iterdir()}
+    answer = json.loads(printed)
+    assert set(answer["files"]) == {path.name for path in folder.iterdir()}
     return folder
 
 
@@ -77,9 +77,9 @@ def test_its_example_of_six_lines_runs_with_scikit_learn_alone(small: World, exp
 def test_it_predicts_elsewhere_what_it_predicts_here(small: World, exported: Path) -> None:
     program = f"import runpy, pandas; model = runpy.run_path('example.py')['student']; path = {str(small.home)!r}"
     ask = "; print(*model.predict(pandas.read_parquet(path + '/public.parquet')))"
-    said = python(exported, program + ask).splitlines()[-1].split()
-    assert said == student_of(small).predict(small.rows).tolist()
-    assert len(set(said)) == 2
+    answer = python(exported, program + ask).splitlines()[-1].split()
+    assert answer == student_of(small).predict(small.rows).tolist()
+    assert len(set(answer)) == 2
 
 
 def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> None:
@@ -93,8 +93,8 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
 
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:
     before = {path.name: path.read_bytes() for path in exported.iterdir()}
-    status, _, said = concord("export", SESSION, "--to", str(exported), "--home", str(small.home))
-    assert (status, "empty or not there yet" in said) == (2, True)
+    status, _, answer = concord("export", SESSION, "--to", str(exported), "--home", str(small.home))
+    assert (status, "empty or not there yet" in answer) == (2, True)
     assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
 
 
@@ -118,8 +118,8 @@ def test_an_older_student_is_to_be_published_anew(small: World, tmp_path: Path) 
     certificate["student"]["file"]["digest"] = sha256(old)
     (tmp_path / "certificate.json").write_text(json.dumps(certificate))
     (tmp_path / "student.skops").write_bytes(old)
-    status, _, said = concord("export", str(tmp_path), "--to", str(tmp_path / "out"))
-    assert (status, "--from study" in said) == (2, True)
+    status, _, answer = concord("export", str(tmp_path), "--to", str(tmp_path / "out"))
+    assert (status, "--from study" in answer) == (2, True)
 
 
 def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:

@@ -107,22 +107,22 @@ def test_totals_of_codes_vary_as_public_rows_do_and_together_with_the_labels() -
     places = model_places(rows, CODES)
     weights = np.random.default_rng(1).normal(size=places.max() + 1)
     x = one_hot(places[:, :3], int(places.max()))
-    told, counted = np.arange(len(x.T), dtype=np.float64), np.arange(len(x.T), dtype=np.float64) ** 2
+    summed, counted = np.arange(len(x.T), dtype=np.float64), np.arange(len(x.T), dtype=np.float64) ** 2
     rounds = [
-        MeasuredColumn(places[:, :3], np.full(200, 0.5), told, 2.0),
+        MeasuredColumn(places[:, :3], np.full(200, 0.5), summed, 2.0),
         MeasuredColumn(places[:, :3], None, counted, 3.0),
     ]
     parts = linearised(rounds, places, weights, units=2000)
     p = expit(weights[places].sum(axis=1))
     off = 10 * np.hstack([x * (p - 0.5)[:, None], x])
     assert np.allclose(parts.rows, off.T @ off)
-    assert np.allclose(parts.labels[: len(told), : len(told)], 10 * x.T @ np.diag(p * (1 - p)) @ x)
-    assert not parts.labels[len(told) :].any()
-    assert not parts.labels[:, len(told) :].any()
-    assert not parts.jacobian[len(told) :].any()
+    assert np.allclose(parts.labels[: len(summed), : len(summed)], 10 * x.T @ np.diag(p * (1 - p)) @ x)
+    assert not parts.labels[len(summed) :].any()
+    assert not parts.labels[:, len(summed) :].any()
+    assert not parts.jacobian[len(summed) :].any()
     missed = parts.target - parts.jacobian @ weights
-    assert np.allclose(missed, np.append(told - 10 * x.T @ (p - 0.5), counted - 10 * x.sum(axis=0)))
-    assert np.allclose(np.diag(parts.noise), np.repeat([4.0, 9.0], len(told)))
+    assert np.allclose(missed, np.append(summed - 10 * x.T @ (p - 0.5), counted - 10 * x.sum(axis=0)))
+    assert np.allclose(np.diag(parts.noise), np.repeat([4.0, 9.0], len(summed)))
 
 
 def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, Prior]:

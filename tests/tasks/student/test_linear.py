@@ -96,8 +96,8 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
         "rows = pandas.DataFrame({'size': [1.0], 'shade': ['dark'], 'day': ['2020-01-01'], 'member': ['true']})\n"
         "print(student.predict(rows)[0])"
     )
-    said = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", alone], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
     )
     rows: Any = pd.DataFrame({"size": [1.0], "shade": ["dark"], "day": ["2020-01-01"], "member": ["true"]})
-    assert said.stdout.strip() == student.predict(rows)[0]
+    assert ended.stdout.strip() == student.predict(rows)[0]

@@ -150,8 +150,8 @@ def test_a_chosen_hypothesis_says_what_the_candidate_says(name: str, columns: li
     for at in range(0, len(candidates), max(1, len(candidates) // 50)):
         candidate = candidates[at]
         text = json.dumps(candidate.describe())
-        said = Chosen(text, ["no", "yes"]).fit().predict(asked)
-        assert (said == np.array(["no", "yes"])[candidate.predict(asked)]).all()
+        predicted = Chosen(text, ["no", "yes"]).fit().predict(asked)
+        assert (predicted == np.array(["no", "yes"])[candidate.predict(asked)]).all()
 
 
 def test_the_file_that_travels_imports_nothing_of_ours() -> None:

@@ -85,15 +85,15 @@ def test_rows_that_move_in_one_field_move_in_others_first() -> None:
     assert city.mean() == pytest.approx(0.3, abs=0.02)
     assert age.mean() > city.mean()
     assert np.mean(age[city]) > 0.6
-    apart, _ = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=False)
-    age, city = (apart[:, field] != public[:, field] for field in (0, 2))
+    separate, _ = repaired(public, CODES, totals_of(rows_of(50_000, 0)), together=False)
+    age, city = (separate[:, field] != public[:, field] for field in (0, 2))
     assert np.mean(age[city]) == pytest.approx(age.mean(), abs=0.05)
 
 
 def test_it_is_a_function_of_what_was_released() -> None:
     public, totals = older(rows_of(9000, 1)), totals_of(rows_of(50_000, 0))
-    one, again = (repaired(public, CODES, totals, together=True)[0] for _ in range(2))
-    assert one.tobytes() == again.tobytes()
+    first, again = (repaired(public, CODES, totals, together=True)[0] for _ in range(2))
+    assert first.tobytes() == again.tobytes()
     empty = Totals(tuple(np.full_like(counted, -5.0) for counted in totals.by_field), 1.0, 50_000.0, 1.0)
     assert repaired(public, CODES, empty, together=True)[0].shape == public.shape  # noise alone
 

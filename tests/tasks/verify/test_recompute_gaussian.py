@@ -105,10 +105,10 @@ def test_laws_taken_for_continuous_are_no_less_than_the_computed_ones(
     groups: tuple[Group, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for epsilon in (0.5, 2.0, 12.0):
-        monkeypatch.setattr(recompute_gaussian, "LARGEST_LAW", 1 << 20)
+        monkeypatch.setattr(recompute_gaussian, "MOST_PLACES", 1 << 20)
         computed = sums_delta(epsilon, *groups)
         for largest in (1, 1000):
-            monkeypatch.setattr(recompute_gaussian, "LARGEST_LAW", largest)
+            monkeypatch.setattr(recompute_gaussian, "MOST_PLACES", largest)
             assert computed <= sums_delta(epsilon, *groups) <= 1.2 * computed
 
 
