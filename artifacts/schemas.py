@@ -165,6 +165,11 @@ class OneHot(Frozen):
     missing: bool
 
     @property
+    def of_numbers(self) -> bool:
+        """Whether its words are numbers, so that those of a table mean them (`data.categories`)."""
+        return all(re.fullmatch(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", word) for word in self.vocabulary)
+
+    @property
     def width(self) -> int:
         """Columns of the matrix it takes."""
         return len(self.vocabulary) + self.missing

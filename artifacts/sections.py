@@ -56,6 +56,8 @@ class DataPlan(Part):
     test: str | None = None
     version: str = "1"
     features: Names | None = None
+    categories: Names | None = None
+    """Features whose numbers name things, such as wards or codes: they are read as words."""
     unit: str | None = None
     format: TextFormat = COMMAS
     public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -81,6 +83,9 @@ class DataPlan(Part):
         for role, column in (("label", self.label), ("unit", self.unit)):
             if self.features and column in self.features:
                 raise ValueError(f"features must not hold the {role} column {column!r}")
+        for name in self.categories or ():
+            if name not in (self.features or (name,)) or name in (self.label, self.unit):
+                raise ValueError(f"categories must be features, got {name!r}")
         return self
 
 

@@ -61,7 +61,18 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
     return [Block((first, min(first + size, count)), rows) for first, rows in zip(firsts, files, strict=True)]
 
 
-@stage("encode", reads=("data.label", "data.unit", "data.classes", "data.features", "data.format", "labeling.batch"))
+@stage(
+    "encode",
+    reads=(
+        "data.label",
+        "data.unit",
+        "data.classes",
+        "data.features",
+        "data.categories",
+        "data.format",
+        "labeling.batch",
+    ),
+)
 def encode(place: Place, plan: Plan, table: Files) -> Public:
     """Learn the encoding from public rows and stage them in batches."""
     encoding = data_encode.learn_encoding(table.of(plan, "public"))

@@ -20,12 +20,12 @@ from concord.tasks.advice.draft import (
     check_public,
     classes_of,
     draft,
-    format_of,
+    features_of,
     suggest,
     usual_delta,
 )
-from concord.tasks.data.formats import words_of
-from concord.tasks.data.tables import PRIVATE, find_files
+from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, words_of
+from concord.tasks.data.tables import PRIVATE, find_files, open_public
 
 ASKED_THEMSELVES = "rows are asked themselves, in one round or three by a public rule"
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
@@ -82,6 +82,8 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
         else:
             usual = _default(name, stated)
             stated[name] = _asked(name, usual, stated) if missing else _meant(name, usual, stated)
+    if missing and "categories" not in stated:
+        stated["categories"] = _categories(stated)
     return Wishes(**stated)
 
 
@@ -91,6 +93,15 @@ def show_begun(found: Mapping[str, Any]) -> None:
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
     out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")
+
+
+def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those columns of few whole numbers of which it is answered at the terminal that they name things."""
+    table = open_public(stated["public"], "--public", stated["format"])
+    remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
+    doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
+    question = "{!r} holds few whole numbers. Do they name things, such as wards, instead of counting or measuring?"
+    return tuple(name for name in doubtful if typer.confirm(question.format(name), err=True))
 
 
 def _default(name: str, stated: Mapping[str, Any]) -> Any:

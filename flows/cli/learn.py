@@ -130,6 +130,7 @@ def init_command(
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
     classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
     unit: Annotated[str | None, typer.Option(help="The column that says whose a row is; default: the row.")] = None,
+    categories: Annotated[list[str] | None, typer.Option(help="Columns whose numbers name things.")] = None,
     domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
     rows: Annotated[str | None, typer.Option(help="Private rows, roughly, as you would say it in public.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
@@ -151,6 +152,7 @@ def init_command(
     tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
+    given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 

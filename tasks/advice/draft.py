@@ -16,7 +16,7 @@ import json
 import os
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sessions import Domain
 from concord.tasks.advice.compare import Option, Stream, plan_mechanisms, recommend
 from concord.tasks.data.cells import kind_of, text
-from concord.tasks.data.formats import find_format, words_of
+from concord.tasks.data.formats import FREE_TEXT, check_target, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
 from concord.tasks.data.units import private_frames
 from concord.tasks.mechanisms.mechanism import mechanism_class
@@ -130,6 +130,7 @@ class Wishes:
     lifetime_epsilon: float
     lifetime_delta: float
     format: TextFormat = COMMAS
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,19 +147,11 @@ def usual_delta(rows: int) -> float:
     return float(f"1e-{1 + len(str(rows))}")
 
 
-def format_of(*tables: str | None) -> TextFormat:
-    """How CSV files are written: as found in the first of the public tables that are such. Raises WrongInput."""
-    for path in filter(None, tables):
-        if files := [file for file in find_files(path, "--public") if file.format == "csv"]:
-            with files[0].readable():
-                return find_format([file.path for file in files])
-    return COMMAS
-
-
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
     """The labels that a public labelled table holds, sorted. Raises WrongInput if it lacks the column."""
     table = open_public(path, "--test", form)
     words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
+    check_target("--label", label, words - {None})
     return tuple(sorted(words - {None}))
 
 
@@ -212,7 +205,10 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
 
     Raises WrongInput where it would not load.
     """
-    features = features_of(open_public(wishes.public, "--public", wishes.format), (wishes.label, wishes.unit))
+    table = open_public(wishes.public, "--public", wishes.format)
+    kinds = features_of(table, (wishes.label, wishes.unit))
+    said = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
+    features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = HEAD + "\n".join(sections)
@@ -227,12 +223,13 @@ HEAD = """\
 """
 
 
-def _data(wishes: Wishes, features: dict[str, Kind], folder: Path) -> str:
+def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     test = f"test = {_path(wishes.test, folder)} # public labelled rows, to say how good the student is"
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
-    names = "\n".join(f"    {_toml(name)}, # {kind}" for name, kind in features.items())
+    hidden = {name: "# " * said.endswith(FREE_TEXT) for name, said in features.items()}
+    names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {said}" for name, said in features.items())
     return f"""\
 [data]
 private = {_path(wishes.private, folder)}
@@ -242,10 +239,16 @@ label = {_toml(wishes.label)}
 classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
 {unit if wishes.unit else no_unit}
 {_format(wishes.format)}version = "1" # name a new one when the private data changes
-features = [ # of the public table; take out what nothing can be learned from, such as a number that names a row
+{_categories(wishes)}features = [ # take out what nothing can be learned from, such as a number that names a row
 {names}
 ]
 """
+
+
+def _categories(wishes: Wishes) -> str:
+    """A line on numbers that name things, if there are such."""
+    names = _toml(list(wishes.categories))
+    return f"categories = {names} # features whose numbers name things: read as words\n" if wishes.categories else ""
 
 
 def _format(form: TextFormat) -> str:

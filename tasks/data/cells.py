@@ -187,6 +187,11 @@ def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
     return {kind for kind, nulls in read.items() if nulls == column.null_count()}
 
 
+def is_padded(column: pl.Series) -> bool:
+    """Whether some cell of a cleaned text column is digits that begin with a needless zero, as codes do: no amount."""
+    return bool(column.str.contains("^[+-]?0[0-9]").any())
+
+
 def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
     """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
     stride, first = 1, 0

@@ -40,6 +40,7 @@ from concord.tasks.data.cells import (
     systematic_sample,
     word_index,
 )
+from concord.tasks.data.sound import listed
 from concord.tasks.data.tables import PublicTable, open_public
 
 VOCABULARY = 100
@@ -49,9 +50,13 @@ SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
 
-def learn_columns(table: PublicTable, features: Sequence[str]) -> tuple[Column, ...]:
-    """A column of the encoding for each feature. Raises WrongInput where the table cannot give one."""
+def learn_columns(table: PublicTable, features: Sequence[str], categories: Sequence[str] = ()) -> tuple[Column, ...]:
+    """A column of the encoding for each feature. Raises WrongInput where the table cannot give one.
+
+    categories   those whose numbers name things: they are read as words
+    """
     kinds = table.kinds(features)
+    kinds |= {name: "categorical" for name in categories if kinds.get(name) == "numeric"}
     lists = {
         name: Passed(name=name, element="uint8" if dtype.inner == pl.UInt8 else "float32", size=dtype.size)
         for name in features
@@ -122,6 +127,9 @@ def learn_encoding(plan: Plan) -> Encoding:
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
     if not features:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
+    for name in plan.data.categories or ():
+        if name not in features:
+            raise WrongInput(f"data.categories must be features, got {name!r}; they are {listed(features)}")
     if "" in features:
         raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
     names = class_names(plan.data.classes)
@@ -129,7 +137,7 @@ def learn_encoding(plan: Plan) -> Encoding:
         twice = max(names, key=names.count)
         raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
     return Encoding(
-        columns=learn_columns(table, features),
+        columns=learn_columns(table, features, plan.data.categories or ()),
         label=plan.data.label,
         classes=plan.data.classes,
         unit=plan.data.unit,

@@ -1,4 +1,5 @@
-"""Formats: how the CSV files of a public table are written, found in them, so that a plan can declare it.
+"""Formats: how the CSV files of a public table are written and what its columns mean, found in them, so that a plan can
+declare it.
 
 Only `concord init` and `concord predict` ask for it, of tables that are not private: a format that was found in private
 rows would be learned from them. What is found is what fits the first lines, or else the usual; the plan holds it.
@@ -9,14 +10,18 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.schemas import COMMAS, EXPONENT, TextFormat
-from concord.tasks.data.cells import NULL_WORDS
+import polars as pl
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import COMMAS, EXPONENT, Kind, TextFormat
+from concord.tasks.data.cells import NULL_WORDS, is_padded, systematic_sample
 from concord.tasks.data.sound import SEPARATORS
+from concord.tasks.data.tables import PublicTable, find_files
 
 SAMPLE_TEXT = 1 << 20
 """Characters that are looked at, but for the encoding, which all bytes must fit."""
@@ -35,6 +40,15 @@ def find_format(paths: Sequence[Path]) -> TextFormat:
     encoding = _encoding(paths)
     with paths[0].open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="", errors="replace") as file:
         return _of_text(file.read(SAMPLE_TEXT), encoding)
+
+
+def format_of(*tables: str | None) -> TextFormat:
+    """How CSV files are written: as found in the first of the public tables that are such. Raises WrongInput."""
+    for path in filter(None, tables):
+        if files := [file for file in find_files(path, "--public") if file.format == "csv"]:
+            with files[0].readable():
+                return find_format([file.path for file in files])
+    return COMMAS
 
 
 def words_of(form: TextFormat) -> str:
@@ -128,3 +142,58 @@ def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
 
 def _all(pattern: str, cells: Sequence[str]) -> bool:
     return bool(cells) and all(re.fullmatch(pattern, cell) for cell in cells)
+
+
+MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
+FREE_TEXT = "free text, left out: a vocabulary of sentences teaches nothing"
+CODES = "digits with a zero in front are words"
+FEW = range(3, 61)
+"""How many distinct whole numbers may name things."""
+SENTENCE = 4
+"""Words that a cell of free text has on average, at least."""
+MOST_CLASSES = 20
+"""Distinct numbers that a label may have and still be taken for names of classes."""
+
+
+def may_be_names(cells: pl.Series) -> bool:
+    """Whether numbers may name things, such as wards: few whole ones, each of which comes several times."""
+    numbers = cells.cast(pl.Float64, strict=False).drop_nulls()
+    distinct = numbers.n_unique()
+    return distinct in FEW and len(numbers) >= 3 * distinct and bool((numbers == numbers.round()).all())
+
+
+def of_digits(cells: pl.Series) -> bool:
+    """Whether words are all digits: a zero in front of some makes them words."""
+    return is_padded(cells.cast(pl.String)) and bool(cells.cast(pl.String).str.contains("^[+-]?[0-9]+$").all())
+
+
+def is_free_text(cells: pl.Series) -> bool:
+    """Whether words are sentences, most of which come once: nothing is learned of a vocabulary of them."""
+    texts = cells.cast(pl.String).drop_nulls()
+    words = texts.str.split(" ").list.len().mean()
+    return len(texts) > 0 and texts.n_unique() > len(texts) / 2 and float(str(words)) >= SENTENCE
+
+
+def check_target(option: str, label: str, words: Collection[str]) -> None:
+    """Raise WrongInput if labels are measured numbers and no classes, with advice."""
+    numbers = sorted(float(word) for word in words if re.fullmatch(POINT, word) and "," not in word)
+    whole = all(number.is_integer() for number in numbers)
+    if len(numbers) == len(words) and (len(numbers) > MOST_CLASSES or (len(numbers) > 2 and not whole)):
+        cut = numbers[len(numbers) // 2]
+        raise WrongInput(
+            f"{option} must name a column of classes, but {label!r} holds {len(numbers)} different numbers, from "
+            f"{numbers[0]:g} to {numbers[-1]:g}: write a column of ranges into all tables, such as 'below {cut:g}' and "
+            f"'{cut:g} or more', with cuts that are public; or say what the classes are with --classes"
+        )
+
+
+def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """What is to be said of columns: that a number may name things, that digits are words, that words are sentences."""
+    plain = [name for name, kind in kinds.items() if kind in ("numeric", "categorical")]
+    sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
+    rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
+        "numeric": {MAY_BE_NAMES: may_be_names},
+        "categorical": {FREE_TEXT: is_free_text, CODES: of_digits},
+    }
+    found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in rules[kinds[name]].items()]
+    return {name: rule for name, rule, fits in found if fits}

@@ -17,6 +17,7 @@ tests/tasks/data/test_sound.py.
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple, TextIO, get_args
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 from numpy.typing import NDArray
 from pyarrow import types
 
@@ -110,6 +112,17 @@ def _line(file: TextIO, ends: str) -> str:
 def _opened(path: Path, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
     encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
     return path.open(encoding=encoding, errors=errors, newline=newline)
+
+
+def parquet_footer(path: Path) -> pyarrow.parquet.FileMetaData:
+    """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
+    one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - size, os.SEEK_END)
+        footer = file.read().replace(b"ARROW:schema", b"another name")
+    return pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer))
 
 
 DAY_MILLISECONDS = 86_400_000

@@ -8,7 +8,6 @@ Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,13 +23,14 @@ from polars.exceptions import PanicException
 from pyarrow.fs import LocalFileSystem
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
-from concord.artifacts.schemas import COMMAS, Encoding, Kind, TextFormat
-from concord.tasks.data.cells import clean_text, kind_of, kinds_of_text
+from concord.artifacts.schemas import COMMAS, Encoding, Kind, OneHot, TextFormat
+from concord.tasks.data.cells import clean_text, is_padded, kind_of, kinds_of_text
 from concord.tasks.data.sound import (
     csv_names,
     declare_to_find,
     listed,
     nulls,
+    parquet_footer,
     polars_type,
     read_lines,
     read_rows,
@@ -160,7 +160,7 @@ class TableFile:
             yield from self._dataset.to_batches(list(columns), batch_size=rows, batch_readahead=1, fragment_readahead=1)
             return
         large = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
-        with pyarrow.parquet.ParquetFile(self.path, metadata=_as_parquet(self.path), **large) as file:
+        with pyarrow.parquet.ParquetFile(self.path, metadata=parquet_footer(self.path), **large) as file:
             yield from file.iter_batches(rows, columns=list(columns))
 
     @cached_property
@@ -222,17 +222,6 @@ def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
         yield group
 
 
-def _as_parquet(path: Path) -> pyarrow.parquet.FileMetaData:
-    """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
-    one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
-    with path.open("rb") as file:
-        file.seek(-8, os.SEEK_END)
-        size = int.from_bytes(file.read(4), "little")
-        file.seek(-8 - size, os.SEEK_END)
-        footer = file.read().replace(b"ARROW:schema", b"another name")
-    return pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer))
-
-
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """What a column of text can be besides categories; the first that fits every cell is taken."""
 
@@ -264,25 +253,31 @@ class PublicTable:
         if not rows:
             raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].path}")
 
-    def kinds(self, columns: Sequence[str]) -> dict[str, Kind]:
-        """What each column holds. Raises WrongInput where that differs between files or cannot be a feature."""
+    def kinds(self, columns: Sequence[str], *, padded: bool = False) -> dict[str, Kind]:
+        """What each column holds. Raises WrongInput where that differs between files or cannot be a feature.
+
+        padded   whether numbers of a text file count as such if one begins with a needless zero: if not, they are words
+        """
         self._must_hold(columns)
+        codes: set[str] = set()
         kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
         for file in self.files:
-            for name, kind in _kinds_of_file(file, columns).items():
+            for name, kind in _kinds_of_file(file, columns, codes).items():
                 if "null" not in (kind, kinds[name]) and kind != kinds[name]:
                     both = f"{kinds[name]} before {file.path} and {kind} in it"
                     raise WrongInput(f"{self.field} must hold column {name!r} as one type in all files, got {both}")
                 kinds[name] = kind if kind != "null" else kinds[name]
-        return kinds
+        words = {name for name in codes if kinds[name] == "numeric" and not padded}
+        return {name: "categorical" if name in words else kind for name, kind in kinds.items()}
 
     def check(self, encoding: Encoding) -> None:
         """Raises WrongInput unless every feature is there, as the encoding has it."""
         text = self.files[0].format == "csv"
-        kinds = self.kinds([column.name for column in encoding.columns if column.kind != "null"])
+        kinds = self.kinds([column.name for column in encoding.columns if column.kind != "null"], padded=True)
         for column in encoding.columns:
             kind = kinds.get(column.name, "null")
-            if kind not in ("null", column.kind) and not (text and column.kind == "categorical"):
+            words = text or (kind == "numeric" and isinstance(column, OneHot) and column.of_numbers)
+            if kind not in ("null", column.kind) and not (words and column.kind == "categorical"):
                 rule = f"{self.field} must hold column {column.name!r} as {column.kind}, as the public table did"
                 raise WrongInput(f"{rule}, got {kind}")
 
@@ -308,14 +303,15 @@ def kind_in(file: TableFile, name: str) -> Kind:
     return kind
 
 
-def _kinds_of_file(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
+def _kinds_of_file(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
+    """What each column of a file holds; those with digits that begin with a needless zero are added to `codes`."""
     if file.format == "csv":
         with file.readable():
-            return _kinds_of_lines(file, columns)
+            return _kinds_of_lines(file, columns, codes)
     return {name: kind_in(file, name) for name in columns}
 
 
-def _kinds_of_lines(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
+def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
     possible: dict[str, set[Kind]] = {name: set(TEXT_KINDS) for name in columns}
     seen: set[str] = set()
     for frame in file.frames(columns):
@@ -323,6 +319,8 @@ def _kinds_of_lines(file: TableFile, columns: Sequence[str]) -> dict[str, Kind]:
             possible[name] = kinds_of_text(frame[name], possible[name])
             if frame[name].null_count() < frame.height:
                 seen.add(name)
+            if is_padded(frame[name]):
+                codes.add(name)
     return {
         name: next((kind for kind in TEXT_KINDS if kind in possible[name]), "categorical") if name in seen else "null"
         for name in columns

@@ -123,7 +123,7 @@ def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
 def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
     if dtype == pl.String and kind == "categorical":
         return "string"
-    if text or dtype.is_integer():
+    if text or dtype.is_integer() or kind == "categorical":
         return "any"
     if dtype.is_float():
         return "double"

@@ -11,10 +11,9 @@ from polars.testing import assert_frame_equal
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
-from concord.tasks.advice.draft import format_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
-from concord.tasks.data.formats import find_format, words_of
+from concord.tasks.data.formats import find_format, format_of, words_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import private_files, private_frames
 from tests.support.raw import exact

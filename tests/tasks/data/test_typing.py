@@ -1,0 +1,146 @@
+"""What a public column holds is said aloud: codes are words, numbers may be names, sentences are no vocabulary, and
+measured numbers no classes."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import load_plan, parse_plan
+from concord.artifacts.schemas import Encoding, OneHot, Scaled
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.formats import CODES, FREE_TEXT, MAY_BE_NAMES, check_target, remarks_on
+from concord.tasks.data.tables import open_public
+from concord.tasks.publish.track import column_types
+from tests.flows.cli.test_init import Terminal
+from tests.support.console import concord as without_home
+
+ROWS = 400
+WARDS = pl.DataFrame(
+    {
+        "zip": [f"{at * 37 % 99:05d}" for at in range(ROWS)],
+        "ward": [at * 7 % 40 for at in range(ROWS)],
+        "age": [20 + at * 13 % 71 for at in range(ROWS)],
+        "size": [at / 7 for at in range(ROWS)],
+        "remark": [f"the {at}th patient came back with a cough" for at in range(ROWS)],
+        "town": [("Ulm", "Bad Tölz")[at % 2] for at in range(ROWS)],
+        "outcome": [("no", "yes")[at * 7 % 3 == 0] for at in range(ROWS)],
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    WARDS.write_csv(tmp_path / "private.csv")
+    WARDS.drop("outcome").write_csv(tmp_path / "public.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_digits_with_a_zero_in_front_are_words_in_any_part_of_a_table(tmp_path: Path) -> None:
+    """Quoted or not: 00011 and 11 were one number."""
+    (tmp_path / "a.csv").write_text('zip,half,year\n"12345",0.5,2020\n')
+    (tmp_path / "b.csv").write_text('zip,half,year\n00011,-0.25,2\n"11",0,3\n')
+    table = open_public(str(tmp_path))
+    assert table.kinds(table.names) == {"zip": "categorical", "half": "numeric", "year": "numeric"}
+    assert learn_columns(table, ["zip"]) == (OneHot(name="zip", vocabulary=("00011", "11", "12345"), missing=False),)
+
+
+def test_a_session_that_took_them_for_numbers_goes_on(tmp_path: Path) -> None:
+    """Version 0.2.0 did, and further public rows of such a session are no error."""
+    (tmp_path / "t.csv").write_text("zip\n00011\n")
+    number = Scaled(kind="numeric", name="zip", mean=0, scale=1, fill=0, low=0, high=9, missing=False)
+    open_public(str(tmp_path / "t.csv")).check(Encoding(columns=(number,), label="l", classes=("a", "b")))
+
+
+def test_what_is_said_of_columns(folder: Path) -> None:
+    table = open_public(str(folder / "public.csv"))
+    said = remarks_on(table, table.kinds(table.names))
+    assert said == {"zip": CODES, "ward": MAY_BE_NAMES, "remark": FREE_TEXT}
+    remarks_on(open_public(str(folder / "public.csv")), {})
+
+
+def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -> None:
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes")
+    given = ("init", "--private", "private.csv", "--public", "public.csv", "--label", "outcome", *stated)
+    assert without_home(*given)[0] == 0
+    text = (folder / "plan.toml").read_text()
+    assert f'"zip", # categorical; {CODES}' in text
+    assert f'"ward", # numeric; {MAY_BE_NAMES}' in text
+    assert f'# "remark", # categorical; {FREE_TEXT}' in text
+    assert load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")
+    assert without_home(*given, "--categories", "ward,age", "--out", "other.toml")[0] == 0
+    assert load_plan(folder / "other.toml").data.categories == ("ward", "age")
+
+
+@pytest.mark.usefixtures("folder")
+def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
+    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n")
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    assert "'ward' holds few whole numbers. Do they name things" in error
+    assert "'age'" not in error
+    assert load_plan(Path("plan.toml")).data.categories == ("ward",)
+
+
+def test_numbers_that_name_things_are_words_wherever_they_are_stored(tmp_path: Path) -> None:
+    stored = {"whole": pl.Int16, "decimal": pl.Float64, "text": pl.String}
+    for name, dtype in stored.items():
+        WARDS.select(pl.col("ward").cast(dtype)).write_parquet(tmp_path / f"{name}.parquet")
+    learned = {
+        name: learn_columns(open_public(str(tmp_path / f"{name}.parquet")), ["ward"], ["ward"])
+        for name in ("whole", "text")
+    }
+    (column,) = learned["whole"]
+    assert isinstance(column, OneHot)
+    assert column.vocabulary[:3] == ("0", "1", "10")
+    encoding = Encoding(columns=(column,), label="l", classes=("a", "b"))
+    for name in ("whole", "text"):
+        table = open_public(str(tmp_path / f"{name}.parquet"))
+        table.check(encoding)
+        (frame,) = table.frames(["ward"])
+        assert cast_rows(frame, encoding)["ward"].to_list() == [str(ward) for ward in WARDS["ward"]]
+    assert column_types(str(tmp_path / "decimal.parquet"), encoding) == {"ward": "any"}
+    towns = OneHot(name="ward", vocabulary=("Ulm",), missing=True)
+    with pytest.raises(WrongInput, match="as categorical, as the public table did, got numeric"):
+        open_public(str(tmp_path / "whole.parquet")).check(encoding.model_copy(update={"columns": (towns,)}))
+
+
+TARGETS: dict[str, tuple[tuple[str, ...], str | None]] = {
+    "prices": (("1.5", "2.25", "7"), "holds 3 different numbers, from 1.5 to 7: write a column of ranges"),
+    "counts": (tuple(map(str, range(21))), "'below 10' and '10 or more'"),
+    "digits": (tuple(map(str, range(10))), None),
+    "truth": (("0", "1"), None),
+    "halves": (("0.5", "1.5"), None),
+    "words": (("yes", "no", "1.5"), None),
+    "many words": (tuple(f"w{at}" for at in range(100)), None),
+}
+
+
+@pytest.mark.parametrize("what", TARGETS)
+def test_measured_numbers_are_no_classes(what: str) -> None:
+    words, sentence = TARGETS[what]
+    if sentence is None:
+        check_target("--label", "price", words)
+        return
+    with pytest.raises(WrongInput, match=re.escape(sentence)):
+        check_target("--label", "price", words)
+
+
+def test_init_refuses_a_measured_label_of_the_test_table_unless_classes_are_given(folder: Path) -> None:
+    WARDS.write_csv(folder / "test.csv")
+    tables = ("--private", "private.csv", "--public", "public.csv", "--test", "test.csv")
+    given = ("init", *tables, "--label", "size", "--domain", "ward", "--rows", "9000")
+    status, _, error = without_home(*given)
+    assert (status, "'size' holds 400 different numbers" in error) == (2, True), error
+    assert without_home(*given, "--classes", "0,1")[0] == 0
+
+
+@pytest.mark.parametrize(("categories", "features"), [(["age"], ["ward"]), (["outcome"], None)])
+def test_categories_are_features(categories: list[str], features: list[str] | None) -> None:
+    data = {"private": "a", "public": "b", "label": "outcome", "classes": ["no", "yes"], "categories": categories}
+    with pytest.raises(WrongInput, match="categories must be features, got"):
+        parse_plan({"data": {**data, **({"features": features} if features else {})}})
