@@ -14,13 +14,18 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from concord import __version__
-from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, Budget, CertificatePart, DomainCharge, Guarantee
-from concord.artifacts.schemas import Ref
+from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
+from concord.artifacts.measures import PublicTest, TestRecord
+from concord.artifacts.schemas import Budget, CertificatePart, Ref
+from concord.artifacts.sections import AboutPlan
 from concord.artifacts.sessions import Session
 
-CERTIFICATE_FORMAT: Final = "concord certificate 2"
+CertificateFormat = Literal["concord certificate 1", "concord certificate 2", "concord certificate 3"]
+CERTIFICATE_FORMAT: Final = "concord certificate 3"
+SECOND_FORMAT: Final = "concord certificate 2"
+"""The same, without measures by class, warnings, features and what the plan says about itself."""
 FIRST_FORMAT: Final = "concord certificate 1"
-"""What version 0.1.0 wrote: the same, without parts of units and private tests."""
+"""What version 0.1.0 wrote: as the second, without parts of units and private tests."""
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the schema lies, beside the certificate."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
@@ -87,7 +92,8 @@ class Counts(CertificatePart):
 class StudentRecord(CertificatePart):
     """The published classifier: what it is, its file, and its share of right answers on public test rows.
 
-    refused   what refused rows taught it; None for one that no label taught
+    refused       what refused rows taught it; None for one that no label taught
+    public_test   what stands beside that share: None if there are no such rows
     """
 
     estimator: str
@@ -95,46 +101,7 @@ class StudentRecord(CertificatePart):
     refused: str | None
     file: Ref
     accuracy: float | None
-
-
-class Interval(CertificatePart):
-    """A share, and the interval that covers it at the level of the test, by itself: sampling and noise are counted."""
-
-    value: float
-    low: float
-    high: float
-
-
-class ClassTested(CertificatePart):
-    """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
-
-    name: str
-    recall: Interval
-    precision: Interval
-
-
-class TestRecord(CertificatePart):
-    """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
-
-    session    the session of its own that paid for it; `file` is what it released
-    clean      whether the student learned from none of the tested units; where not, the intervals say nothing
-    earlier    tests made on the same units before, on whose outcome this student may have been chosen
-    rows       the noisy number of tested units
-    """
-
-    __test__ = False  # no test of pytest's
-
-    session: str
-    guarantee: Budget
-    file: Ref
-    share: float
-    clean: bool
-    earlier: int
-    level: float
-    rows: int
-    accuracy: Interval
-    balanced_accuracy: Interval
-    classes: tuple[ClassTested, ...]
+    public_test: PublicTest | None = None
 
 
 class Beside(CertificatePart):
@@ -158,9 +125,35 @@ class Beside(CertificatePart):
         )
 
 
+class Noise(CertificatePart):
+    """What part of the released labels noise is expected to have changed, and from what public thing that follows.
+
+    by   "counts": the noisy counts that were released; "guess": the plan's public guess of how much teachers agree
+    """
+
+    changed: float
+    by: Literal["counts", "guess"]
+
+
+class Stated(CertificatePart):
+    """What a certificate says that neither the ledger nor the door knows.
+
+    about      what the plan says about the publication: who issues it, for what use, and when
+    features   columns of a row that the student may read
+    """
+
+    student: StudentRecord
+    about: AboutPlan = AboutPlan()
+    features: tuple[str, ...] = ()
+    noise: Noise | None = None
+
+
 class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
+    warnings   what whoever relies on the student must know (artifacts.measures)
+    about      what the plan says about the publication; `features` what the student may read of a row
+    noise      what noise did to released labels; None if no label was released by itself
     labels     released files of the session's answers
     test       of this very student, the latest
     beside     what the same run bought in other sessions; `together` is what all of it, and all tests of the session's
@@ -171,22 +164,31 @@ class Certificate(CertificatePart):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 1", "concord certificate 2"] = CERTIFICATE_FORMAT
+    format: CertificateFormat = CERTIFICATE_FORMAT
     session: str
     data_version: str
+    about: AboutPlan = AboutPlan()
     guarantee: Guarantee
     mechanism: MechanismRecord
     relabelling: RelabellingRecord | None = None
     teachers: int
     counts: Counts
+    noise: Noise | None = None
     domain: DomainCharge
     labels: tuple[Ref, ...]
+    features: tuple[str, ...] = ()
     student: StudentRecord
     test: TestRecord | None = None
+    warnings: tuple[str, ...] = ()
     beside: tuple[Beside, ...] = ()
     together: Budget | None = None
     caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
     versions: dict[str, str] = Field(default_factory=library_versions)
+
+    @property
+    def stated(self) -> Stated:
+        """What it says that neither the ledger nor the door knows."""
+        return Stated(student=self.student, about=self.about, features=self.features, noise=self.noise)
 
     @property
     def promise(self) -> Guarantee:

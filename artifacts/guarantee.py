@@ -8,24 +8,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from concord.artifacts.parts import EVERY, by_part, largest
 from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, Status
-
-
-class CertificatePart(BaseModel):
-    """A part of the certificate: frozen, finite, and no key it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Budget(CertificatePart):
-    """An (ε, δ) pair."""
-
-    epsilon: float
-    delta: float
 
 
 class Guarantee(Budget):
@@ -117,7 +105,7 @@ class DomainCharge(CertificatePart):
     remaining: Budget
     charges: tuple[SessionCharge, ...]
     lost: float
-    parts: dict[str, Budget] = {}
+    parts: dict[str, Budget] = Field(default={})
 
     @classmethod
     def of(

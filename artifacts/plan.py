@@ -14,6 +14,7 @@ from pydantic import ValidationError, model_validator
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import (
     TALLIES,
+    AboutPlan,
     DataPlan,
     LabelingPlan,
     Part,
@@ -43,6 +44,7 @@ class Plan(Part):
     relabel: RelabelPlan | None = None
     student: StudentPlan = StudentPlan()
     test: PrivateTestPlan | None = None
+    about: AboutPlan = AboutPlan()
     folder: str = "."
 
     @model_validator(mode="before")

@@ -245,3 +245,16 @@ def _outputs(column: Column) -> list[str]:
         case Passed():
             return [f"{name}[{at}]" for at in range(column.size)]
     return []
+
+
+class CertificatePart(BaseModel):
+    """A part of the certificate: frozen, finite, and no key it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Budget(CertificatePart):
+    """An (ε, δ) pair."""
+
+    epsilon: float
+    delta: float

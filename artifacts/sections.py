@@ -4,9 +4,10 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
@@ -15,6 +16,11 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Day = Annotated[
+    str,
+    BeforeValidator(lambda day: str(day) if type(day) is date else day),
+    StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"),
+]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -98,6 +104,23 @@ class PrivateTestPlan(Part):
 
     share: Annotated[float, Field(gt=0, lt=1)]
     columns: Names | None = None
+
+
+class AboutPlan(Part):
+    """What is said about the publication. Nothing of it changes what is asked, learned or spent.
+
+    issuer     who publishes it; `contact` is where to ask
+    use        what the classifier is meant for, and what not
+    date       of the publication, as the certificate states it: no clock is read
+    champion   whether MLflow calls the student the champion of its domain: if it is better than the one before and
+               nothing warns of it, always, or never
+    """
+
+    issuer: Annotated[str, Field(max_length=200)] | None = None
+    contact: Annotated[str, Field(max_length=200)] | None = None
+    use: Annotated[str, Field(max_length=2000)] | None = None
+    date: Day | None = None
+    champion: Literal["better", "always", "never"] = "better"
 
 
 class Lifetime(Part):

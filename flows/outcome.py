@@ -6,6 +6,8 @@ from typing import Any, Literal, get_args
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel
 
+from concord.artifacts.certificate import Certificate
+
 StageName = Literal[
     "encode",
     "code",
@@ -41,7 +43,9 @@ class Summary(BaseModel):
     """What a run came to, as `concord run --json` prints it.
 
     certificate_digest   SHA-256 of the certificate's file
+    student      where it is, and its measures on public test rows and by a private test, if there are such
     test         of the student on private units set aside, as the certificate has it
+    warnings     what whoever relies on the student must know
     spent_now    what the domain was charged while it ran
     inferred     public rows whose labels follow from tallies, at no charge
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
@@ -62,6 +66,7 @@ class Summary(BaseModel):
     inferred: int = 0
     student: dict[str, Any]
     test: dict[str, Any] | None = None
+    warnings: list[str] = []
     spent_now: dict[str, float]
     conversion: float
     stages: list[StageReport]
@@ -80,9 +85,36 @@ def spent_in_words(spent: Mapping[str, float], conversion: float) -> str:
     return f"{whole}: {conversion:.3g} for its one-off conversion, {rest:.3g} for this run" if conversion else whole
 
 
+def measured(certificate: Certificate) -> dict[str, Any]:
+    """The measures of a student, as a summary has them."""
+    public, private = certificate.student.public_test, certificate.test
+    return {
+        "accuracy": certificate.student.accuracy,
+        **({} if public is None else {"public_test": _of_classes(public.model_dump(mode="json"))}),
+        **({} if private is None else {"private_test": _of_classes(private.model_dump(mode="json"))}),
+    }
+
+
+def _of_classes(test: dict[str, Any]) -> dict[str, Any]:
+    """Measures with recall and precision by class."""
+    shares = {name: {item["name"]: item[name] for item in test["classes"]} for name in ("recall", "precision")}
+    kept = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
+    return {name: test[name] for name in kept} | shares
+
+
+def public_in_words(test: Mapping[str, Any]) -> str:
+    """A public test in one line."""
+    return (
+        f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows, where the largest class alone is "
+        f"{test['majority']:.1%}; balanced accuracy {test['balanced_accuracy']:.1%}"
+    )
+
+
 def tested_in_words(test: Mapping[str, Any]) -> str:
     """A private test in one line."""
-    shares = (f"{words} {_percent(test[name])}" for name, words in MEASURES.items())
+    shares = [f"{words} {_percent(test[name])}" for name, words in MEASURES.items()]
+    if test["majority"] is not None:
+        shares.insert(1, f"largest class about {test['majority']:.1%}")
     clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
     return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
 
@@ -108,7 +140,7 @@ def shown(summary: Summary) -> Summary:
 
 def outcome_in_markdown(summary: Summary) -> str:
     """What a run came to, in Markdown."""
-    guarantee, accuracy = summary.guarantee, summary.student["accuracy"]
+    guarantee, public = summary.guarantee, summary.student.get("public_test")
     details = {
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
@@ -116,7 +148,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "rows asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",
-        "student": "no public test rows" if accuracy is None else f"{accuracy:.1%} right on public test rows",
+        "student": "no public test rows" if public is None else public_in_words(public),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
         "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",
@@ -125,7 +157,9 @@ def outcome_in_markdown(summary: Summary) -> str:
         "MLflow run": f"`{summary.run_id}`",
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in details.items())
-    return f"| session | {summary.session} |\n|---|---|\n{rows}\n\nTo check it: `concord verify {summary.session}`\n"
+    warned = "".join(f"**Warning:** {warning}.\n\n" for warning in summary.warnings)
+    table = f"| session | {summary.session} |\n|---|---|\n{rows}"
+    return f"{warned}{table}\n\nTo check it: `concord verify {summary.session}`\n"
 
 
 def stage_rows(summary: Summary) -> list[dict[str, str | float]]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.vault import owner
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
@@ -33,6 +34,7 @@ from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.describe import Certified
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
+from concord.tasks.student.evaluate import evaluate, remember
 from concord.tasks.student.study import Student, student_of
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
@@ -155,13 +157,13 @@ choose = DoorStage("choose", door_choose.choose)
 release_estimate = DoorStage("release", door_choose.release_estimate)
 
 
-@stage("study", version=2)
+@stage("study", version=3)
 def study_chosen(place: Place, session: str, encoding: Encoding, chosen: Ref, test: Files | None) -> Student:
     """The student that a released hypothesis is, tried on public test rows, and its file."""
     return _published(place, student_of(place.released.read(chosen), encoding), session, encoding, test)
 
 
-@stage("study", version=2, reads=("student", "teachers.count"))
+@stage("study", version=3, reads=("student", "teachers.count"))
 def study(
     place: Place,
     session: str,
@@ -178,8 +180,16 @@ def study(
 
 
 def _published(place: Place, student: Any, session: str, encoding: Encoding, test: Files | None) -> Student:
-    accuracy = None if test is None else student_study.evaluate(student, test.path, encoding)
-    return student_study.publish_student(student, session, accuracy, place.released)
+    return student_study.publish_student(student, session, evaluated(place, student, encoding, test), place.released)
+
+
+def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> PublicTest | None:
+    """A student on public test rows, if there are any; verification finds them again."""
+    if test is None:
+        return None
+    found = evaluate(student, test.path, encoding)
+    remember(place.home, found, test.path)
+    return found
 
 
 @stage("try", reads=(*UNITS, "student.estimator"))
@@ -203,7 +213,7 @@ def try_out(
 release_test = DoorStage("test", door_trial.release_trial)
 
 
-@stage("certify", version=3)
+@stage("certify", version=4)
 def certify(place: Place, certificate: Certificate, classes: Sequence[str], per_refusal: Cost | None) -> Certified:
     """Write the certificate and its report."""
     ledger, released = Stores.of(place.home).ledger, place.released

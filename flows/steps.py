@@ -14,7 +14,7 @@ from concord.artifacts.sessions import Domain, Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.mirror import record_missing
-from concord.flows.outcome import Summary, briefly
+from concord.flows.outcome import Summary, briefly, measured
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
@@ -229,8 +229,9 @@ def publish(
         answered=session.answered,
         refused=session.refused,
         asked_now=passed.asked_now,
-        student={"accuracy": student.accuracy, "model_uri": tracked.model_uri},
+        student=measured(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         test=None if certificate.test is None else certificate.test.model_dump(mode="json"),
+        warnings=list(certificate.warnings),
         stages=run.stages.reports,
         **admitted.balance.charged(run),
     )
@@ -249,6 +250,7 @@ def _certified_and_tracked(
             passed.released,
             student,
             beside=others,
+            features=admitted.stream.encoding.features,
             ledger=stores.ledger,
             released=stores.released,
         )

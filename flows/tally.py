@@ -20,7 +20,7 @@ from concord.flows.cache import Files, Place
 from concord.flows.outcome import StageName, StageReport, Summary, shown
 from concord.flows.run import Admitted, Private, RunContext, running
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
-from concord.flows.stages import UNITS, Public, encode
+from concord.flows.stages import UNITS, Public, encode, evaluated
 from concord.flows.steps import begin_session, check_unchanged, covered, find, publish
 from concord.flows.trial import check_test, try_student
 from concord.tasks.asking import tally as asking_tally
@@ -34,6 +34,7 @@ from concord.tasks.door.rounds import Tallied, sums_digest
 from concord.tasks.mechanisms.contributions import Question
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
+from concord.tasks.student.evaluate import remember
 from concord.tasks.student.infer import (
     Follower,
     Published,
@@ -106,19 +107,21 @@ def infer(
     return place.released.write(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
 
 
-@stage("study", version=2)
+@stage("study", version=3)
 def study_linear(
     place: Place, session: str, last: Ref, encoding: Encoding, codes: Codes, test: Files | None
 ) -> Student:
     """The decoded model as the student, tried on public test rows at both operating points, and its file."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     student = linear_student(decoded, encoding, codes)
-    figures = {} if test is None else tried(student, codes, test.path, encoding)
-    made = student_study.publish_student(student, session, figures.get("accuracy"), place.released)
+    found, figures = (None, dict[str, float]()) if test is None else tried(student, codes, test.path, encoding)
+    if found is not None and test is not None:
+        remember(place.home, found, test.path)
+    made = student_study.publish_student(student, session, found, place.released)
     return made.model_copy(update={"figures": figures})
 
 
-@stage("study", version=2, reads=("student",))
+@stage("study", version=3, reads=("student",))
 def study_inferred(
     place: Place,
     session: str,
@@ -131,8 +134,7 @@ def study_inferred(
     """Learn the student from inferred labels, try it on public test rows, and publish its file."""
     targets = soft_labels(place.released.labels([labels]), len(encoding.classes))
     student = student_study.study_inferred(plan.student, encoding, batches, targets, place.vault)
-    accuracy = None if test is None else student_study.evaluate(student, test.path, encoding)
-    return student_study.publish_student(student, session, accuracy, place.released)
+    return student_study.publish_student(student, session, evaluated(place, student, encoding, test), place.released)
 
 
 @flow(name="tallies", flow_run_name="tallies {plan.privacy.domain}")

@@ -10,8 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from concord.artifacts.certificate import Certificate, TestRecord
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256, sha256_of_all
+from concord.artifacts.measures import PublicTest, TestRecord
 from concord.artifacts.sections import TALLIES
 
 MOST_CLASSES = 20
@@ -20,12 +21,19 @@ MOST_CLASSES = 20
 LONGEST_PARAMETER = 250
 """Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
 
+TEST_TABLE = "public_test"
+"""The parameter that names the table of a public test, by its digest."""
+WARNED = "warned"
+"""The tag of a student that a certificate warns of."""
+
 SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
 """Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
 for its first sessions, that many of them."""
 
 ALIAS = "champion"
-"""The latest of a domain's students."""
+"""The best of a domain's students, or the one that a plan says (`takes_alias`)."""
+LISTED_CLASSES = 12
+"""Classes up to which a note has a table of them."""
 
 PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
 """Datasets of a publication."""
@@ -97,8 +105,9 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
         "study": Stage(
             _settings(student.params, "student.")
             | _settings({"student": student.estimator})
-            | ({} if student.refused is None else _settings({"refused": student.refused})),
-            {} if student.accuracy is None else {"accuracy": student.accuracy},
+            | ({} if student.refused is None else _settings({"refused": student.refused}))
+            | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table}),
+            _on_public_rows(student.accuracy, student.public_test),
             "The student, learned from released labels and public rows alone.",
             (PUBLIC_ROWS, RELEASED_LABELS),
         ),
@@ -111,6 +120,17 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
     }
 
 
+def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str, float]:
+    """What was measured on public test rows; of many classes, none by itself."""
+    found = {} if accuracy is None else {"accuracy": accuracy}
+    if test is not None:
+        found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
+        for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASSES else ()):
+            shares = {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
+            found |= {name: share for name, share in shares.items() if share is not None}
+    return found
+
+
 def _tested(test: TestRecord) -> Stage:
     """What a private test measured: each share with the ends of its interval; of many classes, none by itself."""
     measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
@@ -118,6 +138,8 @@ def _tested(test: TestRecord) -> Stage:
         measured |= {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
     ends = {f"test_{name}": share.value for name, share in measured.items()}
     ends |= {f"test_{name}_{end}": getattr(share, end) for name, share in measured.items() for end in ("low", "high")}
+    if test.majority is not None:
+        ends["test_majority"] = test.majority
     return Stage(
         _settings({"share": test.share, "clean": test.clean, "level": test.level}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": test.guarantee.epsilon, **ends},
@@ -169,24 +191,80 @@ def tags(certificate: Certificate) -> dict[str, str]:
         "epsilon": repr(guarantee.epsilon),
         "delta": repr(guarantee.delta),
         "digest.student": certificate.student.file.digest,
+        **({WARNED: "true"} if certificate.warnings else {}),
     }
 
 
 def words(certificate: Certificate) -> str:
     """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
     guarantee, counts = certificate.promise, certificate.counts
+    measured = _measured_in_words(certificate.student.public_test)
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
     if certificate.mechanism.name == TALLIES:
         rows = f"No teacher voted: noisy sums were released in {counts.answered} rounds; all else follows from them. "
     elif not certificate.teachers:
         rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
+    warned = "".join(f"**Warning:** {warning}.\n\n" for warning in certificate.warnings)
     return (
-        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
+        f"{warned}ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
         f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
-        f"{rows}The certificate and the report are among the run's artifacts.\n\n"
+        f"{rows}{measured}The certificate and the report are among the run's artifacts.\n\n"
         f"To check it: `concord verify {certificate.session}`"
     )
+
+
+def _measured_in_words(test: PublicTest | None) -> str:
+    """A public test as a sentence and a table of Markdown."""
+    if test is None:
+        return ""
+    sentence = (
+        f"The student is right on {test.accuracy:.1%} of {test.rows:,} public test rows; naming the largest class for "
+        f"each would be right on {test.majority:.1%}. Balanced accuracy: {test.balanced_accuracy:.1%}. "
+    )
+    if test.matrix is None or len(test.classes) > LISTED_CLASSES:
+        return sentence
+    names = [f"`{item.name.replace('|', '/').replace('`', '´')}`" for item in test.classes]
+    head = f"| of class | recall | precision | {' | '.join(f'said {name}' for name in names)} |"
+    lines = [
+        f"| {name} | {_share(item.recall)} | {_share(item.precision)} | {' | '.join(f'{count:,}' for count in row)} |"
+        for name, item, row in zip(names, test.classes, test.matrix, strict=True)
+    ]
+    return "\n".join([f"{sentence}\n", head, "|---" * (3 + len(names)) + "|", *lines, "\n"])
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The student that has the alias now, by the tags, parameters and metrics of its run."""
+
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
+    """Whether a student that is recorded now is to be its domain's champion.
+
+    By the plan's word if it has one. Otherwise a student that is warned of is not, nor is one that does not beat the
+    champion: by balanced accuracy on the same public test rows, or on the private units set aside. One that was
+    measured beats one that was not; among those that nobody measured, the latest is champion.
+    """
+    if certificate.about.champion != "better":
+        return certificate.about.champion == "always"
+    if certificate.warnings:
+        return False
+    if now is None or WARNED in now.tags or now.tags.get("digest.student") == certificate.student.file.digest:
+        return True
+    public, private = certificate.student.public_test, certificate.test
+    if public is not None and now.params.get(TEST_TABLE) == public.table:
+        return public.balanced_accuracy > now.metrics["balanced_accuracy"]
+    if private is not None and "test_balanced_accuracy" in now.metrics:
+        return private.balanced_accuracy.value > now.metrics["test_balanced_accuracy"]
+    return TEST_TABLE not in now.params and "test_balanced_accuracy" not in now.metrics
 
 
 def budget_in_words(certificate: Certificate) -> str:
@@ -222,7 +300,8 @@ def about_students(certificate: Certificate) -> str:
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget_in_words(certificate)}\n\n"
-        f'To use the latest: `mlflow.pyfunc.load_model("{model}").predict(rows)`'
+        f"To use the champion, the best of them that nothing warns of: "
+        f'`mlflow.pyfunc.load_model("{model}").predict(rows)`'
     )
 
 

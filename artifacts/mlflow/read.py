@@ -23,7 +23,7 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
-from mlflow.entities import Experiment, ViewType
+from mlflow.entities import Experiment, RunData, ViewType
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.home.released import sha256
@@ -41,6 +41,8 @@ NOT_OURS = {"registered_model_meta", "__pycache__"}
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+ALIAS = "champion"
+"""Of the student of a domain that is to be used."""
 MODEL = "student"
 """What a logged model is called."""
 
@@ -156,6 +158,21 @@ class Records:
             if location.startswith(f"{root}/"):
                 return self._folder.as_uri() + location.removeprefix(root)
         return location
+
+    def _champion(self, name: str) -> RunData | None:
+        """What the run of the student of that name says that has the alias; None if none has, or it is gone."""
+        version = self._client.get_registered_model(name).aliases.get(ALIAS)
+        if version is None:
+            return None
+        try:
+            return self._client.get_run(str(self._client.get_model_version(name, version).run_id)).data
+        except MlflowException:
+            return None
+
+    def _is_champion(self, model_uri: str) -> bool:
+        """Whether that version of a domain's students has the alias."""
+        name, _, version = model_uri.removeprefix("models:/").rpartition("/")
+        return str(self._client.get_registered_model(name).aliases.get(ALIAS)) == version
 
     def _model_digests(self, model_id: str) -> dict[str, str]:
         files = self._files(self._client.get_logged_model(model_id).artifact_location)

@@ -46,7 +46,7 @@ from mlflow.models import Model, ModelSignature
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
-    ALIAS,
+    Champion,
     Publication,
     Stage,
     about_domain,
@@ -57,10 +57,11 @@ from concord.artifacts.mlflow.describe import (
     registered,
     signature,
     tags,
+    takes_alias,
     whole,
     words,
 )
-from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
+from concord.artifacts.mlflow.read import ALIAS, MODEL, MODEL_FILE, NOTE, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
@@ -106,17 +107,18 @@ AUDITS = "concord audits"
 
 @dataclass(frozen=True)
 class Tracked:
-    """Where a publication is in MLflow."""
+    """Where a publication is in MLflow, and whether its student is the champion of its domain."""
 
     run_id: str
     model_uri: str
+    champion: bool = False
 
 
 class Tracking(Records):
     """The tracking store, as it is written."""
 
     def publish(self, publication: Publication) -> Tracked:
-        """Record a publication as a run of its domain's experiment, and register its student as the champion.
+        """Record a publication as a run of its domain's experiment, and register its student.
 
         What each stage after the door published is a run nested in it.
         """
@@ -132,7 +134,7 @@ class Tracking(Records):
                 model_id = self._log_model(run, publication)
                 self._log_stages(run, model_id, publication)
                 model_uri = self._register(run, model_id, certificate)
-        return Tracked(run.info.run_id, model_uri)
+                return Tracked(run.info.run_id, model_uri, self._is_champion(model_uri))
 
     def find(self, domain: str, session: str, digests: Mapping[str, str]) -> Tracked | None:
         """Where the latest run of a session is, if it was made of files of those digests, by name, and is whole."""
@@ -142,7 +144,8 @@ class Tracking(Records):
                 version = self._version(run.info.run_id)
                 logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
                 if logged == digests and version is not None and self._is_whole(run, version):
-                    return Tracked(run.info.run_id, f"models:/{version.name}/{version.version}")
+                    uri = f"models:/{version.name}/{version.version}"
+                    return Tracked(run.info.run_id, uri, self._is_champion(uri))
         return None
 
     def keep_audit(self, report: AuditReport) -> str:
@@ -277,7 +280,7 @@ class Tracking(Records):
         return str(made.model_id)
 
     def _register(self, run: Run, model_id: str, certificate: Certificate) -> str:
-        """The logged model as the new champion among its domain's students; its URI."""
+        """The logged model among its domain's students, as their champion if it is to be; its URI."""
         name = registered(certificate.domain.name)
         if not self._client.search_registered_models(f"name = '{name}'"):
             self._client.create_registered_model(name)
@@ -290,7 +293,9 @@ class Tracking(Records):
             model_id=model_id,
         )
         self._client.update_registered_model(name, about_students(certificate))
-        self._client.set_registered_model_alias(name, ALIAS, made.version)
+        now = self._champion(name)
+        if takes_alias(certificate, None if now is None else Champion(now.tags, now.params, now.metrics)):
+            self._client.set_registered_model_alias(name, ALIAS, made.version)
         return f"models:/{name}/{made.version}"
 
 

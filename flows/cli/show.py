@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.ledger.ledger import Ledger
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     from concord.flows.outcome import Summary
 
 NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+WHERE = {"public_test": "on public test rows", "private_test": "by the private test: noisy counts"}
+MOST_SHOWN = 7
+"""Classes up to which a console shows a table of them."""
 OUTCOMES = ("asked", "answered", "refused")
 
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
-    from concord.flows.outcome import spent_in_words, tested_in_words
+    from concord.flows.outcome import public_in_words, spent_in_words, tested_in_words
 
     if quiet:
         out.print(summary.certificate, soft_wrap=True)
@@ -39,17 +43,44 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["rows"] = f"{summary.inferred} public rows labelled, as {summary.asked} rounds of noisy sums say"
     elif not summary.teachers:
         lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
-    if student["accuracy"] is not None:
-        lines["student"] = f"{student['accuracy']:.1%} right on the public test rows"
+    if "public_test" in student:
+        lines["student"] = public_in_words(student["public_test"])
     if "prior_odds_accuracy" in student:
         at = [f"{student[f'{point}balanced_accuracy']:.1%}" for point in ("", "prior_odds_")]
         lines["rare class"] = (
             f"balanced accuracy {at[0]}; {at[1]} at prior odds, where {student['prior_odds_accuracy']:.1%} are right"
         )
     if summary.test is not None:
-        lines["student"] += f"; by a private test, {tested_in_words(summary.test)}"
+        lines["private test"] = tested_in_words(summary.test)
     for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True)
+    for test in ("public_test", "private_test"):
+        show_classes(student.get(test), WHERE[test])
+    for warning in summary.warnings:
+        out.print(f"[yellow]warning[/yellow]      {escape(warning)}", soft_wrap=True)
+    if not student["champion"]:
+        why = "it is warned of" if summary.warnings else "it does not beat the champion, or the plan says so"
+        out.print(f"not champion {why}; [about] champion in the plan decides otherwise", soft_wrap=True, markup=False)
+
+
+def show_classes(test: dict[str, Any] | None, where: str) -> None:
+    """Recall, precision and confusion by class, if there is a test and its classes fit a console."""
+    if test is None or len(test["recall"]) > MOST_SHOWN:
+        return
+    table = Table(title=where, title_justify="left", **NARROW)
+    names = [escape(name) for name in test["recall"]]
+    for heading in ("of class", "recall", "precision", *(f"said {name}" for name in names)):
+        table.add_column(heading, overflow="fold")
+    for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
+        shares = (_share(test[kind][own]) for kind in ("recall", "precision"))
+        table.add_row(name, *shares, *(f"{count:,}" for count in test["matrix"][at]))
+    out.print(table)
+
+
+def _share(share: float | dict[str, float] | None) -> str:
+    if isinstance(share, dict):
+        return f"{share['value']:.1%} ({share['low']:.0%} to {share['high']:.0%})"
+    return "–" if share is None else f"{share:.1%}"
 
 
 def budget_of(home: Path) -> dict[str, Any]:

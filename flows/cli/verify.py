@@ -64,17 +64,17 @@ MARKS = {
 """What stands before a check, by whether it holds and whether it warns."""
 
 
-def checks_of(subject: str | None, home: Path) -> "list[Check]":
+def checks_of(subject: str | None, home: Path, test: str | None = None) -> "list[Check]":
     """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies."""
     from concord.flows.environment import reopen
     from concord.tasks.verify.published import is_published, verify_published
 
     if subject is not None and is_published(Path(subject)):
-        return verify_published(Path(subject))
+        return verify_published(Path(subject), test)
     home = reopen(home, reading=True)
     from concord.tasks.verify.verify import verify
 
-    return verify(home, subject)
+    return verify(home, subject, test)
 
 
 @app.command("verify")
@@ -82,6 +82,7 @@ def verify_command(
     subject: Annotated[
         str | None, typer.Argument(help="A session, an MLflow run, or a published folder; default: everything.")
     ] = None,
+    test: Annotated[str | None, typer.Option(help="The public test table, if it was moved.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,7 +90,7 @@ def verify_command(
 
     A published folder, or its certificate, is checked by itself: no home folder is needed.
     """
-    checks = checks_of(subject, home)
+    checks = checks_of(subject, home, test)
     passed = all(check.ok for check in checks)
     if as_json:
         details = [check.model_dump() for check in checks]

@@ -13,6 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -20,17 +23,23 @@ from concord.artifacts.certificate import (
     OPENED,
     SCHEMA_FILE,
     Certificate,
+    Noise,
+    Stated,
     StudentRecord,
     library_versions,
     schema,
 )
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import StudentPlan
+from concord.artifacts.sections import MECHANISMS, StudentPlan
 from concord.artifacts.sessions import Session
+from concord.tasks.advice.compare import expected_agreement
+from concord.tasks.mechanisms.mechanism import expectation, from_settings
+from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.describe import Certified, counted, describe, outcomes
 from concord.tasks.publish.figures import (
     budget_figure,
@@ -45,6 +54,8 @@ from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
+DIGITS = 6
+"""Of a share that is expected."""
 
 
 def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
@@ -74,6 +85,7 @@ def certificate_of(
     student: Student,
     *,
     beside: Mapping[str, Sequence[Ref]],
+    features: Sequence[str],
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
@@ -82,13 +94,21 @@ def certificate_of(
     labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis; of
                  tallies, the rounds and the labels that were inferred from them
     beside       what other sessions of the same run released, by session
+    features     columns of a row that the student may read
     Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
     behind its witness.
     """
     ledger.check_witness()
     session = ledger.session(session_id)
-    counts, record = counted(outcomes(session, labels, released), session), _student(plan.student, student, session)
-    made = ledger.at_once(lambda now: describe(session_id, labels, counts, record, beside, now, released))
+    table = outcomes(session, labels, released)
+    counts = counted(table, session)
+    stated = Stated(
+        student=_student(plan.student, student, session),
+        about=plan.about,
+        features=tuple(features),
+        noise=noise_in(plan, session, table),
+    )
+    made = ledger.at_once(lambda now: describe(session_id, labels, counts, stated, beside, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 
@@ -139,4 +159,26 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
         refused=plan.refused if session.teachers and made is None else None,
         file=student.ref,
         accuracy=student.accuracy,
+        public_test=student.test,
     )
+
+
+def noise_in(plan: Plan, session: Session, labels: pa.Table) -> Noise | None:
+    """What part of the released labels noise is expected to have changed, from public things alone: the noisy counts if
+    they were released (their margins are as far from the true ones either way), else the plan's guess of agreement.
+
+    None if no label was released by itself, or the guess is a table that is not there any more.
+    """
+    if session.mechanism["name"] not in MECHANISMS or not session.answered:
+        return None
+    mechanism, classes = from_settings(session.mechanism), len(plan.data.classes)
+    counted_rows = labels["scores"].drop_null()
+    if len(counted_rows):
+        counts = pc.list_flatten(counted_rows.combine_chunks()).to_numpy().reshape(-1, classes).astype(np.float64)
+        changed = float(mechanism.odds(-np.sort(-counts, axis=1)).changed.mean())
+        return Noise(changed=round(changed, DIGITS), by="counts")
+    try:
+        votes = profile(expected_agreement(plan), classes) * session.teachers
+    except WrongInput:
+        return None
+    return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, DIGITS), by="guess")

@@ -22,15 +22,14 @@ from concord.artifacts.certificate import (
     CERTIFICATE_FORMAT,
     FIRST_FORMAT,
     OPENED,
+    SECOND_FORMAT,
     Beside,
     Certificate,
-    ClassTested,
+    CertificateFormat,
     Counts,
-    Interval,
     MechanismRecord,
     RelabellingRecord,
-    StudentRecord,
-    TestRecord,
+    Stated,
     library_versions,
     together,
 )
@@ -42,7 +41,6 @@ from concord.artifacts.guarantee import (
     RELABELLED,
     UNWITNESSED,
     WITNESSED,
-    Budget,
     DomainCharge,
     Guarantee,
     faulty_caveat,
@@ -50,8 +48,9 @@ from concord.artifacts.guarantee import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.measures import ClassTested, Interval, Matrix, TestRecord, warnings_of
 from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.schemas import Ref
+from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, trials_of
 from concord.artifacts.vulnerabilities import concerning, older, oldest
@@ -64,6 +63,8 @@ from concord.tasks.mechanisms.tallies import Tallies
 
 WITH_PARTS = "0.2.0"
 """The first version whose certificates tell of parts of units."""
+MOST_LISTED = 20
+"""Classes up to which a certificate lists all noisy counts of a test; the file that was released has them anyway."""
 
 
 class Certified(BaseModel):
@@ -86,41 +87,54 @@ def describe(
     session_id: str,
     labels: Sequence[Ref],
     counts: Counts,
-    student: StudentRecord,
+    stated: Stated,
     beside: Mapping[str, Sequence[Ref]],
     ledger: Reading,
     released: Released,
     by: str = __version__,
+    form: CertificateFormat = CERTIFICATE_FORMAT,
 ) -> Certificate:
     """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
 
     Raises NotVerified where what a test released is not what was written.
 
-    by   the version of Concord that writes it: it says what that one knew
+    by     the version of Concord that writes it: it says what that one knew, in the format `form`
     """
     session = ledger.session(session_id)
     domain = ledger.domain_of(session)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
+    student, test = stated.student, tested(session, stated.student.file, ledger, released, form)
     return Certificate(
-        format=FIRST_FORMAT if older(by, WITH_PARTS) else CERTIFICATE_FORMAT,
+        format=form,
         session=session.id,
         data_version=session.data_version,
+        about=stated.about,
         guarantee=guarantee,
         mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
         relabelling=RelabellingRecord.of([session.mechanism for session in sessions]),
         teachers=session.teachers,
         counts=counts,
+        noise=stated.noise,
         domain=_charged(domain, ledger),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger, by),
+        features=stated.features,
         student=student,
-        test=tested(session, student.file, ledger, released),
+        test=test,
+        warnings=warnings_of(student.public_test, test) if form == CERTIFICATE_FORMAT else (),
         beside=tuple(others),
         together=together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
     )
+
+
+def form_of(by: str, claimed: CertificateFormat) -> CertificateFormat:
+    """The format in which that version wrote a certificate: the one that is claimed if it wrote such, or its latest."""
+    if older(by, WITH_PARTS):
+        return FIRST_FORMAT
+    return SECOND_FORMAT if claimed == SECOND_FORMAT else CERTIFICATE_FORMAT
 
 
 def _charged(domain: Domain, ledger: Reading) -> DomainCharge:
@@ -130,7 +144,12 @@ def _charged(domain: Domain, ledger: Reading) -> DomainCharge:
     return DomainCharge.of(domain, sessions, ledger.lost(domain.name), parts)
 
 
-def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = __version__) -> tuple[str, ...]:
+def caveats(
+    domain: Domain,
+    sessions: Sequence[Session],
+    ledger: Reading,
+    by: str = __version__,
+) -> tuple[str, ...]:
     """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
@@ -139,7 +158,8 @@ def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: st
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
-    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *lost, WITNESSED if ledger.witnessed else UNWITNESSED)
+    witness = WITNESSED if ledger.witnessed else UNWITNESSED
+    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *lost, witness)
 
 
 def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:
@@ -179,7 +199,9 @@ def _proof(settings: Mapping[str, Any]) -> str:
     return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof
 
 
-def tested(learned: Session, student: Ref, ledger: Reading, released: Released) -> TestRecord | None:
+def tested(
+    learned: Session, student: Ref, ledger: Reading, released: Released, form: CertificateFormat
+) -> TestRecord | None:
     """The latest test of that very student, as the ledger stands; None where there is none."""
     everything = ledger.sessions(learned.domain)
     its_own = [item for item in trials_of(everything, learned.id) if item.mechanism["student"] == student.digest]
@@ -189,14 +211,15 @@ def tested(learned: Session, student: Ref, ledger: Reading, released: Released) 
     session, file = done[-1]
     before = everything[: everything.index(session)]
     earlier = sum(item.tests and item.division == session.division for item in before)
-    return record(session, file, earlier, released.read(file))
+    found = record(session, file, earlier, released.read(file))
+    return found if form == CERTIFICATE_FORMAT else found.model_copy(update={"majority": None, "matrix": None})
 
 
 def record(session: Session, file: Ref, earlier: int, text: bytes) -> TestRecord:
     """What the released counts of a test say."""
     result = json.loads(text)
     noisy = [result["right"], result["wrong"], *(count for row in result["matrix"] for count in row)]
-    found = Measures.of(PrivateTest.from_settings(session.mechanism), noisy)
+    found, matrix = Measures.of(PrivateTest.from_settings(session.mechanism), noisy), result["matrix"]
     classes = zip(result["classes"], found.recall, found.precision, strict=True)
     return TestRecord(
         session=session.id,
@@ -209,11 +232,19 @@ def record(session: Session, file: Ref, earlier: int, text: bytes) -> TestRecord
         rows=found.rows,
         accuracy=_interval(found.accuracy),
         balanced_accuracy=_interval(found.balanced_accuracy),
+        majority=_majority(matrix),
+        matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_LISTED else None,
         classes=tuple(
             ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
             for name, recall, precision in classes
         ),
     )
+
+
+def _majority(matrix: Matrix) -> float | None:
+    """The share of the largest class, by noisy counts; None if they say nothing."""
+    of_class = [max(0, sum(row)) for row in matrix]
+    return max(of_class) / sum(of_class) if any(of_class) else None
 
 
 def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[Budget, bool]]:

@@ -24,6 +24,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import SCHEMA_FILE, Certificate
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.measures import PublicTest
 from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.model import is_older, load, published, travelling, trusted_types
 
@@ -133,10 +134,24 @@ def _write_onnx(student: Pipeline, file: Path) -> str | None:
     return None
 
 
+MOST_FOUND = 20
+"""Classes of which the card says how many are found."""
+
+
 def _needed(estimator: str) -> list[str]:
     """What the example needs: the student's own package too."""
     own = packages_distributions().get(estimator.split(".")[0], [])
     return sorted({*NEEDED, *own})
+
+
+def _measured(test: PublicTest | None) -> str | None:
+    if test is None:
+        return None
+    finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
+    return (
+        f"{test.accuracy:.1%} right on {test.rows:,} public test rows, where the largest class alone is "
+        f"{test.majority:.1%}; balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
+    )
 
 
 def _card(certificate: Certificate, student: Pipeline, without_onnx: str | None) -> Iterator[str]:
@@ -149,7 +164,8 @@ def _card(certificate: Certificate, student: Pipeline, without_onnx: str | None)
     )
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
-    right = "not measured" if record.accuracy is None else f"{record.accuracy:.1%} right on public test rows"
+    yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
+    right = _measured(record.public_test) or "not measured on public rows"
     yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}\n- SHA-256 of `{STUDENT}`: "
     yield f"  `{record.file.digest}`, as `certificate.json` names it\n"
     yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"

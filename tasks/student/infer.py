@@ -32,6 +32,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
 from concord.tasks.data.cells import cast_rows
@@ -44,6 +45,7 @@ from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.student.concord_student import Cells
 from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
 from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, rounds_of, scores
+from concord.tasks.student.evaluate import measured
 
 Published = Mapping[str, Any]
 """What a released round's file says."""
@@ -245,8 +247,8 @@ def _code(field: NumberField | WordField, known: Mapping[str, Sequence[str]]) ->
     return Code(field.start, words=list(field.words), others=others)
 
 
-def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> dict[str, float]:
-    """Accuracy and balanced accuracy at both operating points, on the public labelled rows at `path`.
+def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> tuple[PublicTest, dict[str, float]]:
+    """The student on the public labelled rows at `path`; and accuracy and balanced accuracy at both operating points.
 
     Raises WrongInput where the table does not fit.
     """
@@ -259,4 +261,4 @@ def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> dic
         prefix = "" if point == "default" else "prior_odds_"
         found[f"{prefix}accuracy"] = float(np.mean(predicted == names))
         found[f"{prefix}balanced_accuracy"] = float(balanced_accuracy_score(names, predicted))
-    return found
+    return measured(student["student"], X, truth, encoding, path), found

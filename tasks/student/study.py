@@ -23,9 +23,10 @@ from sklearn.utils.validation import has_fit_parameter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sections import StudentPlan
-from concord.tasks.data.encode import Matrix, PublicBatch, encode, labelled_rows, read_frame
+from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student
 
@@ -34,7 +35,7 @@ Refused = Literal["random", "drop", "soft"]
 
 
 class Student(BaseModel):
-    """A published student: its file, and the share of public test rows it is right on, where there are any.
+    """A published student: its file, and how it does on public test rows, where there are any.
 
     figures   what else it does on those rows, by name
     """
@@ -42,8 +43,13 @@ class Student(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     ref: Ref
-    accuracy: float | None
+    test: PublicTest | None
     figures: dict[str, float] = {}
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of public test rows that it is right on."""
+        return None if self.test is None else self.test.accuracy
 
 
 def study(
@@ -94,16 +100,9 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
         _fit(plan, X, targets, encoding.classes)
 
 
-def publish_student(student: Pipeline, session: str, accuracy: float | None, released: Released) -> Student:
+def publish_student(student: Pipeline, session: str, test: PublicTest | None, released: Released) -> Student:
     """Write the student's file into the session's folder."""
-    return Student(ref=released.write(f"{session}/student.skops", dump(student)), accuracy=accuracy)
-
-
-def evaluate(student: Pipeline, path: str, encoding: Encoding) -> float:
-    """Share of the public labelled rows at `path` that the student is right on. Raises WrongInput."""
-    rows, truth = labelled_rows(path, encoding)
-    predicted = student["student"].predict(encode(rows, encoding))
-    return float(np.mean(predicted == np.array(encoding.classes)[truth]))
+    return Student(ref=released.write(f"{session}/student.skops", dump(student)), test=test)
 
 
 def lessons(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from concord.artifacts.certificate import OPENED, Certificate, Counts, StudentRecord
+from concord.artifacts.certificate import OPENED, Certificate, Counts, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
@@ -25,7 +25,7 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
-from concord.tasks.publish.describe import counted, describe, outcomes
+from concord.tasks.publish.describe import counted, describe, form_of, outcomes
 from concord.tasks.verify.checks import Subject, equal, parsed
 
 COMPARED_FIELDS = [*(name for name in Certificate.model_fields if name != "versions"), "versions"]
@@ -51,7 +51,7 @@ class Claim:
     since: int
     files: int
     counts: Counts
-    student: StudentRecord
+    stated: Stated
     alike: int = -1
     wrong: ConcordError | None = None
 
@@ -83,7 +83,7 @@ class Claim:
             since=since,
             files=len(certificate.files),
             counts=counted(outcomes(own, certificate.labels, subject.released), own),
-            student=certificate.student,
+            stated=certificate.stated,
         )
 
     def compare(self, moment: Reading, released: Released) -> None:
@@ -91,7 +91,8 @@ class Claim:
         certificate = parsed(released.read(self.ref), self.ref.path)
         labels = _labels(certificate)
         own = labels.pop(self.session)
-        due = describe(self.session, own, self.counts, self.student, labels, moment, released, self.by)
+        form = form_of(self.by, certificate.format)
+        due = describe(self.session, own, self.counts, self.stated, labels, moment, released, self.by, form)
         wrong = [name for name in COMPARED_FIELDS if _part(certificate, name) != _part(due, name)]
         alike = COMPARED_FIELDS.index(wrong[0]) if wrong else len(COMPARED_FIELDS)
         if alike >= self.alike:

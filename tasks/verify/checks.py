@@ -59,6 +59,7 @@ class Subject:
 
     run     what MLflow has of it: its latest run, or the one asked for; None if it has none
     latest  whether that is the session's latest run, whose files are those now released
+    test    where the public test table is, if that is said
     """
 
     session: Session
@@ -66,6 +67,7 @@ class Subject:
     released: Released
     run: Recorded | None
     latest: bool
+    test: str | None = None
 
     @property
     def published(self) -> bool:

@@ -24,6 +24,7 @@ from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.schemas import Ref
 from concord.tasks.verify.checks import Check, equal, parsed
+from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import least_delta
 
 CERTIFICATE_FILE = "certificate.json"
@@ -39,8 +40,11 @@ def is_published(path: Path) -> bool:
     return _certificate_file(path).is_file()
 
 
-def verify_published(path: Path) -> list[Check]:
-    """Check a session's published folder, or the certificate in it. Raises WrongInput if there is no certificate."""
+def verify_published(path: Path, test: str | None = None) -> list[Check]:
+    """Check a session's published folder, or the certificate in it; `test` is where the public test table is.
+
+    Raises WrongInput if there is no certificate.
+    """
     file = _certificate_file(path)
     try:
         text = file.read_bytes()
@@ -56,6 +60,7 @@ def verify_published(path: Path) -> list[Check]:
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(certificate, file.parent),
         "released labels": lambda: _counts(certificate, file.parent),
+        "public test": lambda: public_test(certificate, lambda ref: _read(ref, certificate, file.parent), test, None),
     }
     left = Check(name=f"{certificate.session}: not checked here", ok=True, warning=True, detail=LEFT)
     return [*(_checked(f"{certificate.session}: {name}", check) for name, check in checks.items()), left]

@@ -13,6 +13,7 @@ Not covered  a home folder put back whole to an older copy, where no witness is 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
@@ -22,7 +23,8 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.vulnerabilities import concerning, opened_by
 from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
-from concord.tasks.verify.checks import Check, Home, Subject, equal, labels, model, run_figures, run_files
+from concord.tasks.verify.checks import Check, Home, Subject, equal, labels, model, parsed, run_figures, run_files
+from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 
 SLACK = 1 + 1e-9
@@ -35,8 +37,11 @@ SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
 
 
-def verify(home: Path, subject: str | None = None) -> list[Check]:
-    """Check a session, an MLflow run, or everything. Raises WrongInput if there is no such session or run."""
+def verify(home: Path, subject: str | None = None, test: str | None = None) -> list[Check]:
+    """Check a session, an MLflow run, or everything; `test` is where the public test table is, if it was moved.
+
+    Raises WrongInput if there is no such session or run.
+    """
     try:
         ledger = Ledger.of(home)
         ledger.verify()
@@ -51,7 +56,8 @@ def verify(home: Path, subject: str | None = None) -> list[Check]:
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         return [*checks, *Home(home, ledger, None).checks(), failing]
-    return [*checks, *held.checks(), *_of_sessions(subjects, ledger, Released(home))]
+    named = [replace(each, test=test) for each in subjects]
+    return [*checks, *held.checks(), *_of_sessions(named, ledger, Released(home))]
 
 
 def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) -> Iterator[Check]:
@@ -141,9 +147,19 @@ def _guarantee(subject: Subject) -> str:
     return f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g} of the {session.delta:g} claimed"
 
 
+def _public_test(subject: Subject) -> str:
+    """The measures on public test rows are the student's."""
+    path, released = f"{subject.session.id}/certificate.json", subject.released
+    ref = released.find(path)
+    if ref is None:
+        raise NotVerified(f"the released file {path} is missing")
+    return public_test(parsed(released.read(ref), path), released.read, subject.test, released.root.parent)
+
+
 AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}
 WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
     "report and figures": run_files,
     "model": model,
     "MLflow": run_figures,
+    "public test": _public_test,
 }

@@ -19,7 +19,8 @@ from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of, write_anew
 from concord.tasks.publish.describe import Certified
-from concord.tasks.student.study import Student, evaluate, publish_student, study
+from concord.tasks.student.evaluate import evaluate
+from concord.tasks.student.study import Student, publish_student, study
 
 CLASSES = ("no", "yes")
 TEACHERS = 100
@@ -157,6 +158,15 @@ def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> 
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
     """The certificate as the ledger stands now."""
     ledger, released = Ledger.of(world.home), world.released
-    certificate = certificate_of(world.plan, SESSION, refs, student, beside={}, ledger=ledger, released=released)
+    certificate = certificate_of(
+        world.plan,
+        SESSION,
+        refs,
+        student,
+        beside={},
+        features=world.encoding.features,
+        ledger=ledger,
+        released=released,
+    )
     classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
     return write_anew(certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released)

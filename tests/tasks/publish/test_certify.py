@@ -105,8 +105,16 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
     written, ledger = read(small), Ledger.of(small.home)
 
     def due() -> Certificate:
-        refs, released = list(written.labels), small.released
-        return certificate_of(small.plan, SESSION, refs, student, beside={}, ledger=ledger, released=released)
+        return certificate_of(
+            small.plan,
+            SESSION,
+            list(written.labels),
+            student,
+            beside={},
+            features=small.encoding.features,
+            ledger=ledger,
+            released=small.released,
+        )
 
     before = due()
     assert before.versions == {OPENED: __version__}

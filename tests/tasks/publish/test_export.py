@@ -88,7 +88,7 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
     assert "| size | a number |" in card
     assert "| shade | a word |" in card
     assert sha256((exported / "student.skops").read_bytes()) in card
-    assert "right on public test rows" in card
+    assert "right on 300 public test rows, where the largest class alone is" in card
 
 
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:

@@ -155,6 +155,6 @@ def test_a_long_stream_is_listed_in_the_certificate_alone(certificate: Certifica
 
 
 def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Certificate) -> None:
-    student = certificate.student.model_copy(update={"accuracy": None})
+    student = certificate.student.model_copy(update={"accuracy": None, "public_test": None})
     assert "right on public test rows" in render(certificate, FIGURES)
     assert "right on public test rows" not in render(certificate.model_copy(update={"student": student}), FIGURES)

@@ -14,8 +14,9 @@ from sklearn.svm import LinearSVR
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.sections import StudentPlan
 from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.model import canonical_file, dump, load, trusted_types
-from concord.tasks.student.study import Refused, evaluate, lessons, publish_student, study
+from concord.tasks.student.study import Refused, lessons, publish_student, study
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
 
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
@@ -41,7 +42,7 @@ def test_right_labels_make_a_student_that_is_right(small: World, refused: Refuse
     labels = small.truth.copy()
     labels[::9] = -1
     student = learn(small, labels, plan=StudentPlan(estimator=estimator, refused=refused))
-    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.9
+    assert evaluate(student, small.plan.path("test"), small.encoding).accuracy > 0.9
     assert set(student.predict(small.rows.to_pandas())) == set(CLASSES)
 
 
@@ -90,13 +91,13 @@ def test_a_regressor_learns_from_votes_that_are_mostly_noise(small: World) -> No
     labels = counts.argmax(axis=1)
     student = learn(small, labels, counts, StudentPlan(estimator=RIDGE, refused="soft"))
     assert np.mean(labels == small.truth) < 0.7
-    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.85
+    assert evaluate(student, small.plan.path("test"), small.encoding).accuracy > 0.85
 
 
 def test_a_classifier_takes_soft_votes_as_weights(small: World) -> None:
     counts = noisy_votes(small.truth, scale=10)
     student = learn(small, counts.argmax(axis=1), counts, StudentPlan(refused="soft"))
-    assert evaluate(student, small.plan.path("test"), small.encoding) > 0.9
+    assert evaluate(student, small.plan.path("test"), small.encoding).accuracy > 0.9
 
 
 def test_a_classifier_without_weights_is_told_what_to_do(small: World) -> None:
@@ -157,9 +158,10 @@ def test_another_student_has_another_file(small: World) -> None:
 
 def test_the_student_is_published_beside_its_labels(small: World) -> None:
     student = learn(small, small.truth)
-    published = publish_student(student, SESSION, 0.9, small.released)
+    found = evaluate(student, small.plan.path("test"), small.encoding)
+    published = publish_student(student, SESSION, found, small.released)
     assert published.ref.path == f"{SESSION}/student.skops"
-    assert published.accuracy == 0.9
+    assert published.accuracy == found.accuracy
     assert small.released.read(published.ref) == dump(student)
 
 

@@ -28,7 +28,7 @@ from tests.support.tracked import tracked
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
 LEDGER = ["ledger chain", "ledger rule", "the home's sessions"]
-NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow"]
+NAMES = ["released labels", "guarantee", "certificate", "report and figures", "model", "MLflow", "public test"]
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_any_changed_entry_of_the_ledger_stops_the_rest(honest: tuple[World, Tra
         (b'"teachers": 100', b'"teachers": 900', "the certificate's teachers"),
         (b'"refused": 20', b'"refused": 10', "the certificate's counts"),
         (b'"cutoff": 20', b'"cutoff": 10', "the certificate's mechanism"),
-        (b"concord certificate 2", b"concord certificate 9", "is not a certificate"),
+        (b"concord certificate 3", b"concord certificate 9", "is not a certificate"),
     ],
 )
 def test_a_certificate_that_says_other_than_the_ledger_is_found(

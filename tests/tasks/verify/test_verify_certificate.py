@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.certificate import FIRST_FORMAT, OPENED, Certificate
+from concord.artifacts.certificate import FIRST_FORMAT, OPENED, SECOND_FORMAT, Certificate
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
@@ -120,7 +120,7 @@ def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifi
 
     def as_written(certificate: dict[str, Any]) -> None:
         certificate["versions"] = {"concord": "0.1.0", "python": "3.11.7"}
-        certificate["format"] = FIRST_FORMAT
+        without_measures(certificate, FIRST_FORMAT)
         del certificate["test"], certificate["domain"]["parts"]
 
     assert tell(home, as_written) == ""
@@ -132,11 +132,23 @@ def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifi
     assert "--new-session" in warning.detail
 
 
+def without_measures(certificate: dict[str, Any], form: str) -> None:
+    certificate["format"] = form
+    for name in ("about", "noise", "features", "warnings"):
+        del certificate[name]
+    del certificate["student"]["public_test"]
+
+
+def test_a_certificate_of_the_second_format_verifies_and_says_nothing_of_measures(home: Path) -> None:
+    assert tell(home, lambda certificate: without_measures(certificate, SECOND_FORMAT)) == ""
+    assert "format" in tell(home, lambda certificate: certificate.update(format=FIRST_FORMAT))
+
+
 def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(home: Path) -> None:
     rewrite(home, of_the_first_version)
     ledger = Ledger.of(home)
     certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
-    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.student, {}, ledger, Released(home))
+    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.stated, {}, ledger, Released(home))
     assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, "0.1.0")
     assert "opened by version 0.1.0 of Concord" in anew.caveats[0]
     assert "negative-zero" in anew.caveats[0]

@@ -214,7 +214,7 @@ def certify_anew(home: Path, name: str) -> None:
     ledger.commit_batch(name, 0, asked=1, answered=1, refused=0, released=ref)
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
     counts = model.counts.model_copy(update={"asked": 1, "answered": 1, "refused": 0, "not_asked": 0})
-    certificate = describe(name, [ref], counts, model.student, {}, ledger, released)
+    certificate = describe(name, [ref], counts, model.stated, {}, ledger, released)
     released.write(f"{name}/certificate.json", certificate.model_dump_json().encode())
 
 

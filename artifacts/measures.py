@@ -1,0 +1,149 @@
+"""Measures: how often a published student is right, on public test rows and on private units set aside; and warnings.
+
+A share of right answers says little by itself: if 98% of the rows are of one class, naming it for every row is right on
+98%. So that share stands beside it, and what the student finds of each class. Nothing here computes on rows: those who
+read the published files rely on these types alone.
+
+Checked by tests/artifacts/test_measures.py
+"""
+
+from collections.abc import Iterator, Sequence
+
+from concord.artifacts.schemas import Budget, CertificatePart, Ref
+
+Matrix = tuple[tuple[int, ...], ...]
+"""Rows by their class, and in each by the class that the student names: in the order of `classes`."""
+
+
+class ClassMeasured(CertificatePart):
+    """One class on public test rows: how many rows are of it, and how many the student says are.
+
+    recall      the share of its rows that the student finds; None if there are none
+    precision   of the rows that the student says are of it, the share that are; None if it says so of none
+    """
+
+    name: str
+    rows: int
+    said: int
+    recall: float | None
+    precision: float | None
+
+
+class Surety(CertificatePart):
+    """Rows on which the student is about as sure of its answer: its mean probability, and the share it is right on."""
+
+    rows: int
+    sure: float
+    right: float
+
+
+class PublicTest(CertificatePart):
+    """The student on public labelled rows.
+
+    table               SHA-256 of the files of those rows, one after the other; `label` is their label column
+    balanced_accuracy   the mean of the recalls, of classes that have rows
+    majority            the share of the largest class: what naming it for every row would be right on
+    matrix              None if there are too many classes to list
+    calibration         by how sure it is, from the least; None if it gives no probabilities
+    """
+
+    table: str
+    label: str
+    rows: int
+    accuracy: float
+    balanced_accuracy: float
+    majority: float
+    classes: tuple[ClassMeasured, ...]
+    matrix: Matrix | None
+    calibration: tuple[Surety, ...] | None
+
+    @property
+    def largest(self) -> str:
+        """The class with most rows."""
+        return max(self.classes, key=lambda item: item.rows).name
+
+
+class Interval(CertificatePart):
+    """A share, and the interval that covers it at the level of the test, by itself: sampling and noise are counted."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ClassTested(CertificatePart):
+    """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
+
+    name: str
+    recall: Interval
+    precision: Interval
+
+
+class TestRecord(CertificatePart):
+    """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
+
+    session    the session of its own that paid for it; `file` is what it released
+    clean      whether the student learned from none of the tested units; where not, the intervals say nothing
+    earlier    tests made on the same units before, on whose outcome this student may have been chosen
+    rows       the noisy number of tested units
+    majority   the share of the largest class, by the noisy counts
+    matrix     the noisy counts themselves; None if there are too many classes to list
+    """
+
+    __test__ = False  # no test of pytest's
+
+    session: str
+    guarantee: Budget
+    file: Ref
+    share: float
+    clean: bool
+    earlier: int
+    level: float
+    rows: int
+    accuracy: Interval
+    balanced_accuracy: Interval
+    majority: float | None = None
+    classes: tuple[ClassTested, ...]
+    matrix: Matrix | None = None
+
+
+def warnings_of(public: PublicTest | None, private: TestRecord | None) -> tuple[str, ...]:
+    """What whoever relies on such a student must know: that it is no better than one that looks at nothing, or that it
+    never finds a class."""
+    found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
+    return (*_of_public(public), *_of_private(private, found))
+
+
+def _of_public(test: PublicTest | None) -> Iterator[str]:
+    if test is None:
+        return
+    if test.accuracy <= test.majority:
+        yield (
+            f"the student is no better than naming the class {test.largest!r} for every row: it is right on "
+            f"{test.accuracy:.1%} of the public test rows, and {test.majority:.1%} of them are of that class"
+        )
+    if blind := [item.name for item in test.classes if item.recall == 0]:
+        yield f"the student is blind to {_listed(blind)}: of the public test rows of such a class it finds none"
+
+
+def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
+    if test is None:
+        return
+    if test.majority is not None and test.accuracy.value <= test.majority:
+        yield (
+            "by the private test the student is no better than naming the largest class for every unit: it is right on "
+            f"about {test.accuracy.value:.1%}, and about {test.majority:.1%} are of that class"
+        )
+    if blind := [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]:
+        yield (
+            f"the student may be blind to {_listed(blind)}: the private test cannot tell it from one that never finds "
+            "such a class"
+        )
+
+
+MOST_NAMED = 5
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{'the class' if len(names) == 1 else 'the classes'} {', '.join(map(repr, names[:MOST_NAMED]))}{more}"

@@ -1,0 +1,103 @@
+"""Evaluate: try a published student on public labelled rows, and say how often it is right, class by class.
+
+Assumes      the test table is public; the student saw released labels and public rows alone
+Guarantees   post-processing: nothing here reads a private row, and the same rows give the same figures
+Not covered  how much rows of the test table are like those it will meet
+             Checked by tests/tasks/student/test_evaluate.py
+
+`artifacts.measures` says what the figures mean. `concord verify` computes them again, by another path (tasks.verify).
+The path at which a test table lay is kept below HOME/tests, by the digest of the table: a hint for verification, which
+believes the digest alone.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.pipeline import Pipeline
+
+from concord.artifacts.home.released import sha256_of_all
+from concord.artifacts.home.whole import write_whole
+from concord.artifacts.measures import ClassMeasured, PublicTest, Surety
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.encode import encode, labelled_rows
+from concord.tasks.data.tables import find_files
+
+MOST_LISTED = 100
+"""Classes up to which the whole matrix is listed."""
+BINS = 10
+"""Of how sure a student is."""
+DIGITS = 6
+"""Of a mean probability: its last bits may be another machine's."""
+
+
+def evaluate(student: Pipeline, path: str, encoding: Encoding) -> PublicTest:
+    """The student on the public labelled rows at `path`. Raises WrongInput where the table does not fit."""
+    rows, truth = labelled_rows(path, encoding)
+    return measured(student["student"], encode(rows, encoding), truth, encoding, path)
+
+
+def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
+    """A fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
+    classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
+    answers = model.predict(X)
+    matrix = confusion_matrix(names, answers, labels=classes)
+    precision, recall, _, of_class = precision_recall_fscore_support(
+        names, answers, labels=classes, zero_division=np.nan
+    )
+    return PublicTest(
+        table=digest_of_table(path),
+        label=encoding.label,
+        rows=len(truth),
+        accuracy=float(accuracy_score(names, answers)),
+        balanced_accuracy=float(np.nanmean(recall)),
+        majority=float(of_class.max() / len(truth)),
+        classes=tuple(
+            ClassMeasured(name=name, rows=int(of), said=int(said), recall=_share(found), precision=_share(right))
+            for name, of, said, found, right in zip(
+                classes, of_class, matrix.sum(axis=0), recall, precision, strict=True
+            )
+        ),
+        matrix=tuple(tuple(row) for row in matrix.tolist()) if len(classes) <= MOST_LISTED else None,
+        calibration=_calibration(model, X, answers == names),
+    )
+
+
+def _share(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _calibration(model: Any, X: Any, right: NDArray[np.bool_]) -> tuple[Surety, ...] | None:
+    if not hasattr(model, "predict_proba"):
+        return None
+    sure = np.asarray(model.predict_proba(X), dtype=np.float64).max(axis=1)
+    at = np.clip((sure * BINS).astype(np.int64), 0, BINS - 1)
+    rows = np.bincount(at, minlength=BINS)
+    means = (np.bincount(at, weights, BINS) / np.maximum(rows, 1) for weights in (sure, right))
+    return tuple(
+        Surety(rows=int(many), sure=round(float(mean), DIGITS), right=round(float(share), DIGITS))
+        for many, mean, share in zip(rows, *means, strict=True)
+        if many
+    )
+
+
+def digest_of_table(path: str) -> str:
+    """SHA-256 of the files of a public test table, one after the other. Raises WrongInput."""
+    return sha256_of_all(file.path.read_bytes() for file in find_files(path, "data.test"))
+
+
+def remember(home: Path, test: PublicTest, path: str) -> None:
+    """Keep where the table of a test lies."""
+    (home / "tests").mkdir(exist_ok=True)
+    with write_whole(home / "tests" / test.table, home) as file:
+        file.write(str(Path(path).absolute()).encode())
+
+
+def remembered(home: Path, table: str) -> str | None:
+    """Where the table of that digest lay; None if it is not known."""
+    try:
+        return (home / "tests" / table).read_text(encoding="utf-8")
+    except OSError:
+        return None

@@ -1,0 +1,115 @@
+"""Verify measures: what a certificate says of public test rows follows from its counts, and these from the student.
+
+    certificate ─ counts ─ shares          always
+    student + test table ─ counts          if the table is at hand: where it lay, or where `concord verify --test` says
+
+By another path than `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
+
+Assumes      the certificate's student is the file that it digests, which is checked before
+Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give
+Not covered  rows on which another machine's last bits turn a tie: up to ALIKE of them. How sure the student is, which
+             only illustrates. Checked by tests/tasks/verify/test_verify_measured.py
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.measures import PublicTest
+from concord.artifacts.schemas import Ref
+from concord.tasks.data.cells import class_index
+from concord.tasks.data.tables import open_public
+from concord.tasks.student.evaluate import digest_of_table, remembered
+from concord.tasks.student.model import load
+from concord.tasks.verify.checks import equal
+
+ALIKE = 1 / 1000
+"""Part of the rows that another machine may answer otherwise."""
+Counts = NDArray[np.int64]
+
+
+def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
+    """The measures on public test rows follow from one another, and are the student's. Raises NotVerified.
+
+    read    the bytes of a released file
+    named   where the test table is, if that is said; else it is looked for where `home` remembers it
+    """
+    test = certificate.student.public_test
+    if test is None:
+        return "the certificate has none"
+    _shares_follow(test)
+    table = _table(test, named, home)
+    if table is None:
+        return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
+    student = load(read(certificate.student.file), certificate.student.estimator)
+    _answers(test, _counted(student, certificate.features, test, table))
+    return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"
+
+
+def _shares_follow(test: PublicTest) -> None:
+    rows = [item.rows for item in test.classes]
+    recalls = [item.recall for item in test.classes if item.recall is not None]
+    equal("the rows of all classes in the public test", sum(rows), test.rows)
+    _close("the share of the largest class", max(rows) / test.rows, test.majority)
+    _close("the balanced accuracy", sum(recalls) / len(recalls), test.balanced_accuracy)
+    if test.matrix is not None:
+        matrix = np.array(test.matrix)
+        equal("the rows of each class in the public test", matrix.sum(axis=1).tolist(), rows)
+        equal("the rows said of each class", matrix.sum(axis=0).tolist(), [item.said for item in test.classes])
+        _shares_of(test, matrix)
+
+
+def _shares_of(test: PublicTest, matrix: Counts) -> None:
+    _close("the accuracy", np.trace(matrix) / test.rows, test.accuracy)
+    for at, item in enumerate(test.classes):
+        for what, share, of in (("recall", item.recall, matrix[at]), ("precision", item.precision, matrix[:, at])):
+            if (share is None) != (of.sum() == 0):
+                raise NotVerified(f"the {what} of {item.name!r} was certified as {share}, of {of.sum()} rows")
+            if share is not None:
+                _close(f"the {what} of {item.name!r}", matrix[at, at] / of.sum(), share)
+
+
+def _answers(test: PublicTest, matrix: Counts) -> None:
+    """Raise NotVerified if those are not the test's answers; of too many classes to list, how many are right."""
+    if test.matrix is None:
+        other = abs(int(np.trace(matrix)) - round(test.accuracy * test.rows))
+    else:
+        other = int(np.abs(matrix - np.array(test.matrix)).sum()) // 2
+    if other > ALIKE * test.rows:
+        raise NotVerified(f"the student answers {other} of {test.rows} public test rows otherwise than was certified")
+
+
+def _close(what: str, found: float, recorded: float) -> None:
+    if not math.isclose(found, recorded, rel_tol=1e-9, abs_tol=1e-12):
+        raise NotVerified(f"{what} is {found:.6g}, where it was certified as {recorded:.6g}")
+
+
+def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None:
+    """Where the test table is; None if it is not where it lay. Raises NotVerified if another one is named."""
+    path = remembered(home, test.table) if named is None and home is not None else named
+    try:
+        found = None if path is None else digest_of_table(path)
+    except (WrongInput, OSError):
+        found = None
+    if named is not None:
+        equal(f"the digest of {Path(named).name}", found, test.table)
+    return path if found == test.table else None
+
+
+def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str) -> Counts:
+    """The student's answers on the raw rows at `path`, (classes, classes)."""
+    rows = pl.concat(open_public(path, "--test").frames((*features, test.label)), how="vertical_relaxed")
+    names = tuple(item.name for item in test.classes)
+    truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
+    index = {name: at for at, name in enumerate(names)}
+    said = np.array([index[name] for name in student.predict(rows.drop(test.label))])
+    matrix = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(matrix, (truth.astype(np.int64), said), 1)
+    return matrix

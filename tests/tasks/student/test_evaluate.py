@@ -1,0 +1,86 @@
+"""Measures of a student on public rows: each beside what a student that looks at nothing would have."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.dummy import DummyClassifier
+
+from concord.artifacts.measures import PublicTest, warnings_of
+from concord.artifacts.schemas import Encoding
+from concord.tasks.student.evaluate import digest_of_table, measured, remember, remembered
+
+
+class Says:
+    """A model that says what is written."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = np.array(answers)
+
+    def predict(self, _: object) -> object:
+        return self.answers
+
+
+def said_of(path: Path, truth: str, said: str, classes: str = "abc") -> PublicTest:
+    """A letter a row."""
+    pl.DataFrame({"class": list(truth)}).write_csv(path / "test.csv")
+    encoding = Encoding(columns=(), label="class", classes=tuple(classes), unit=None)
+    indices = np.array([classes.index(letter) for letter in truth])
+    return measured(Says(*said), None, indices, encoding, str(path / "test.csv"))
+
+
+def test_every_measure_by_hand(tmp_path: Path) -> None:
+    test = said_of(tmp_path, "aaaaaabbcc", "aaaabbbaac")
+    assert (test.rows, test.accuracy, test.majority, test.largest) == (10, 0.6, 0.6, "a")
+    assert test.matrix == ((4, 2, 0), (1, 1, 0), (1, 0, 1))
+    assert [item.rows for item in test.classes] == [6, 2, 2]
+    assert [item.said for item in test.classes] == [6, 3, 1]
+    assert [item.recall for item in test.classes] == [pytest.approx(4 / 6), 0.5, 0.5]
+    assert [item.precision for item in test.classes] == [pytest.approx(4 / 6), pytest.approx(1 / 3), 1.0]
+    assert test.balanced_accuracy == pytest.approx((4 / 6 + 0.5 + 0.5) / 3)
+    assert test.calibration is None
+
+
+def test_a_class_without_rows_or_without_answers_has_no_share_and_counts_for_nothing(tmp_path: Path) -> None:
+    test = said_of(tmp_path, "aab", "aaa")
+    assert [item.recall for item in test.classes] == [1.0, 0.0, None]
+    assert [item.precision for item in test.classes] == [pytest.approx(2 / 3), None, None]
+    assert test.balanced_accuracy == 0.5
+
+
+def test_a_constant_student_of_a_rare_class_is_warned_of(tmp_path: Path) -> None:
+    """It was published as champion: 97.9% right, and not a word."""
+    blind = said_of(tmp_path, "a" * 979 + "b" * 21, "a" * 1000, "ab")
+    assert blind.accuracy == 0.979
+    no_better, never = warnings_of(blind, None)
+    assert "no better than naming the class 'a' for every row" in no_better
+    assert "97.9% of the public test rows" in no_better
+    assert "blind to the class 'b'" in never
+
+
+def test_a_student_that_finds_every_class_and_beats_the_largest_is_not(tmp_path: Path) -> None:
+    assert warnings_of(said_of(tmp_path, "aaabc", "aaaba"), None) == (
+        "the student is blind to the class 'c': of the public test rows of such a class it finds none",
+    )
+    assert warnings_of(said_of(tmp_path, "aaabbc", "aaabac"), None) == ()
+    assert "no better" in warnings_of(said_of(tmp_path, "aaab", "aabb"), None)[0]
+
+
+def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> None:
+    pl.DataFrame({"class": list("aaaaaabb")}).write_parquet(tmp_path / "test.parquet")
+    encoding = Encoding(columns=(), label="class", classes=("a", "b"), unit=None)
+    prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))
+    truth = np.array([0] * 6 + [1] * 2)
+    test = measured(prior, np.zeros((8, 1)), truth, encoding, str(tmp_path / "test.parquet"))
+    assert test.calibration is not None
+    assert [(each.rows, each.sure, each.right) for each in test.calibration] == [(8, 0.75, 0.75)]
+
+
+def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
+    test = said_of(tmp_path, "ab", "ab")
+    assert remembered(tmp_path, test.table) is None
+    remember(tmp_path, test, str(tmp_path / "test.csv"))
+    assert remembered(tmp_path, test.table) == str(tmp_path / "test.csv")
+    (tmp_path / "test.csv").write_text("class\nb\n")
+    assert digest_of_table(str(tmp_path / "test.csv")) != test.table

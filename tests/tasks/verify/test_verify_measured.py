@@ -1,0 +1,77 @@
+"""The measures of a certificate are checked against one another, and made again from student and table."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.measures import PublicTest
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.student.evaluate import remember
+from concord.tasks.verify.measured import public_test
+from tests.support.published import SESSION, World, certified, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    small = world(tmp_path_factory.mktemp("world"))
+    certified(small, STABLE, small.truth)
+    return small
+
+
+def read(small: World) -> Certificate:
+    return Certificate.model_validate_json((small.released.root / SESSION / "certificate.json").read_bytes())
+
+
+def found(small: World, change: Callable[[dict[str, Any]], None] = lambda _: None, table: str | None = None) -> str:
+    certificate = read(small)
+    assert certificate.student.public_test is not None
+    test = certificate.student.public_test.model_dump()
+    change(test)
+    student = certificate.student.model_copy(update={"public_test": PublicTest.model_validate(test)})
+    changed = certificate.model_copy(update={"student": student})
+    return public_test(changed, small.released.read, table or small.plan.path("test"), small.home)
+
+
+def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Path) -> None:
+    assert "those from the student and the 300 rows" in found(small)
+    certificate = read(small)
+    assert "not at hand" in public_test(certificate, small.released.read, None, None)
+    assert certificate.student.public_test is not None
+    remember(small.home, certificate.student.public_test, small.plan.path("test"))
+    assert "300 rows" in public_test(certificate, small.released.read, None, small.home)
+    pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(NotVerified, match="the digest of other"):
+        found(small, table=str(tmp_path / "other.parquet"))
+
+
+def moved(test: dict[str, Any]) -> None:
+    """Counts, and all that follows from them, as a student that is never wrong would have them."""
+    rows = [item["rows"] for item in test["classes"]]
+    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": 1.0, "balanced_accuracy": 1.0}
+    for item, of in zip(test["classes"], rows, strict=True):
+        item |= {"said": of, "recall": 1.0, "precision": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda test: test.update(accuracy=0.999), "the accuracy is"),
+        (lambda test: test.update(majority=0.1), "the share of the largest class"),
+        (lambda test: test.update(balanced_accuracy=0.999), "the balanced accuracy"),
+        (lambda test: test["classes"][0].update(precision=0.5), "the precision of 'no'"),
+        (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
+        (moved, "public test rows otherwise than was certified"),
+    ],
+)
+def test_a_measure_that_is_not_the_students_is_found(
+    small: World, change: Callable[[dict[str, Any]], None], named: str
+) -> None:
+    with pytest.raises(NotVerified, match=named):
+        found(small, change)
