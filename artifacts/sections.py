@@ -16,11 +16,9 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-Day = Annotated[
-    str,
-    BeforeValidator(lambda day: str(day) if type(day) is date else day),
-    StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"),
-]
+Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
+Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Line = Annotated[str, Field(max_length=200)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -112,12 +110,11 @@ class AboutPlan(Part):
     issuer     who publishes it; `contact` is where to ask
     use        what the classifier is meant for, and what not
     date       of the publication, as the certificate states it: no clock is read
-    champion   whether MLflow calls the student the champion of its domain: if it is better than the one before and
-               nothing warns of it, always, or never
+    champion   whether MLflow calls the student its domain's champion: if it beats the last and nothing warns of it, …
     """
 
-    issuer: Annotated[str, Field(max_length=200)] | None = None
-    contact: Annotated[str, Field(max_length=200)] | None = None
+    issuer: Line | None = None
+    contact: Line | None = None
     use: Annotated[str, Field(max_length=2000)] | None = None
     date: Day | None = None
     champion: Literal["better", "always", "never"] = "better"
