@@ -173,7 +173,7 @@ def learn_from_tallies(run: RunContext) -> Summary:
 
 def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if codes, student or test table would fail later: now, while nothing is spent."""
-    check_columns(encoding)
+    check_columns(run.plan, encoding)
     if run.plan.student.learner == "fitted":
         student_study.rehearse_student(run.plan.student.model_copy(update={"refused": "soft"}), encoding)
     if run.plan.data.test is not None:

@@ -19,8 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from concord.artifacts.schemas import Column, Frozen, OneHot, Scaled
+from concord.artifacts.schemas import Column, Empty, Frozen, OneHot, Passed, Scaled
 from concord.tasks.data.cells import Numbers, numbers_of, systematic_sample
+from concord.tasks.data.views import VectorField, learn_view
 
 CodeMatrix = NDArray[np.int32]
 
@@ -28,6 +29,8 @@ ATOM = 0.1
 """Share of public rows beyond which a number is a code of its own."""
 FREQUENT = 0.01
 """Share of public rows from which a word is a code of its own."""
+CELLS = 300
+"""Cells of vectors, if nothing else is asked for."""
 
 
 class NumberField(Frozen):
@@ -74,11 +77,11 @@ class WordField(Frozen):
         return (self.start + codes).astype(np.int32)
 
 
-CodedField = Annotated[NumberField | WordField, Field(discriminator="kind")]
+CodedField = Annotated[NumberField | WordField | VectorField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
-    """The fields of a row's codes. A number has two fields, a coarse view and a fine one; a category has one.
+    """The fields of a row's codes. A number has two, a coarse view and a fine one; a category and a vector have one.
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
     coarse   the fields that the first round asks: one for each column
@@ -134,11 +137,16 @@ def coarse_bins(epsilon: float) -> int:
     return 16 if epsilon >= 1 else 8
 
 
-def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, coarse: int, fine: int = 32) -> Codes:
-    """Codes of cast public rows, with so many bins of a number in either view; `coarse` divides `fine`."""
+def learn_codes(
+    frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, coarse: int, fine: int = 32, cells: int = CELLS
+) -> Codes:
+    """Codes of cast public rows, with so many bins of a number in either view, and at most so many cells of a vector.
+
+    `coarse` divides `fine`.
+    """
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
-    used = [column for column in columns if isinstance(column, Scaled | OneHot)]
+    used = [column for column in columns if not isinstance(column, Empty)]
     sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
     fields: list[CodedField] = []
     views: list[tuple[int, int]] = []
@@ -146,7 +154,7 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, co
         first = len(fields)
         for bins in (coarse, fine) if isinstance(column, Scaled) else (fine,):
             start = fields[-1].start + fields[-1].size if fields else 0
-            fields.append(_field(column, sample[column.name], start, bins))
+            fields.append(_field(column, sample[column.name], start, cells if isinstance(column, Passed) else bins))
         views.append((first, len(fields) - 1))
     return Codes(
         fields=tuple(fields),
@@ -155,7 +163,9 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, co
     )
 
 
-def _field(column: Scaled | OneHot, cells: pl.Series, start: int, bins: int) -> CodedField:
+def _field(column: Scaled | OneHot | Passed, cells: pl.Series, start: int, bins: int) -> CodedField:
+    if isinstance(column, Passed):
+        return learn_view(column, cells, start, bins)
     if isinstance(column, OneHot):
         return WordField(name=column.name, start=start, words=frequent_words(cells))
     cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), bins)

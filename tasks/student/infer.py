@@ -36,9 +36,10 @@ from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField, coarse_bins, learn_codes
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarse_bins, learn_codes
 from concord.tasks.data.encode import PublicBatch, labelled_rows, learn_encoding, read_frame
 from concord.tasks.data.tables import open_public
+from concord.tasks.data.views import VectorField
 from concord.tasks.mechanisms.contributions import IntegerModel, Question
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
@@ -90,14 +91,16 @@ class Follower:
         return following
 
 
-def check_columns(encoding: Encoding) -> None:
-    """Raise WrongInput where rows cannot be turned into codes."""
-    rule = "labeling.mechanism = 'tallies' needs columns of numbers, words, dates or truth values"
+def check_columns(plan: Plan, encoding: Encoding) -> None:
+    """Raise WrongInput where rows cannot be turned into codes, or codes cannot be what the student reads."""
     for column in encoding.columns:
-        if column.kind == "list":
-            raise WrongInput(f"{rule}, got lists in {column.name!r}: leave it out of data.features, or take a vote")
+        if column.kind == "list" and plan.student.learner == "linear":
+            raise WrongInput(
+                f"student.estimator must be given, since {column.name!r} holds lists: the model that tallies are "
+                "decoded to knows them by cells alone, and a student that is fitted to inferred labels reads them whole"
+            )
     if all(column.kind == "null" for column in encoding.columns):
-        raise WrongInput(f"{rule}, and no feature of data.public holds a value")
+        raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
 
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
@@ -116,6 +119,8 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
         )
 
     once = made(1)
+    if all(isinstance(field, VectorField) for field in codes.fields):
+        return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
     rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)
     return once if rounds == 1 else made(rounds)
 
@@ -157,7 +162,7 @@ class TalliesAhead:
 def expect_tallies(plan: Plan) -> TalliesAhead:
     """What to expect of a plan for tallies. Raises WrongInput where its public table does not fit it."""
     encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
-    check_columns(encoding)
+    check_columns(plan, encoding)
     frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
     bins = plan.labeling.bins or coarse_bins(plan.privacy.epsilon)
     codes, rows = learn_codes(frames, encoding.columns, coarse=bins), sum(frame.height for frame in frames)
@@ -240,9 +245,11 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
     return Pipeline([("encode", coded), ("student", model)])
 
 
-def _code(field: NumberField | WordField, known: Mapping[str, Sequence[str]]) -> Code:
+def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
     if isinstance(field, NumberField):
         return Code(field.start, cuts=list(field.cuts))
+    if isinstance(field, VectorField):
+        raise TypeError(f"a linear student reads no vectors, such as {field.name!r}: see check_columns")
     others = [word for word in known[field.name] if word not in field.words]
     return Code(field.start, words=list(field.words), others=others)
 

@@ -2,9 +2,11 @@
 
 Prior: how large and how smooth a model's weights are, field by field, learned from released sums alone. The weights of
 a field are normal with mean zero. Those of a category are independent, of variance τ²; those of a number are alike in
-neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals. τ of each field is found by expectation and
-maximisation, so that nothing is tuned. Post-processing: no private row is read here. Checked by
-tests/tasks/student/test_decode.py: the evidence never falls, and is that of the normal law it stands for.
+neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals; those of a vector in neighbouring cells:
+τ²(.9·e^(−d²/2m²) + .1·[i = j]), d being how far centres lie from each other and m the mean way to the eighth nearest.
+τ of each field is found by expectation and maximisation, so that nothing is tuned. Post-processing: no private row is
+read here. Checked by tests/tasks/student/test_decode.py: the evidence never falls, and is that of the normal law it
+stands for.
 
 Repair: make public rows like the private ones, field by field, by released totals of the private rows' codes. Public
 rows stand for private ones when tallies are decoded, so their codes must occur as often. In each field whose totals
@@ -29,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.views import VectorField
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 FIRST_SPREAD = 0.6
@@ -37,6 +40,8 @@ SPREADS = (0.02, 3.0)
 SMOOTH = 0.9
 LENGTH = 0.25
 """Over what part of a number's intervals weights are alike."""
+NEIGHBOURS = 8
+"""Over how many cells of a vector weights are alike."""
 EVEN = 1e-13
 """Of the largest variance of a sum: added to each, so that rounding makes no covariance singular."""
 INTERCEPT = 3.0
@@ -107,6 +112,12 @@ def correlations(field: CodedField) -> Floats:
         places = np.arange(intervals)
         gaps = np.abs(places[:, None] - places)
         found[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
+    elif isinstance(field, VectorField):
+        points = field.points.astype(np.float64)
+        products = points @ points.T
+        squares = np.maximum(0, np.diag(products)[:, None] + np.diag(products) - 2 * products)
+        near = np.sort(squares, axis=1)[:, min(NEIGHBOURS, len(points) - 1)].mean() or 1.0
+        found[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
     return found
 
 

@@ -31,6 +31,13 @@ def test_the_plan_for_adult_is_one() -> None:
     assert plan.student.learner == "linear"
 
 
+def test_the_plan_for_images_fits_a_student_to_inferred_labels() -> None:
+    plan = load_plan(PLANS / "mnist-tallies.toml")
+    assert plan.tallied
+    assert plan.student.learner == "fitted"
+    plan.student.build(random_state=0)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -46,6 +46,46 @@ def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path,
     assert all(file.stat().st_mtime > counted for file in published.rglob("*") if file.is_file())
 
 
+def seen(folder: Path, learner: dict[str, Any]) -> Plan:
+    """Tables of pictures: a bar that stands or lies, somewhere; and a private row whose picture is missing."""
+    given = tables(folder)
+    for name, seed, rows in (("private", 1, 4000), ("public", 2, 200), ("test", 3, 200)):
+        draw = np.random.default_rng(seed)
+        stands, at = draw.random(rows) < 0.5, draw.integers(2, 10, rows)
+        pictures = np.zeros((rows, 14, 14), dtype=np.uint8)
+        for picture, upright, first in zip(pictures, stands, at, strict=True):
+            (picture if upright else picture.T)[2:12, first : first + 2] = draw.integers(100, 256)
+        image = pl.Series("image", pictures.reshape(rows, -1), dtype=pl.Array(pl.UInt8, 196))
+        table = pl.DataFrame({"image": image, "outcome": np.where(stands, "yes", "no")})
+        if name == "private":
+            table = pl.concat([table, pl.DataFrame({"image": [None], "outcome": ["yes"]}, schema=table.schema)])
+        (table.drop("outcome") if name == "public" else table).write_parquet(folder / f"{name}.parquet")
+    data = {name: value for name, value in given["data"].items() if name != "unit"} | {"private": "private.parquet"}
+    privacy = given["privacy"] | {"epsilon": 1.0}
+    labeling = {"mechanism": "tallies", "rows": 4000}
+    return parse_plan(given | {"data": data, "privacy": privacy, "labeling": labeling, "student": learner})
+
+
+@pytest.mark.slow
+def test_pictures_are_tallied_by_cells_of_public_ones(tmp_path: Path, home: Path) -> None:
+    plan = seen(tmp_path / "data", {"estimator": "sklearn.linear_model.Ridge"})
+    summary = start(plan, home)
+    assert (summary.asked, summary.inferred) == (2, 200)
+    labels = pl.DataFrame(pl.from_arrow(Run(summary, home).labels))["label"]
+    upright = pl.read_parquet(plan.path("public"))["image"].to_numpy().reshape(-1, 14, 14).max(axis=1).astype(bool)
+    assert np.mean((labels == "yes").to_numpy() == (upright.sum(axis=1) == 2)) > 0.95
+    assert [check for check in verify(home) if not check.ok] == []
+    assert (start(plan, home).session, start(plan, home).spent_now["epsilon"]) == (summary.session, 0.0)
+
+
+def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anything_is_read(
+    tmp_path: Path, home: Path
+) -> None:
+    with pytest.raises(WrongInput, match=r"student\.estimator must be given, since 'image' holds lists"):
+        start(seen(tmp_path / "data", {}), home)
+    assert not (home / "vault" / "units").exists()
+
+
 @pytest.mark.slow
 def test_forgetting_a_session_destroys_the_sums_of_all_its_rounds(tmp_path: Path, home: Path) -> None:
     summary = start(changed(tables(tmp_path / "data"), labeling__rounds=3), home)

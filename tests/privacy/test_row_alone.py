@@ -7,7 +7,7 @@ against in company.
 
 import functools
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import encode, row_digests
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.units import shards_of
+from concord.tasks.data.views import VectorField
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -37,6 +38,7 @@ COLUMNS: tuple[Column, ...] = (
     Passed(name="wave", element="float32", size=2),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+VECTORS: dict[str, Any] = {"view": "values", "length": 2, "low": -0.5}
 CODES = Codes(
     fields=(
         NumberField(kind="numeric", name="plain", start=0, cuts=(-1.0, -0.0, 5e-324, 1.5)),
@@ -44,9 +46,11 @@ CODES = Codes(
         NumberField(kind="boolean", name="truth", start=15, cuts=(1.0,)),
         NumberField(kind="date", name="date", start=18, cuts=(-719_162.0, 0.0, 16_801.5)),
         WordField(name="word", start=23, words=("0", "a")),
+        VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
+        VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
     ),
-    coarse=(0, 2, 3, 4),
-    fine=(1, 2, 3, 4),
+    coarse=(0, 2, 3, 4, 5, 6),
+    fine=(1, 2, 3, 4, 5, 6),
 )
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)

@@ -114,11 +114,17 @@ def test_coarse_and_fine_views_agree() -> None:
         assert len(set(codes[codes[:, 1] == fine, 0])) == 1
 
 
-def test_columns_without_codes_are_left_out() -> None:
-    rows = public(100).with_columns(image=pl.Series([[1, 2]] * 100, dtype=pl.Array(pl.UInt8, 2)))
+def test_columns_without_a_value_are_left_out_and_vectors_have_one_field() -> None:
+    image = pl.Series([[1, 2]] * 60 + [[9, 9]] * 40, dtype=pl.Array(pl.UInt8, 2))
+    rows = public(100).with_columns(image=image)
     columns = (Passed(name="image", element="uint8", size=2), Empty(name="nothing"))
     plain = learn_column(rows, "age", "numeric")
-    assert {field.name for field in learn_codes([rows], [*columns, plain], coarse=8).fields} == {"age"}
+    codes = learn_codes([rows], [*columns, plain], coarse=8, cells=5)
+    assert [field.name for field in codes.fields] == ["image", "age", "age"]
+    assert (codes.coarse, codes.fine) == ((0, 1), (0, 2))
+    assert codes.fields[0].size == 3  # two cells, and that of a missing vector
+    assert len(set(codes.of(rows)[:60, 0])) == len(set(codes.of(rows)[60:, 0])) == 1
+    assert codes.of(rows)[0, 0] != codes.of(rows)[99, 0]
     with pytest.raises(ValueError, match="must divide"):
         learn_codes([rows], [plain], coarse=7)
 

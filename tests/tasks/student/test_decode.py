@@ -3,12 +3,15 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import multivariate_normal
 
+from concord.artifacts.schemas import Passed
 from concord.tasks.data.codes import CodeMatrix
+from concord.tasks.data.views import learn_view
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, tally
 from concord.tasks.student import joint
 from concord.tasks.student.decode import (
@@ -185,6 +188,20 @@ def test_correlations_are_a_normal_law_s() -> None:
         assert np.linalg.eigvalsh(found).min() > 0
         assert not found[-1, :-1].any()  # a missing cell is like no other
     assert np.allclose(correlations(CODES.fields[1])[0, 1], 0.9 * np.exp(-1 / 2))
+
+
+def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie() -> None:
+    levels = np.array([[0, 0, 0], [3, 4, 0], [250, 250, 250]], dtype=np.uint8)
+    cells = pl.Series("v", levels, dtype=pl.Array(pl.UInt8(), 3))
+    field = learn_view(Passed(name="v", element="uint8", size=3), cells, start=0, most=9)
+    found = correlations(field)
+    order = [int(np.flatnonzero((field.points == row).all(axis=1))[0]) for row in levels.astype(np.int64)]
+    squares = ((levels[:, None].astype(float) - levels) ** 2).sum(axis=2)
+    near = np.sort(squares, axis=1)[:, 2].mean()  # of three cells, the farthest stands for the eighth nearest
+    alike = 0.9 * np.exp(-squares / (2 * near)) + 0.1 * np.eye(3)
+    assert np.allclose(found[np.ix_(order, order)], alike)
+    assert np.linalg.eigvalsh(found).min() > 0
+    assert not found[-1, :-1].any()
 
 
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,213 @@
+"""Views: a vector of numbers, such as an image, as the nearest of public centres, in whole numbers alone.
+
+    cells ─ levels 0 … 255 ─┬─ values: the levels themselves
+                            └─ gradients: how much of the picture turns which way, part by part
+                                             └─ the nearest centre, the first of equals
+
+Centres are found among public rows by k-means in whole numbers, so that the same rows give the same centres on any
+machine. A row's distances are matrix products of whole numbers in doubles: each sum of absolutes is below 2^53, so they
+are exact in any order, and no row changes another's cell by one bit (law 8), however many threads there are.
+
+Assumes      cells are cast (tasks.data.cells): lists of one length without null elements, or null
+Guarantees   a row has exactly one cell, whatever its list holds: elements that are no number count as the least level,
+             missing lists have a cell of their own
+Not covered  pictures in colour, and those that are not square: their values alone are compared
+             Checked by tests/tasks/data/test_views.py and, alone against in company, tests/privacy/test_row_alone.py
+"""
+
+import math
+from base64 import b64decode, b64encode
+from functools import lru_cache
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import Element, Frozen, Passed
+
+Ints = NDArray[np.int64]
+
+LEVELS = 256
+LONGEST = 1 << 20
+"""Elements of a vector: the product of two such, each below 2^15, stays below 2^50."""
+LARGEST = (1 << 15) - 1
+"""Of a feature, and of a centre."""
+ROWS_AT_A_TIME = 2048
+PARTS = 7
+"""Parts of a picture along a side; features are of two by two of them, which overlap."""
+TURNS = 8
+"""Directions of a gradient."""
+LEAST_SIDE = 2 * PARTS
+ROUNDS = 15
+"""Of k-means."""
+SEED = 20_261_122
+
+
+class VectorField(Frozen):
+    """A vector, by the nearest of `centres`: code start + its number. The last code is that of a missing cell.
+
+    low, high   what levels 0 and 255 stand for
+    centres     whole numbers (cells, features), as 16 bits each in base 64
+    """
+
+    kind: Literal["vector"] = "vector"
+    name: str
+    start: int
+    view: Literal["values", "gradients"]
+    element: Element
+    length: Annotated[int, Field(ge=1, le=LONGEST)]
+    low: float
+    high: float
+    centres: str
+
+    @model_validator(mode="after")
+    def distances_are_exact(self) -> Self:
+        """Products of features and centres must be whole numbers that doubles hold."""
+        if self.view == "gradients" and (self.element != "uint8" or _side(self.length) < LEAST_SIDE):
+            raise ValueError(f"gradients are of square pictures of {LEAST_SIDE} by {LEAST_SIDE} bytes and more")
+        centres = self.points
+        if not len(centres) or centres.min() < 0:
+            raise ValueError("a vector needs centres, whose numbers are not below 0")
+        return self
+
+    @property
+    def points(self) -> Ints:
+        """The centres (cells, features)."""
+        return _points(self.centres, _features(self.view, self.length))
+
+    @property
+    def size(self) -> int:
+        """How many codes it has."""
+        return len(self.points) + 1
+
+    def of(self, cells: pl.Series) -> NDArray[np.int32]:
+        """The code (rows,) of each cell."""
+        there, points = cells.is_not_null().to_numpy(), self.points
+        codes = np.full(len(cells), self.size - 1, dtype=np.int64)
+        held, places = cells.drop_nulls(), np.flatnonzero(there)
+        for first in range(0, len(held), ROWS_AT_A_TIME):
+            rows = slice(first, first + ROWS_AT_A_TIME)
+            codes[places[rows]] = nearest(self.features(held[rows].to_numpy()), points)
+        return (self.start + codes).astype(np.int32)
+
+    def features(self, vectors: NDArray[np.generic]) -> Ints:
+        """What is compared of vectors (rows, length): (rows, features), each 0 to LARGEST."""
+        levels = _levels(vectors, self.low, self.high)
+        return levels if self.view == "values" else _gradients(levels)
+
+
+def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> VectorField:
+    """The view of a column of vectors with at most so many centres, from cast public cells. Raises WrongInput."""
+    vectors = cells.drop_nulls().to_numpy()
+    if not len(vectors) or column.size > LONGEST:
+        raise WrongInput(f"{column.name!r} must hold vectors of at most {LONGEST} numbers in data.public")
+    finite = vectors[np.isfinite(vectors)].astype(np.float64)
+    low, high = (0.0, 255.0) if column.element == "uint8" else (float(finite.min()), float(finite.max()))
+    square = column.element == "uint8" and _side(column.size) >= LEAST_SIDE
+    field = VectorField(
+        name=column.name,
+        start=start,
+        view="gradients" if square else "values",
+        element=column.element,
+        length=column.size,
+        low=low,
+        high=high,
+        centres=_written(np.zeros((1, _features("gradients" if square else "values", column.size)), np.int64)),
+    )
+    features = np.concatenate(
+        [field.features(vectors[at : at + ROWS_AT_A_TIME]) for at in range(0, len(vectors), ROWS_AT_A_TIME)]
+    )
+    return VectorField(**{**field.model_dump(), "centres": _written(centres_of(features, most))})
+
+
+def nearest(features: Ints, points: Ints) -> Ints:
+    """The nearest point of each row (rows,), the first of equals."""
+    products = features.astype(np.float64) @ points.T.astype(np.float64)  # whole, and Σ|x||c| < 2^53: exact
+    return np.asarray(np.argmin((points**2).sum(axis=1) - 2 * products.astype(np.int64), axis=1))
+
+
+def centres_of(features: Ints, most: int) -> Ints:
+    """At most so many centres of the rows (rows, features): k-means++ and ROUNDS of Lloyd's, in whole numbers."""
+    points = features[_spread(features, most)]
+    for _ in range(ROUNDS):
+        own = np.concatenate(
+            [nearest(features[at : at + ROWS_AT_A_TIME], points) for at in range(0, len(features), ROWS_AT_A_TIME)]
+        )
+        order = np.argsort(own, kind="stable")
+        firsts = np.flatnonzero(np.diff(own[order], prepend=-1))
+        rows = np.diff(firsts, append=len(own))[:, None]
+        points = points.copy()
+        points[own[order][firsts]] = (2 * np.add.reduceat(features[order], firsts) + rows) // (2 * rows)
+    return np.asarray(points)
+
+
+def _spread(features: Ints, most: int) -> list[int]:
+    """Rows far from one another: each is drawn with odds of its squared distance to those before it."""
+    draw, chosen = np.random.default_rng(SEED), [0]
+    squares, doubles = (features**2).sum(axis=1), features.astype(np.float64)
+    away = np.full(len(features), np.iinfo(np.int64).max)
+    while len(chosen) < most:
+        last = chosen[-1]
+        products = (doubles @ doubles[last]).astype(np.int64)
+        away = np.minimum(away, squares - 2 * products + squares[last])
+        total = np.cumsum(away)
+        if not total[-1]:
+            break  # all rows are centres already
+        chosen.append(int(np.searchsorted(total, draw.integers(total[-1]), side="right")))
+    return chosen
+
+
+def _levels(vectors: NDArray[np.generic], low: float, high: float) -> Ints:
+    """Levels 0 … 255 of elements, one by one; those that are no number are 0."""
+    if vectors.dtype == np.uint8:
+        return vectors.astype(np.int64)
+    numbers = np.where(np.isfinite(vectors.astype(np.float64)), vectors.astype(np.float64), low)
+    scaled = (np.clip(numbers, low, high) - low) / ((high - low) or 1.0)
+    return np.asarray(np.minimum(np.floor(scaled * LEVELS), LEVELS - 1).astype(np.int64))
+
+
+def _gradients(levels: Ints) -> Ints:
+    """Of square pictures (rows, side²): roots of 16 times the gradients that turn each way, in overlapping parts."""
+    rows, side = len(levels), _side(levels.shape[1])
+    picture = levels.reshape(rows, side, side)
+    across, down = np.zeros_like(picture), np.zeros_like(picture)
+    across[:, :, 1:-1] = picture[:, :, 2:] - picture[:, :, :-2]
+    down[:, 1:-1] = picture[:, 2:] - picture[:, :-2]
+    turn = 4 * (across < 0) + 2 * (down < 0) + (np.abs(across) < np.abs(down))
+    part = np.arange(side) * PARTS // side
+    place = ((np.arange(rows)[:, None, None] * PARTS + part[:, None]) * PARTS + part) * TURNS + turn
+    strength = _root(across**2 + down**2)
+    # weights are float64: whole, and far below 2^53
+    summed = np.bincount(place.ravel(), strength.ravel(), rows * PARTS * PARTS * TURNS).astype(np.int64)
+    parts = summed.reshape(rows, PARTS, PARTS, TURNS)
+    joined = np.zeros((rows, PARTS + 1, PARTS + 1, TURNS), np.int64)
+    for right, low in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        joined[:, right : right + PARTS, low : low + PARTS] += parts
+    return np.minimum(_root(16 * joined), LARGEST).reshape(rows, -1)
+
+
+def _root(numbers: Ints) -> Ints:
+    """⌊√x⌋ of whole numbers below 2^52: a double's root is rounded correctly, so it is no whole number too high."""
+    return np.sqrt(numbers.astype(np.float64)).astype(np.int64)
+
+
+def _side(length: int) -> int:
+    """Of a square picture; 0 if it is none."""
+    side = math.isqrt(length)
+    return side if side * side == length else 0
+
+
+def _features(view: str, length: int) -> int:
+    return length if view == "values" else (PARTS + 1) ** 2 * TURNS
+
+
+def _written(points: Ints) -> str:
+    return b64encode(points.astype("<i2").tobytes()).decode()
+
+
+@lru_cache(maxsize=16)
+def _points(text: str, features: int) -> Ints:
+    return np.frombuffer(b64decode(text, validate=True), "<i2").astype(np.int64).reshape(-1, features)

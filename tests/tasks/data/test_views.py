@@ -1,0 +1,178 @@
+"""Views: features and cells by plain whole numbers, a row's cell by that row alone, centres of public rows alone."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import Encoding, Passed
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.views import LARGEST, ROWS_AT_A_TIME, Ints, VectorField, centres_of, learn_view, nearest
+
+IMAGE = Passed(name="image", element="uint8", size=28 * 28)
+WAVE = Passed(name="wave", element="float32", size=3)
+
+
+def pictures(rows: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Strokes of any strength and direction on a dark ground, and one picture of a single grey."""
+    draw = np.random.default_rng(seed)
+    found = np.zeros((rows, 28, 28), dtype=np.uint8)
+    for picture in found:
+        at, wide = draw.integers(2, 20, 2), draw.integers(2, 8, 2)
+        picture[at[0] : at[0] + wide[0], at[1] : at[1] + wide[1]] = draw.integers(1, 256)
+    found[-1] = 77
+    return found.reshape(rows, -1)
+
+
+def series(vectors: NDArray[np.generic]) -> pl.Series:
+    inner = pl.UInt8() if vectors.dtype == np.uint8 else pl.Float32()
+    return pl.Series("image" if vectors.dtype == np.uint8 else "wave", vectors, dtype=pl.Array(inner, vectors.shape[1]))
+
+
+def waves(seed: int = 0) -> VectorField:
+    draw = np.random.default_rng(seed)
+    return learn_view(WAVE, series(draw.normal(size=(200, 3)).astype(np.float32)), start=5, most=8)
+
+
+def gradients_by_hand(picture: list[list[int]]) -> list[int]:
+    """In Python's whole numbers, pixel by pixel."""
+    parts = [[[0] * 8 for _ in range(7)] for _ in range(7)]
+    for row in range(28):
+        for column in range(28):
+            across = picture[row][column + 1] - picture[row][column - 1] if 0 < column < 27 else 0
+            down = picture[row + 1][column] - picture[row - 1][column] if 0 < row < 27 else 0
+            turn = 4 * (across < 0) + 2 * (down < 0) + (abs(across) < abs(down))
+            parts[row // 4][column // 4][turn] += math.isqrt(across**2 + down**2)
+    inside = range(7)
+    return [
+        math.isqrt(
+            16
+            * sum(
+                parts[row - below][column - right][turn]
+                for below in (0, 1)
+                for right in (0, 1)
+                if row - below in inside and column - right in inside
+            )
+        )
+        for row in range(8)
+        for column in range(8)
+        for turn in range(8)
+    ]
+
+
+def test_features_of_pictures_are_those_of_plain_whole_numbers() -> None:
+    shown = pictures(6)
+    field = learn_view(IMAGE, series(shown), start=0, most=4)
+    assert field.view == "gradients"
+    assert field.features(shown).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in shown]
+    noise = np.random.default_rng(1).integers(0, 256, (2, 784)).astype(np.uint8)
+    assert field.features(noise).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in noise]
+
+
+def by_hand(features: Ints, points: Ints) -> list[int]:
+    squares = [
+        [sum((x - c) ** 2 for x, c in zip(row, point, strict=True)) for point in points.tolist()]
+        for row in features.tolist()
+    ]
+    return [each.index(min(each)) for each in squares]
+
+
+def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_the_first() -> None:
+    draw = np.random.default_rng(0)
+    base = draw.integers(LARGEST - 3, LARGEST + 1, 512)
+    points = base - draw.integers(0, 2, (40, 512))
+    points[7] = points[3]
+    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST)
+    assert nearest(features, points).tolist() == by_hand(features, points)
+    assert nearest(points[7][None], points).tolist() == [3]
+
+
+def test_distances_in_single_precision_are_rejected() -> None:
+    """Planted: a matrix product of floats gives other cells, and those of a row by itself other than in company."""
+    draw = np.random.default_rng(0)
+    base = draw.integers(LARGEST - 3, LARGEST + 1, 512)
+    points = base - draw.integers(0, 2, (40, 512))
+    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST)
+    single = (points.astype(np.float32) ** 2).sum(axis=1) - 2 * features.astype(np.float32) @ points.T.astype(
+        np.float32
+    )
+    assert single.argmin(axis=1).tolist() != by_hand(features, points)
+
+
+@pytest.mark.parametrize("rows", [1, 7, ROWS_AT_A_TIME - 1, ROWS_AT_A_TIME + 3])
+def test_a_picture_has_the_same_cell_alone_as_in_company(rows: int) -> None:
+    shown = pictures(12)
+    field = learn_view(IMAGE, series(shown), start=9, most=6)
+    odd = np.concatenate([shown, np.random.default_rng(2).integers(0, 256, (4, 784)).astype(np.uint8)])
+    alone = [field.of(series(each[None])).tobytes() for each in odd]
+    company = np.concatenate([np.tile(shown[0], (rows, 1)), odd, np.tile(odd[-1], (3, 1))])
+    together = field.of(series(company))
+    assert [together[rows + at : rows + at + 1].tobytes() for at in range(len(odd))] == alone
+    assert set(together.tolist()) <= set(range(9, 9 + field.size - 1))
+
+
+def test_odd_vectors_have_one_fixed_cell_each() -> None:
+    """Null, of another length, with elements that are no number, −0: whatever else is in the frame."""
+    field, nan, inf = waves(), float("nan"), float("inf")
+    encoding = Encoding(columns=(WAVE,), label="label", classes=("a", "b"))
+    cells = [
+        None,
+        [1.0, 2.0],
+        [1.0, 2.0, 3.0, 4.0],
+        [],
+        [nan, nan, nan],
+        [inf, -inf, 0.0],
+        [-0.0, 0.0, -0.0],
+        [3e38] * 3,
+    ]
+    codes = []
+    for company in ([], [[0.5, 0.5, 0.5]] * 70):
+        raw = pl.DataFrame(
+            {"wave": pl.Series([*cells, *company], dtype=pl.List(pl.Float64())), "label": ["a"] * (8 + len(company))}
+        )
+        codes.append(field.of(cast_rows(raw, encoding)["wave"])[:8].tolist())
+    missing = field.start + field.size - 1
+    zero = int(field.of(series(np.zeros((1, 3), np.float32)))[0])
+    assert codes[0] == codes[1]
+    assert codes[0][:7] == [missing] * 4 + [zero] * 3
+    assert codes[0][7] < missing
+    low = field.of(series(np.full((1, 3), field.low, np.float32)))
+    assert np.array_equal(field.of(series(np.full((1, 3), np.nan, np.float32))), low)  # not cast: the least level
+    assert field.of(pl.Series("wave", [], dtype=pl.Array(pl.Float32(), 3))).shape == (0,)
+
+
+def test_centres_are_means_of_public_rows_and_the_same_for_the_same_rows() -> None:
+    draw = np.random.default_rng(3)
+    groups = np.array([[0, 0], [1000, 0], [0, 1000]])
+    features = groups[draw.integers(0, 3, 300)] + draw.integers(0, 20, (300, 2))
+    found = centres_of(features, 3)
+    own = nearest(features, found)
+    for group in range(3):
+        mean = features[own == group].mean(axis=0)
+        assert np.abs(found[group] - mean).max() <= 0.5 + 1e-9
+    assert sorted((found // 500).tolist()) == [[0, 0], [0, 2], [2, 0]]
+    assert centres_of(features, 3).tobytes() == found.tobytes()
+    assert len(centres_of(np.tile(groups, (5, 1)), 50)) == 3  # no more centres than there are rows that differ
+
+
+def test_a_constant_vector_and_small_pictures_have_views() -> None:
+    flat = learn_view(WAVE, series(np.ones((4, 3), np.float32)), start=0, most=5)
+    assert flat.size == 2
+    small = Passed(name="image", element="uint8", size=9)
+    assert learn_view(small, series(pictures(5)[:, :9]), start=0, most=5).view == "values"
+    with pytest.raises(WrongInput, match="must hold vectors"):
+        learn_view(WAVE, pl.Series("wave", [None], dtype=pl.Array(pl.Float32(), 3)), start=0, most=5)
+
+
+def test_it_reads_back_to_the_bit_and_impossible_views_are_refused() -> None:
+    field = waves()
+    again = VectorField.model_validate_json(field.model_dump_json())
+    assert again == field
+    assert again.points.tobytes() == field.points.tobytes()
+    for changed in ({"view": "gradients"}, {"centres": ""}, {"centres": "/////w=="}, {"length": 0}):
+        with pytest.raises((ValidationError, ValueError)):
+            VectorField(**{**field.model_dump(), **changed})
