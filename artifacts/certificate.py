@@ -69,7 +69,7 @@ class RelabellingRecord(CertificatePart):
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mapping[str, Any]]) -> Self | None:
-        """What the settings of the sessions of one run say of it; None where none of them was relabelled."""
+        """What the settings of the sessions of one run say of it; None if none of them was relabelled."""
         for settings in (mechanism for mechanism in mechanisms if "relabel" in mechanism):
             details = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
             inner, whole = (Budget(epsilon=of["epsilon"], delta=of["delta"]) for of in (settings, settings["relabel"]))
@@ -223,7 +223,7 @@ def together(guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[
     """The sum of a session's claim and of those beside it, if there are any; and the claims of its tests.
 
     tests   the claims, and whether each test touches no unit that the sessions do: no unit then pays for both
-    None where that is the session's own claim.
+    None if that is the session's own claim.
     """
     learning = _sum([guarantee, *(other.guarantee for other in beside)])
     separate, shared = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))

@@ -94,7 +94,7 @@ class Parts:
         return session.part if known and session.part in PARTS else EVERY
 
     def is_new(self, domain: str, asked: Division) -> bool:
-        """Whether the domain is not divided yet. Raises WrongInput where it was, by another share or naming rule."""
+        """Whether the domain is not divided yet. Raises WrongInput if it was, by another share or naming rule."""
         known = self._divided.get(domain)
         if known is None:
             return True

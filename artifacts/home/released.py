@@ -90,7 +90,7 @@ class Released:
     def restamp(self, refs: Sequence[Ref]) -> None:
         """Write files anew as they are, so that their times say nothing of when each was first written.
 
-        Raises NotVerified where one is not what was written.
+        Raises NotVerified if one is not what was written.
         """
         for ref in refs:
             self.write(ref.path, self.read(ref))

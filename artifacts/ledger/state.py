@@ -211,7 +211,7 @@ class LedgerState:
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
 
     def divide(self, name: str, division: Division) -> list[Entry]:
-        """The domain's division, once. Raises WrongInput where it is divided by another share or naming rule."""
+        """The domain's division, once. Raises WrongInput if it is divided by another share or naming rule."""
         self.domain(name)
         return [Entry(domain=name, event=division)] if self.parts.is_new(name, division) else []
 
@@ -234,7 +234,7 @@ class LedgerState:
         return [entry for file in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=file))]
 
     def price(self, opening: Opening) -> str:
-        """What a session would cost, in words. Raises BudgetRefused where its cost is infinite."""
+        """What a session would cost, in words. Raises BudgetRefused if its cost is infinite."""
         return opening.price(self.domain(opening.domain), self.total(opening.domain), self.total_with(opening))
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:

@@ -1,13 +1,18 @@
 """The commands that plan, run and extend."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, app, print_json, starting
 from concord.flows.console import hushed, out
 from concord.flows.server import serving
+
+if TYPE_CHECKING:
+    from concord.flows.outcome import Summary
 
 
 @app.command("run")
@@ -28,15 +33,11 @@ def run_command(
         from concord.flows.environment import prepare
 
         loaded, home = load_plan(plan), prepare(home)
-    with serving(home):
-        with starting(quiet):
-            from concord.flows.cli.show import show
-            from concord.flows.start import servers_awake, start
+    with _served(home, quiet=quiet):
+        from concord.flows.start import start
 
-            servers_awake()
-        with hushed(quiet):
-            summary = start(loaded, home, new_session=new_session, start_from=start_from)
-        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+        summary = start(loaded, home, new_session=new_session, start_from=start_from)
+        _report(summary, home, as_json=as_json, quiet=quiet)
 
 
 @app.command("extend")
@@ -55,15 +56,11 @@ def extend_command(
         from concord.flows.environment import reopen
 
         home = reopen(home)
-    with serving(home):
-        with starting(quiet):
-            from concord.flows.cli.show import show
-            from concord.flows.start import servers_awake, start_extension
+    with _served(home, quiet=quiet):
+        from concord.flows.start import start_extension
 
-            servers_awake()
-        with hushed(quiet):
-            summary = start_extension(session, public, home)
-        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+        summary = start_extension(session, public, home)
+        _report(summary, home, as_json=as_json, quiet=quiet)
     if not (as_json or quiet or summary.asked_now):
         out.print(f"nothing new: {public} holds no row that was left to answer, and nothing was spent")
 
@@ -72,7 +69,7 @@ def extend_command(
 def try_command(
     session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
     epsilon: Annotated[float | None, typer.Option(help="The ε the test costs.")] = None,
-    again: Annotated[bool, typer.Option(help="Draw anew where the same was asked before; it costs again.")] = False,
+    again: Annotated[bool, typer.Option(help="Draw anew if the same was asked before; it costs again.")] = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -85,15 +82,11 @@ def try_command(
         from concord.flows.environment import reopen
 
         home = reopen(home)
-    with serving(home):
-        with starting(quiet):
-            from concord.flows.cli.show import show
-            from concord.flows.start import servers_awake, start_test
+    with _served(home, quiet=quiet):
+        from concord.flows.start import start_test
 
-            servers_awake()
-        with hushed(quiet):
-            summary = start_test(session, home, epsilon=epsilon, again=again)
-        print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)
+        summary = start_test(session, home, epsilon=epsilon, again=again)
+        _report(summary, home, as_json=as_json, quiet=quiet)
 
 
 @app.command("serve")
@@ -206,3 +199,21 @@ def estimate_command(
 
         result = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
     print_json(result) if as_json else show_estimate(result)
+
+
+@contextmanager
+def _served(home: Path, *, quiet: bool) -> Iterator[None]:
+    """While it lasts, the home's own server runs and is awake; nothing is shown of stages if that is asked for."""
+    with serving(home):
+        with starting(quiet):
+            from concord.flows.start import servers_awake
+
+            servers_awake()
+        with hushed(quiet):
+            yield
+
+
+def _report(summary: "Summary", home: Path, *, as_json: bool, quiet: bool) -> None:
+    from concord.flows.cli.show import show
+
+    print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)

@@ -88,7 +88,7 @@ def hypothesis_class(
 ) -> HypothesisClass:
     """The class `name` over columns of a matrix; `grid` holds each column's public points in rising order.
 
-    Raises WrongInput where the class cannot be listed, or can have more candidates than can be weighed.
+    Raises WrongInput if the class cannot be listed, or can have more candidates than can be weighed.
     """
     if name not in CLASSES:
         raise WrongInput(
@@ -100,7 +100,7 @@ def hypothesis_class(
 
 
 def from_description(description: dict[str, Any]) -> Hypothesis:
-    """The hypothesis that `describe` wrote. Raises WrongInput where it is none."""
+    """The hypothesis that `describe` wrote. Raises WrongInput if it is none."""
     try:
         return HYPOTHESIS_KINDS[description["kind"]](description)
     except (KeyError, TypeError, ValueError):
@@ -114,7 +114,7 @@ def hypothesis_space(
 
     X         encoded public rows (rows, encoding.width), which the cut points are of
     bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
-    Raises WrongInput where there is no such class or column, or too many hypotheses.
+    Raises WrongInput if there is no such class or column, or too many hypotheses.
     """
     columns = columns_of(plan.features or encoding.outputs, encoding, field)
     plain = hypothesis_class(plan.hypotheses, columns=columns)
@@ -203,7 +203,7 @@ def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], v
 
 
 def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relabelling:
-    """The public settings of a plan's relabelling. Raises WrongInput where they cannot be met."""
+    """The public settings of a plan's relabelling. Raises WrongInput if they cannot be met."""
     asked = plan.relabel
     if asked is None:
         raise ValueError("the plan does not relabel")

@@ -55,7 +55,7 @@ def gather(
     """Write the private table to the vault as codes and classes, whole units together, in BLOCKS files.
 
     key     for spreading units; `erased` are those whose rows are left out
-    Raises WrongInput where the table lacks a column; no row can make it fail.
+    Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     private_files(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
@@ -102,7 +102,7 @@ def sums_bytes(sums: Ints) -> bytes:
 
 
 def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
-    """The sums of all blocks: int64 (question.size,). Raises NotVerified where a file is not what was written."""
+    """The sums of all blocks: int64 (question.size,). Raises NotVerified if a file is not what was written."""
     return sum((_sums(vault.read(block)) for block in blocks[1:]), _sums(vault.read(blocks[0])))
 
 

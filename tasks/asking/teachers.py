@@ -55,7 +55,7 @@ class Teacher:
 def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Train the teachers of one block of shards, and write them to the vault in one file.
 
-    Raises WrongInput where the estimator cannot be fitted at all, tried on made-up rows before any private one.
+    Raises WrongInput if the estimator cannot be fitted at all, tried on made-up rows before any private one.
     """
     rehearse_teachers(teachers, encoding)
     rows = read_frame(block, vault)
@@ -87,7 +87,7 @@ def load_teachers(ref: Ref, vault: Vault) -> Sequence[Teacher]:
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
-    """Fit the estimator on made-up rows of every class and ask it about them. Raises WrongInput where that fails: it
+    """Fit the estimator on made-up rows of every class and ask it about them. Raises WrongInput if that fails: it
     would fail on every shard, and all teachers would fall back to fixed votes in silence."""
     X = np.sin(np.arange(REHEARSAL_ROWS * encoding.width, dtype=np.float32)).reshape(REHEARSAL_ROWS, -1)
     y = np.arange(REHEARSAL_ROWS) % len(encoding.classes)

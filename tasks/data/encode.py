@@ -51,7 +51,7 @@ SKEWED = 2.0
 
 
 def learn_columns(table: PublicTable, features: Sequence[str], categories: Sequence[str] = ()) -> tuple[Column, ...]:
-    """A column of the encoding for each feature. Raises WrongInput where the table cannot give one.
+    """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
     categories   those whose numbers name things: they are read as words
     """
@@ -121,7 +121,7 @@ class PublicBatch(BaseModel):
 
 
 def learn_encoding(plan: Plan) -> Encoding:
-    """The encoding of the plan's public table. Raises WrongInput where the table does not fit the plan."""
+    """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
     table = open_public(plan.path("public"), form=plan.data.format)
     spoken_for = {plan.data.label, plan.data.unit}
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
@@ -150,7 +150,7 @@ def stage_public(
 ) -> tuple[PublicBatch, ...]:
     """Write the public stream to the vault as cast rows, in batches of exactly `batch_rows` rows (the last smaller).
 
-    Memory is bounded by one batch. Raises WrongInput where the table lacks a feature, or has it in another type.
+    Memory is bounded by one batch. Raises WrongInput if the table lacks a feature, or has it in another type.
     """
     table = open_public(path, field, encoding.format)
     table.check(encoding)
@@ -165,7 +165,7 @@ def stage_public(
 def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """Cast rows of a public labelled table, and their class indices (rows,).
 
-    Raises WrongInput where the table does not fit, or names a class that is not declared.
+    Raises WrongInput if the table does not fit, or names a class that is not declared.
     """
     table = open_public(path, field, encoding.format)
     table.check(encoding)
@@ -208,7 +208,7 @@ def frame_bytes(frame: pl.DataFrame) -> bytes:
 
 
 def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
-    """A frame of the vault. Raises NotVerified where the file is not what was written."""
+    """A frame of the vault. Raises NotVerified if the file is not what was written."""
     return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
 
 

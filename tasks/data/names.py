@@ -97,7 +97,7 @@ def decoded(cells: pl.Series) -> pl.Series:
 def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:
     """Whether ids are rounded to doubles, given the type of column `unit` in each file.
 
-    Raises WrongInput where there is a type that names nobody, or where one id could have two names.
+    Raises WrongInput if there is a type that names nobody, or if one id could have two names.
     """
     plain = {file: _plain(kind) for file, kind in stored.items()}
     held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}

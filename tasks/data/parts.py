@@ -32,7 +32,7 @@ ABSENT = b"\xff"
 
 
 def division_of(plan: Plan, vault: Vault) -> Division | None:
-    """How the plan divides its domain's units; None where it does not. Raises WrongInput where names cannot be told."""
+    """How the plan divides its domain's units; None if it does not. Raises WrongInput if names cannot be told."""
     if plan.test is None:
         return None
     naming, key = naming_rule(plan), part_key(derive(vault.secret(f"domains/{plan.privacy.domain}"), "split"))

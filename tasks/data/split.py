@@ -85,11 +85,11 @@ def split(
 ) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
-    share   how likely a unit is in the subset that is split; None where there is none, and all rows are
+    share   how likely a unit is in the subset that is split; None if there is none, and all rows are
     aside   how likely a unit's rows are set aside within their shard, as a column ASIDE says; None: there is none
     erased  units whose rows are left out
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
-    follows from the plan. Raises WrongInput where the table lacks a column; no row can make it fail.
+    follows from the plan. Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     shards, block = plan.teachers.count, plan.teachers.block
     rows = _identified(plan, encoding, key, erased)
@@ -124,7 +124,7 @@ def one_row_a_unit(
     """Cast rows, one of each privacy unit but erased ones: where it has many, that of the least keyed content digest.
 
     part   of the units, where they are divided (tasks.data.parts)
-    Raises WrongInput where the table lacks a column; no row can make it fail.
+    Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     rows = _identified(plan, encoding, key, erased, part)
     if plan.data.unit is None:
@@ -207,7 +207,7 @@ def with_public(
 
     private   keyed digests of its private files; `erased` those of units whose rows are left out
     say       is given a sentence if they are there and not what was written
-    Raises WrongInput where the files lack a feature.
+    Raises WrongInput if the files lack a feature.
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain

@@ -43,7 +43,7 @@ MUST_HAVE = ("data.label", "data.unit")
 
 
 def private_files(plan: Plan) -> tuple[TableFile, ...]:
-    """The files of the private table. Raises WrongInput where one is missing or of a format that a label could break.
+    """The files of the private table. Raises WrongInput if one is missing or of a format that a label could break.
 
     If labels alone are secret, all else is the same in neighbouring tables: which row lies where, too. A label of a
     CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit.
@@ -82,7 +82,7 @@ def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COM
 
 
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
-    """Raise WrongInput where a CSV file lacks the label or the unit, or a column asked for comes twice.
+    """Raise WrongInput if a CSV file lacks the label or the unit, or a column asked for comes twice.
 
     The first line of a part that was cut off from its header is a row: no word of it may decide anything, or be shown.
     """
@@ -150,7 +150,7 @@ def owned_frames(
     """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
     what the column `unit` says, null where it names nobody; without such a column, the row's place in the table.
 
-    Raises WrongInput where files store the ids in types that cannot be read as one.
+    Raises WrongInput if files store the ids in types that cannot be read as one.
     """
     asked = {**columns, **({unit: "data.unit"} if unit else {})}
     frames = private_frames(path, asked, form)

@@ -216,7 +216,7 @@ def claim(door: Stores, plan: Plan, private: Sequence[str]) -> None:
     """Put on the record that the plan's domain, named here if it is new, holds the private files of those digests.
 
     Whole files are told again, by their bytes, in one vault: the same rows in another order, file or format are not.
-    Raises WrongInput where a domain that it is not linked to holds one.
+    Raises WrongInput if a domain that it is not linked to holds one.
     """
     _name(door, plan)
     door.ledger.hold(plan.privacy.domain, private)
@@ -257,7 +257,7 @@ def ensemble(vault: Vault, session: str, made_of: Sequence[str]) -> str:
 
 
 def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> None:
-    """Raise NotVerified where the private data is not what the session was opened with."""
+    """Raise NotVerified if the private data is not what the session was opened with."""
     if ensemble(vault, session.id, made_of) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
@@ -266,7 +266,7 @@ def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> No
 
 
 def planned_domain(door: Stores, plan: Plan) -> Domain:
-    """The plan's domain, named in the ledger or not yet. Raises WrongInput where the two differ, NotVerified where the
+    """The plan's domain, named in the ledger or not yet. Raises WrongInput if the two differ, NotVerified if the
     ledger is not the one that this vault went on with.
     """
     _check_history(door)

@@ -35,7 +35,7 @@ from concord.tasks.mechanisms.distance import Draws, Ints
 
 
 def session_key(vault: Vault, session: str) -> bytes:
-    """The session's secret key. Raises NotVerified where it is gone: a new key would redraw what was drawn."""
+    """The session's secret key. Raises NotVerified if it is gone: a new key would redraw what was drawn."""
     if not vault.has_secret(f"sessions/{session}"):
         raise NotVerified(
             f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or ask for "
@@ -51,7 +51,7 @@ def commitment(vault: Vault, session: str) -> str:
 
 
 def check_key(vault: Vault, session: Session) -> None:
-    """Raise NotVerified where the session's key is not the one it was opened with."""
+    """Raise NotVerified if the session's key is not the one it was opened with."""
     earlier = keyed_digest(derive(session_key(vault, session.id), "commitment"), session.id)  # an older version's
     if session.commitment not in (commitment(vault, session.id), earlier):
         raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
@@ -141,7 +141,7 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
 
 
 def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
-    """The recipe of a session, if there is one. Raises NotVerified where it is not what was written."""
+    """The recipe of a session, if there is one. Raises NotVerified if it is not what was written."""
     ref = vault.find(_path(session))
     if ref is None:
         return None
@@ -165,9 +165,9 @@ def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
 
 
 def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
-    """The recipe of a session that is to be extended. Raises NotVerified where it or its teachers are gone.
+    """The recipe of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
 
-    Raises BudgetRefused where they are gone for good, with a session that has ended; WrongInput where the student needs
+    Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
     no further labels.
     """
     recipe = read_checkpoint(vault, session.id)
@@ -192,7 +192,7 @@ def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
 
 
 def check_fitted(session: Session, plan: Plan) -> None:
-    """Raise WrongInput where no student is fitted to labels of the session: further ones would teach nobody."""
+    """Raise WrongInput if no student is fitted to labels of the session: further ones would teach nobody."""
     if session.estimates or session.tests:
         kind = "an estimate" if session.estimates else "a test of a student"
         raise WrongInput(f"session {session.id} is {kind}: it answers no row and has no student of its own")
@@ -207,7 +207,7 @@ def check_fitted(session: Session, plan: Plan) -> None:
 
 
 def check_open(session: Session) -> None:
-    """Raise BudgetRefused where a session answers no further rows."""
+    """Raise BudgetRefused if a session answers no further rows."""
     if session.ended:
         raise BudgetRefused(
             f"session {session.id} has ended ({session.status}): more rows need a further session, which costs "
@@ -221,7 +221,7 @@ def staged(vault: Vault, source: PublicSource) -> bool:
 
 
 def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) -> None:
-    """Raise NotVerified where rows put to the session are gone; the first of `sources` is the plan's own."""
+    """Raise NotVerified if rows put to the session are gone; the first of `sources` is the plan's own."""
     for at, source in enumerate(sources):
         if not staged(vault, source):
             again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"

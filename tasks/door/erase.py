@@ -73,7 +73,7 @@ def close(door: Stores, name: str, *, give_back: bool) -> Session:
 
 
 def forget(door: Stores, name: str) -> bool:
-    """Destroy the secrets of a session that has ended; whether there were any. Raises WrongInput where it is open.
+    """Destroy the secrets of a session that has ended; whether there were any. Raises WrongInput if it is open.
 
     The key goes first, the recipe, which names the rest, last, and only then does the ledger say that it is forgotten:
     what was interrupted is finished by forgetting again.
@@ -132,7 +132,7 @@ unfinished files, of which those go that would become one that goes."""
 def erase(door: Stores, domain: str, unit: str | None) -> bool:
     """Erase a unit of the domain by its name, or all of its units; whether there was anything to destroy.
 
-    Raises WrongInput where there is no such domain, or its units have no names.
+    Raises WrongInput if there is no such domain, or its units have no names.
     """
     digests = _digests(door, domain, unit)
     with no_run_in(door.vault, domain):
@@ -195,7 +195,7 @@ def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
 
 
 def upgrade(home: Path) -> None:
-    """Bring the home to this version's format. Raises NotVerified where it is of a newer one."""
+    """Bring the home to this version's format. Raises NotVerified if it is of a newer one."""
     with locked(home / "upgrade.lock"):
         found = check_format(home)
         if found == FORMAT:

@@ -44,8 +44,8 @@ Row = Mapping[str, Any] | pl.DataFrame
 class Online:
     """One open session, for questions of one row.
 
-    Raises WrongInput where there is none of that name or nobody votes in it; NotVerified where what it needs is not in
-    the vault as it was, BudgetRefused where that is gone for good.
+    Raises WrongInput if there is none of that name or nobody votes in it; NotVerified if what it needs is not in
+    the vault as it was, BudgetRefused if that is gone for good.
     """
 
     def __init__(self, door: Stores, session: str) -> None:
@@ -64,10 +64,10 @@ class Online:
         return self.door.ledger.session(self.id)
 
     def answer(self, row: Row) -> str | None:
-        """The released label of a public row; None where it is refused.
+        """The released label of a public row; None if it is refused.
 
         row   raw values by column, or a table of one row; columns that are no features are passed over
-        Raises WrongInput where the row does not fit, BudgetRefused where it is new and the session has ended.
+        Raises WrongInput if the row does not fit, BudgetRefused if it is new and the session has ended.
         """
         released = self._answer(frame_bytes(one_row(row, self._recipe.encoding)))
         label: str | None = self.door.released.labels([released])["label"][0].as_py()
@@ -81,7 +81,7 @@ class Online:
             return self._ask(row) if known is None else known.released
 
     def _finish(self) -> None:
-        """Release what was begun by a process that is gone. Raises NotVerified where that was no row asked online."""
+        """Release what was begun by a process that is gone. Raises NotVerified if that was no row asked online."""
         state = self.state
         if state.status != "open" or state.pending is None:
             return
@@ -126,7 +126,7 @@ class Online:
 
 
 def one_row(row: Row, encoding: Encoding) -> pl.DataFrame:
-    """A row as it is staged, cast to the encoding's types. Raises WrongInput where a feature is missing or misfits."""
+    """A row as it is staged, cast to the encoding's types. Raises WrongInput if a feature is missing or misfits."""
     frame = row if isinstance(row, pl.DataFrame) else _table(row)
     if frame.height != 1:
         raise WrongInput(f"one row is answered at a time, got {frame.height}")

@@ -67,7 +67,7 @@ def release(
     """Answer the batches in order, or replay them.
 
     `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
-    NotVerified where rows, votes or key are not those on record.
+    NotVerified if rows, votes or key are not those on record.
     """
     with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
@@ -90,7 +90,7 @@ def release_once(
 
     about     what is asked, in public bytes; `counted` are the private numbers that `draw` answers from
     publish   writes the answer that was drawn, the same for the same answer; returns the released file
-    Raises NotVerified where question, numbers or key are not those on record.
+    Raises NotVerified if question, numbers or key are not those on record.
     """
     with opened(door, session):
         key = derive(session_key(door.vault, session.id), "digests")
@@ -121,7 +121,7 @@ def replay(
 ) -> list[Ref]:
     """The released file of each batch of a session's stream, as `release` gave it: no vote is read, nothing is drawn.
 
-    Raises WrongInput where rows were put to the session and not answered yet, NotVerified where a file is not there
+    Raises WrongInput if rows were put to the session and not answered yet, NotVerified if a file is not there
     or not what was released.
     """
     with opened(door, session):
@@ -133,7 +133,7 @@ def replay(
 
 @contextmanager
 def opened(door: Stores, session: Session) -> Iterator[None]:
-    """The door to this process alone. Raises NotVerified where the session's key is not the one it was opened with."""
+    """The door to this process alone. Raises NotVerified if the session's key is not the one it was opened with."""
     with alone(door.vault, session.id):
         check_key(door.vault, session)
         yield
@@ -183,7 +183,7 @@ class Passage:
             raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
 
     def _check_unreleased(self, state: Session) -> None:
-        """Raise NotVerified where the session's next batch was released already: its draws have served other rows."""
+        """Raise NotVerified if the session's next batch was released already: its draws have served other rows."""
         path = labels_path(state.id, state.batches)
         if self.door.released.find(path) is not None:
             raise NotVerified(

@@ -95,7 +95,7 @@ def release_round(
 
     blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
     follow   what follows from the noisy sums, computed from them and public things alone
-    Raises NotVerified where question, sums or key are not those on record.
+    Raises NotVerified if question, sums or key are not those on record.
     """
     with opened(door, session):
         exact, key = total_of(blocks, door.vault), derive(session_key(door.vault, session.id), "digests")

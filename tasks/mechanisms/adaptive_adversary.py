@@ -235,7 +235,7 @@ class Fit:
 
 @cache
 def fit(epsilon: float, delta: float, cutoff: int, least_order: float, accountant: Accountant) -> Fit:
-    """The table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput where there is none."""
+    """The table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
     slip = _slip(epsilon, delta, cutoff)
     delta_renyi = delta - cutoff * slip / (1 - slip) * UP
     order, kappa = _best_order(slip, epsilon / UP**2, delta_renyi, cutoff, max(least_order, LEAST_ORDER))

@@ -186,7 +186,7 @@ M = TypeVar("M", bound=Priced)
 def least_noise(build: Callable[[float], M]) -> M:
     """The mechanism of the least scale whose own cost is within its budget; `build` makes the one of a scale.
 
-    More noise must never cost more. Raises WrongInput where even the largest scale costs too much.
+    More noise must never cost more. Raises WrongInput if even the largest scale costs too much.
     """
     low, high = 0.0, 1.0
     while not within_budget(build(high)):

@@ -53,7 +53,7 @@ PROFILE_ROWS = 512
 
 
 def profile(agreement: ArrayLike, classes: int) -> Shares:
-    """The profile (rows, classes) of a guess. Raises WrongInput where it is none.
+    """The profile (rows, classes) of a guess. Raises WrongInput if it is none.
 
     agreement   a figure, the mean share of the winning class; or that share row by row (rows,); or vote counts or
                 shares by class (rows, classes)

@@ -43,7 +43,7 @@ class Published(NoisyThreshold):
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, queries: int, beta: float = 0.05) -> "Published":
-        """The printed settings. Raises WrongInput where the printed guarantee, or that of what runs, is not proved."""
+        """The printed settings. Raises WrongInput if the printed guarantee, or that of what runs, is not proved."""
         _check(epsilon, delta, cutoff, queries, beta)
         scale = noise_scale(epsilon, delta, cutoff)
         made = cls(

@@ -100,7 +100,7 @@ class Relabelling:
         return epsilon * UP, delta * UP
 
     def inner(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput where none is."""
+        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput if none is."""
         return inner_budget(epsilon, delta, self.share, self.choice_epsilon, self.copies)
 
 
@@ -198,7 +198,7 @@ def calibrate_relabelled(
 ) -> Relabelled:
     """The relabelled mechanism of at most (epsilon, delta); `make` calibrates the inner one to the (ε, δ) left for it.
 
-    Raises WrongInput where nothing is left, or the inner mechanism cannot meet it.
+    Raises WrongInput if nothing is left, or the inner mechanism cannot meet it.
     """
     inner = make(*relabelling.inner(epsilon, delta))
     return Relabelled(inner=inner, relabelling=relabelling, epsilon=epsilon, delta=delta)
@@ -237,7 +237,7 @@ def inner_budget(
 ) -> tuple[float, float]:
     """What the inner mechanism may cost so that `Relabelling.whole` is at most (epsilon, delta); rounded down.
 
-    Raises WrongInput where choosing the labels alone takes all of ε, saying the least ε and the largest share.
+    Raises WrongInput if choosing the labels alone takes all of ε, saying the least ε and the largest share.
     """
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")

@@ -179,7 +179,7 @@ class Tallies:
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
     ) -> Question:
-        """What round `number` asks when it asks these fields. Raises ValueError where the round did not pay for it."""
+        """What round `number` asks when it asks these fields. Raises ValueError if the round did not pay for it."""
         each = self.rounds[number]
         found = Question(
             classes=self.classes,
@@ -195,7 +195,7 @@ class Tallies:
         return found
 
     def check(self, number: int, question: Question) -> None:
-        """Raises ValueError where round `number` did not pay for the question: the door asks before it draws."""
+        """Raises ValueError if round `number` did not pay for the question: the door asks before it draws."""
         each = self.rounds[number]
         grid = self.classes, self.steps, each.what, each.least, each.count
         if (question.classes, question.steps, question.what, question.least, question.count) != grid:
@@ -218,7 +218,7 @@ class Tallies:
     def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
         """The sums of round `number` under fresh exact discrete Gaussian noise, every number of them.
 
-        Raises ValueError where there are more of them than were paid for.
+        Raises ValueError if there are more of them than were paid for.
         """
         if len(sums) > self.rounds[number].cells or sums.dtype != np.int64:
             raise ValueError(f"round {number} releases {self.rounds[number].cells} whole numbers at most")

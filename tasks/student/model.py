@@ -207,7 +207,7 @@ class _Names:
 def trusted_types(file: bytes, estimator: str) -> list[str]:
     """The types in a student's file beyond skops' own defaults, sorted.
 
-    Raises NotVerified where one is neither of PACKAGES nor of the package of `estimator`, its dotted name, nor Encode.
+    Raises NotVerified if one is neither of PACKAGES nor of the package of `estimator`, its dotted name, nor Encode.
     """
     packages = {*PACKAGES, estimator.split(".")[0]}
     types: list[str] = sorted(skops.io.get_untrusted_types(data=file))
@@ -224,7 +224,7 @@ def travelling(file: bytes, estimator: str) -> list[ModuleType]:
 
 
 def load(file: bytes, estimator: str) -> Any:
-    """The student of a file. Raises NotVerified where it holds types it should not."""
+    """The student of a file. Raises NotVerified if it holds types it should not."""
     current = _renamed(file) if is_older(file) else file
     student = skops.io.loads(current, trusted=trusted_types(current, estimator))
     if current is file:

@@ -193,7 +193,7 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 
 
 def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
-    """How many of the rows should have each code; None where they may stay as they are."""
+    """How many of the rows should have each code; None if they may stay as they are."""
     share = np.bincount(own, minlength=len(counted)) / len(own)
     stated = counted / totals.units
     variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)

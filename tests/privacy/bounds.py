@@ -96,7 +96,7 @@ def consistent_setting(
     teachers   k for a cutoff, for example published.teachers_required at a budget; must not fall as T grows
 
     Each map rises with its argument, so iterating from T = 1 reaches the least solution and passes none. Raises
-    WrongInput where the circle does not close below `queries` refusals: n is too small.
+    WrongInput if the circle does not close below `queries` refusals: n is too small.
     """
     check(fractions={"beta": beta}, positive={"rows": rows, "queries": queries})
     needed, found = 1, 0

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.endings import SMALL, Run
+from tests.promises.endings import SMALL
 from tests.promises.stalling import STUCK
+from tests.promises.terminal import Run
 from tests.support.people import write_plan, write_tables
 from tests.support.ports import own_port
 

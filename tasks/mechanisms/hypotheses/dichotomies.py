@@ -98,7 +98,7 @@ class HypothesisClass(ABC):
 
     @property
     def bound(self) -> int | None:
-        """Candidates at most, whatever the rows; None where only they tell, so that private rows could fail."""
+        """Candidates at most, whatever the rows; None if only they tell, so that private rows could fail."""
         return None if self.grid is None else self.most_candidates([len(points) for points in self.grid])
 
     @property
@@ -109,7 +109,7 @@ class HypothesisClass(ABC):
     def dichotomies(self, X: Floats) -> Hypotheses:
         """One candidate a dichotomy of the class on X (rows, width): one alone, saying 0, where there are no rows.
 
-        Raises WrongInput where there are more than MOST_CANDIDATES, which a grid rules out.
+        Raises WrongInput if there are more than MOST_CANDIDATES, which a grid rules out.
         """
         points = np.unique(self.rounded(X), axis=0)
         if not len(points):
@@ -130,7 +130,7 @@ class HypothesisClass(ABC):
         return sum(math.comb(rows, size) for size in range(self.dimension + 1))
 
     def check_candidates(self, count: int) -> None:
-        """Raise WrongInput where there are too many candidates to be weighed."""
+        """Raise WrongInput if there are too many candidates to be weighed."""
         if count > MOST_CANDIDATES:
             raise WrongInput(
                 f"{self.name}: up to {count:,} dichotomies are more than the {MOST_CANDIDATES:,} that can be weighed; "

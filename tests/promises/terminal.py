@@ -1,0 +1,115 @@
+"""One command of ours at a terminal of its own: what it shows, what it starts, how it ends and what it leaves."""
+
+import fcntl
+import os
+import pty
+import secrets
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.processes import own_environment
+
+MARK = "CONCORD_TEST_ENDING"
+"""Which run a process belongs to; whatever a run starts has it as well."""
+GIVEN: dict[str, str] = {}
+"""What else the environment of a run names."""
+STARTED = 240.0
+"""Seconds that a run may take to where the fault is done, on a machine with much to do."""
+SOON = 5.0
+"""Seconds in which a run that is ended must end."""
+
+
+@dataclass
+class Run:
+    """One command at a terminal of its own.
+
+    keys   whether that sends signals for keys; its end would then hang up on all that the command has left
+    """
+
+    arguments: list[str]
+    folder: Path
+    keys: bool = False
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    shown: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.terminal, end = pty.openpty()
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        ours = {MARK: self.name, "TMPDIR": str(self.folder / "tmp"), "TERM": "xterm", "COLUMNS": "1000"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *self.arguments],
+            env=own_environment() | ours | GIVEN,
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            start_new_session=True,
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if self.keys else None,  # noqa: PLW1509  # it begins a session
+        )
+        os.close(end)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def until(self, words: str) -> None:
+        """Wait until it has said that; it must."""
+        deadline = time.monotonic() + STARTED
+        while words.encode() not in self.shown:
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.02)
+
+    def processes(self) -> dict[int, str]:
+        """All that bear its mark and have not ended: their ids, and how they were called."""
+        mark, found = f"{MARK}={self.name}".encode(), {}
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (place / "environ").read_bytes() and b") Z " not in (place / "stat").read_bytes():
+                    found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def server(self) -> int:
+        """The process of its Prefect server."""
+        return next(item for item, words in self.processes().items() if "prefect.server.api.server:create_app" in words)
+
+    def press(self, key: bytes) -> None:
+        """Type at its terminal."""
+        os.write(self.terminal, key)
+
+    def ends(self, patience: float = STARTED) -> int:
+        """Its status, as a shell has it; it is killed where it does not end."""
+        try:
+            status = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            status = -signal.SIGKILL
+        self._reader.join(1)
+        return status
+
+    def leaves(self) -> list[str]:
+        """What is left of it after a while: processes, which are killed then, and temporary files."""
+        deadline = time.monotonic() + SOON
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = self.processes()
+        for item in left:
+            with suppress(ProcessLookupError):
+                os.kill(item, signal.SIGKILL)
+        return [*left.values(), *(path.name for path in (self.folder / "tmp").iterdir())]
+
+    @property
+    def text(self) -> str:
+        """What the terminal showed."""
+        return self.shown.decode(errors="replace")
+
+    def _read(self) -> None:
+        with suppress(OSError):  # its last holder has closed it
+            while read := os.read(self.terminal, 1 << 16):
+                self.shown += read
+        os.close(self.terminal)
