@@ -2,7 +2,7 @@ PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
 
-.PHONY: run test test-all bench data install check
+.PHONY: run test test-all bench bench-accuracy data install check
 
 run: install
 	$(CONCORD) demo
@@ -21,6 +21,10 @@ check: install
 bench: install
 	.venv/bin/python -m pytest -q -s -m bench tests/benchmarks
 
+bench-accuracy: install .venv-bench/installed
+	.venv/bin/python -m tests.benchmarks.accuracy $(DATA)
+	.venv/bin/python -m tests.benchmarks.page
+
 data: install
 	.venv/bin/python tests/benchmarks/prepare.py $(DATA)
 
@@ -30,3 +34,8 @@ install: .venv/installed
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,dask,export,postgresql]"
 	touch .venv/installed
+
+.venv-bench/installed: tests/benchmarks/peers.txt
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/benchmarks/peers.txt
+	touch .venv-bench/installed

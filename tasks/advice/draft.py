@@ -30,6 +30,7 @@ from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sessions import Domain
 from concord.tasks.advice.compare import Option, Stream, plan_mechanisms, recommend
+from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
 from concord.tasks.data.formats import FREE_TEXT, check_target, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
@@ -272,11 +273,12 @@ lifetime = {lifetime} # for all sessions on this data together; fixed when first
 
 def _teachers(wishes: Wishes, ensemble: Ensemble) -> str:
     size = wishes.rows // ensemble.teachers
+    params = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     return f"""\
 [teachers]
 count = {ensemble.teachers} # about {size:,} rows each, of the {wishes.rows:,} stated; more agree sooner and know less
-estimator = "sklearn.linear_model.LogisticRegression"
-params = {{ C = 0.3 }}
+estimator = {_toml(PROPOSED.estimator)}
+params = {{ {params} }}
 """
 
 

@@ -15,7 +15,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.artifacts.sections import TeachersPlan
-from concord.tasks.asking.teachers import Teacher, load_teachers, teach
+from concord.tasks.asking.teachers import PROPOSED, Teacher, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import write_frame
 from concord.tasks.data.split import SHARD
@@ -110,6 +110,14 @@ def test_empty_and_one_class_shards_vote_by_rule(tmp_path: Path) -> None:
 def test_no_rows_at_all_is_an_ensemble_too(tmp_path: Path) -> None:
     found = trained(tmp_path, {}, TeachersPlan(count=5))
     assert [int(teacher.votes(ROWS, 3)[0]) for teacher in found] == [0, 1, 2, 0, 1]
+
+
+def test_the_teacher_that_init_proposes_votes_whatever_its_shard_holds(tmp_path: Path) -> None:
+    odd = {0: ([0.0] * 9 + [2.0], [0] * 9 + [1]), 1: ([1.0, 2.0], [0, 1]), 3: ([1.0] * 6, [0, 1, 2, 0, 1, 2])}
+    found = trained(tmp_path, odd, TeachersPlan(count=5, **PROPOSED.model_dump()))
+    assert len(found) == 5
+    assert all(np.isin(teacher.votes(ROWS, 3), range(3)).all() for teacher in found)
+    assert found[0].model is not None  # one row of a class is no failed fit
 
 
 def test_one_shard_changes_one_teacher(tmp_path: Path) -> None:

@@ -1,0 +1,313 @@
+"""What Concord makes of a benchmark's table, and what models without privacy do: class probabilities of test rows.
+
+Noise is the exact one a session draws, from the operating system: a run cannot be repeated to the bit. What a plan
+would state in public is right: the number of private rows, of which a teacher gets about sixty-five.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression, RidgeCV
+
+from concord.artifacts.schemas import Encoding, Scaled
+from concord.artifacts.sections import TeachersPlan
+from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
+from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, coarse_bins, learn_codes
+from concord.tasks.data.encode import Matrix, encode, learn_columns
+from concord.tasks.data.guard import silenced
+from concord.tasks.data.tables import open_public
+from concord.tasks.mechanisms import noise
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.distance import RandomSource
+from concord.tasks.mechanisms.mechanism import calibrate
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.student.decode import (
+    Decoded,
+    Heard,
+    decode,
+    model_places,
+    next_fields,
+    next_model,
+    odds_scores,
+    rounds_of,
+    scores,
+)
+from tests.benchmarks.tables import Case
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+ROWS_A_TEACHER, FEWEST, MOST = 65, 20, 1500
+CUTOFF = 200
+"""Refusals that stable voting may spend, as deployments/plans/kdd99.toml has it."""
+ALPHAS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+ORDER = 5.75
+"""α* of a domain with a cap of (4, 4δ)."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Something for each row: of private, public and test rows."""
+
+    private: NDArray[Any]
+    public: NDArray[Any]
+    test: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A case as numbers, by what was learned from its public rows: codes for each ε's bins, the encoded matrix, and
+    labels. Only `open_labels` looks at the labels of public rows."""
+
+    case: Case
+    encoding: Encoding
+    codes: Mapping[int, Codes]
+    places: Mapping[int, Parts]
+    encoded: Parts
+    labels: Parts
+    votes: dict[int, Ints] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> int:
+        """How many."""
+        return len(self.case.classes)
+
+    def at(self, epsilon: float) -> tuple[Codes, Parts]:
+        """The codes that tallies would take at that ε, and those of all rows."""
+        bins = coarse_bins(epsilon)
+        return self.codes[bins], self.places[bins]
+
+
+def coded(case: Case) -> Coded:
+    """The case by what its public rows teach."""
+    with tempfile.TemporaryDirectory() as folder:
+        case.public.write_parquet(f"{folder}/public.parquet")
+        table = open_public(f"{folder}/public.parquet")
+        encoding = Encoding(columns=learn_columns(table, table.names), label=case.label, classes=case.classes)
+    rows = [cast_rows(part, encoding) for part in (case.private, case.known, case.test)]
+    codes = {bins: learn_codes([rows[1]], encoding.columns, coarse=bins) for bins in {coarse_bins(0.1), coarse_bins(4)}}
+    return Coded(
+        case,
+        encoding,
+        codes,
+        {bins: Parts(*(made.of(part) for part in rows)) for bins, made in codes.items()},
+        Parts(*(encode(part, encoding) for part in rows)),
+        Parts(*(part[LABEL].to_numpy().astype(np.int64) for part in rows)),
+    )
+
+
+class Drawn:
+    """Fresh exact noise, and draws under a key of their own: the randomness of one session."""
+
+    def __init__(self) -> None:
+        self.key = secrets.token_bytes(32)
+
+    def uniform(self, first: int, rows: int) -> NDArray[np.uint64]:
+        return noise.keyed_draws(self.key, first, rows)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        return noise.laplace(scale, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        return noise.gaussian(scale, size)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002
+        return draw()
+
+
+@dataclass(frozen=True)
+class Said:
+    """Class probabilities of the test rows (rows, classes), and the same by the odds that the classes had before."""
+
+    probabilities: Floats
+    odds: Floats
+
+
+def said(probabilities: Floats) -> Said:
+    """What a model says; its prior is its mean on the rows it is asked about."""
+    safe = np.clip(probabilities, 1e-9, 1)
+    return Said(probabilities, np.log(safe) - np.log(safe.mean(axis=0)))
+
+
+# Tallies --------------------------------------------------------------------------------------------------------------
+
+
+def planned(data: Coded, epsilon: float, rounds: int | None = None) -> Tallies:
+    """The mechanism, with as many rounds as the public rule says if `rounds` is None; the guess of rows is right."""
+    codes, places = data.at(epsilon)
+
+    def calibrated(count: int) -> Tallies:
+        asked = planned_rounds(classes=data.classes, fields=len(codes.coarse), codes=codes.size, rounds=count)
+        return Tallies.calibrate(epsilon=epsilon, delta=data.case.delta, classes=data.classes, rounds=asked)
+
+    if rounds is not None:
+        return calibrated(rounds)
+    once = calibrated(1)
+    count = rounds_of(len(codes.coarse), once.rho, len(places.public), len(places.private))
+    return once if count == 1 else calibrated(count)
+
+
+def learn(data: Coded, epsilon: float, mechanism: Tallies) -> Decoded:
+    """All rounds, each under fresh exact noise, and what they decode to."""
+    (codes, places), source = data.at(epsilon), Drawn()
+    heard: list[Heard] = []
+    decoded: Decoded | None = None
+    for number, each in enumerate(mechanism.rounds):
+        asked = codes.coarse if decoded is None else next_fields(decoded, codes, each.fields)
+        spans = [(codes.span(at).start, codes.span(at).stop) for at in asked]
+        question = mechanism.question(number, asked, spans, None if decoded is None else next_model(decoded))
+        sums = mechanism.release(number, tally(question, places.private, data.labels.private), source)
+        heard.append(Heard(question, each.scale, sums))
+        if each.what == "labels":
+            decoded = decode(heard, places.public, codes)
+    assert decoded is not None
+    return decoded
+
+
+def tallies(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """The linear student."""
+    decoded, places = learn(data, epsilon, planned(data, epsilon)), data.at(epsilon)[1]
+    return Said(scores(decoded, places.test), odds_scores(decoded, places.test))
+
+
+# Votes ----------------------------------------------------------------------------------------------------------------
+
+
+def votes_of(data: Coded, seed: int, teachers: TeachersPlan | None = None) -> Ints:
+    """Votes (public rows, classes) of the teachers that `concord init` proposes, on shards drawn by `seed`."""
+    if teachers is None:
+        count = min(MOST, max(FEWEST, len(data.labels.private) // ROWS_A_TEACHER))
+        teachers = TeachersPlan(count=count, **PROPOSED.model_dump())
+    shards = np.random.default_rng(seed).integers(0, teachers.count, len(data.labels.private))
+    order = np.argsort(shards, kind="stable")
+    bounds = np.searchsorted(shards[order], np.arange(teachers.count + 1))
+    counts = np.zeros((len(data.labels.public), data.classes), dtype=np.uint32)
+    with silenced():
+        for shard in range(teachers.count):
+            mine = order[bounds[shard] : bounds[shard + 1]]
+            X, y = aligned_copy(data.encoded.private[mine]), aligned_copy(data.labels.private[mine])
+            add_votes(counts, [fitted_teacher(teachers, shard, X, y, data.classes)], data.encoded.public)
+    return counts.astype(np.int64)
+
+
+def voted(name: str) -> Callable[[Coded, float, int], Said]:
+    """What a student of that mechanism's answers says: of noisy counts a ridge regression, else a logistic one, as
+    `concord init` proposes."""
+
+    def run(data: Coded, epsilon: float, seed: int) -> Said:
+        if seed not in data.votes:
+            data.votes[seed] = votes_of(data, seed)
+        return student(data, name, epsilon, data.votes[seed])
+
+    return run
+
+
+def student(data: Coded, name: str, epsilon: float, votes: Ints) -> Said:
+    """What a student of the mechanism's answers to those votes says."""
+    teachers = int(votes[0].sum())
+    mechanism = calibrate(
+        name,
+        epsilon=epsilon,
+        delta=data.case.delta,
+        cutoff=CUTOFF,
+        queries=len(votes),
+        classes=data.classes,
+        teachers=teachers,
+        order=ORDER,
+    )
+    source: RandomSource = Drawn()
+    answers = mechanism.release(votes, source, 0, 0)
+    if mechanism.counts and answers.counts is not None:
+        ridge = RidgeCV(alphas=ALPHAS).fit(data.encoded.public, answers.counts / teachers)
+        return said(shares(ridge.predict(data.encoded.test)))
+    answered = np.flatnonzero(answers.labels >= 0)
+    return logistic(data.encoded.public[answered], answers.labels[answered], data.encoded.test, data.classes)
+
+
+def shares(predicted: Floats) -> Floats:
+    """Scores (rows, classes) as probabilities."""
+    clipped = np.clip(predicted, 1e-9, None)
+    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
+
+
+def logistic(X: Matrix | csr_matrix, y: Ints, test: Matrix | csr_matrix, classes: int) -> Said:
+    """A logistic regression of those labels, or the only one there is."""
+    found = np.zeros((test.shape[0], classes))
+    names = np.unique(y)
+    if len(names) < 2:
+        found[:, names if len(names) else 0] = 1
+    else:
+        found[:, names] = LogisticRegression(max_iter=1000).fit(X, y).predict_proba(test)
+    return said(found)
+
+
+# Without privacy ------------------------------------------------------------------------------------------------------
+
+
+def linear(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """Logistic regression on the true labels of the private rows, on the codes of tallies."""
+    codes, places = data.at(epsilon)
+    return logistic(hot(places.private, codes), data.labels.private, hot(places.test, codes), data.classes)
+
+
+def boosted(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """Boosted trees on the true labels of the private rows."""
+    trees = HistGradientBoostingClassifier(random_state=seed).fit(data.encoded.private, data.labels.private)
+    return said(trees.predict_proba(data.encoded.test))
+
+
+def open_labels(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """Logistic regression on the true labels of the public rows: what it is worth to have them labelled."""
+    codes, places = data.at(epsilon)
+    return logistic(hot(places.public, codes), data.labels.public, hot(places.test, codes), data.classes)
+
+
+def hot(rows: CodeMatrix, codes: Codes) -> csr_matrix:
+    """One-hot rows of the codes that a model has weights for."""
+    places = model_places(rows, codes)
+    starts = np.arange(0, places.size + 1, places.shape[1])
+    return csr_matrix((np.ones(places.size), places.ravel(), starts), shape=(len(places), int(places[0, -1]) + 1))
+
+
+# For peers ------------------------------------------------------------------------------------------------------------
+
+
+def inputs(data: Coded, epsilon: float) -> dict[str, NDArray[Any]]:
+    """What `tests/benchmarks/peers.py` reads: codes by field, numbers as they are encoded, and their public bounds."""
+    (codes, places), numbers, bounds, start = data.at(epsilon), [], [], 0
+    for column in data.encoding.columns:
+        if isinstance(column, Scaled):
+            numbers.append(start)
+            bounds.append([(edge - column.mean) / column.scale for edge in (column.low, column.high)])
+        start += column.width
+    coarse = list(codes.coarse)
+    starts = np.array([codes.span(at).start for at in coarse])
+    made: dict[str, NDArray[Any]] = {
+        "sizes": np.array([codes.fields[at].size for at in coarse]),
+        "is_number": np.array([isinstance(codes.fields[at], NumberField) for at in coarse]),
+        "bounds": np.array(bounds).reshape(-1, 2),
+        "classes": np.array(data.classes),
+        "delta": np.array(data.case.delta),
+    }
+    for part in ("private", "test"):
+        made[f"{part}_codes"] = getattr(places, part)[:, coarse] - starts
+        made[f"{part}_numbers"] = getattr(data.encoded, part)[:, numbers].astype(np.float64)
+        made[f"{part}_labels"] = getattr(data.labels, part)
+    return made
+
+
+VOTES = ("stable", "noisy_votes", "confident", "laplace_votes")
+OURS: Mapping[str, Callable[[Coded, float, int], Said]] = {"tallies": tallies, **{name: voted(name) for name in VOTES}}
+OPEN: Mapping[str, Callable[[Coded, float, int], Said]] = {
+    "public_labels": open_labels,
+    "linear": linear,
+    "boosted": boosted,
+}
+"""Without a guarantee, and the same at every ε."""

@@ -1,0 +1,146 @@
+"""The page and the figure of the benchmark of the field, made of what was measured and of nothing else.
+
+    python -m tests.benchmarks.page        (make bench-accuracy runs it last)
+
+Writes the tables of tests/benchmarks/README.md between its marks, the short one of README.md, and accuracy.svg.
+A figure that was not measured has no way into them. Checked by tests/benchmarks/test_page.py.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from tests.benchmarks.accuracy import EPSILONS, METHODS, RESULTS, read
+from tests.benchmarks.ours import OPEN, OURS
+
+PAGE, README = RESULTS.parent / "README.md", RESULTS.parents[2] / "README.md"
+FIGURE = RESULTS.parent / "accuracy.svg"
+START, END = "<!-- measured by make bench-accuracy -->", "<!-- end of what was measured -->"
+NAMES = {
+    "dp_ebm": "DP-EBM (interpret)",
+    "dp_logistic": "DP logistic regression (diffprivlib)",
+    "dp_sgd": "DP-SGD, logistic regression (Opacus)",
+    "mst": "synthetic rows by MST (dpmm)",
+    "aim": "synthetic rows by AIM (dpmm)",
+    "public_labels": "no private row: public rows with labels",
+    "linear": "no privacy: logistic regression",
+    "boosted": "no privacy: boosted trees",
+}
+SHORT = ("tallies", "dp_sgd", "dp_ebm")
+"""The rows of the README's table, of Adult."""
+HEADING = "| Adult, accuracy in percent |"
+MEASURES = {
+    "accuracy": "Accuracy",
+    "balanced": "Balanced accuracy",
+    "odds_balanced": "Balanced accuracy at the prior odds",
+    "auc": "AUC",
+}
+Lines = Sequence[dict[str, Any]]
+
+
+def cell(found: Lines, measure: str) -> str:
+    """Mean and standard deviation over runs; why there is none; or nothing, if it was not measured."""
+    values = [line[measure] for line in found if measure in line]
+    if not values:
+        return found[0]["why"] if found else ""
+    mean = f"{np.mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.1f}"
+
+
+def of(lines: Lines, case: str, method: str, epsilon: float) -> Lines:
+    """Those of a case, a method and an ε: what has no guarantee is the same at every ε."""
+    mine = [line for line in lines if line["case"] == case and line["method"] == method]
+    return [line for line in mine if line["epsilon"] in (epsilon, None)]
+
+
+def table(
+    lines: Lines, case: str, measure: str, methods: Iterable[str] = METHODS, heading: str = "| |"
+) -> Iterator[str]:
+    """A row a method, below the first cell of the heading."""
+    yield heading + " " + " | ".join([*(f"ε = {epsilon:g}" for epsilon in EPSILONS)]) + " |"
+    yield "|---" * (1 + len(EPSILONS)) + "|"
+    for method in methods:
+        cells = [cell(of(lines, case, method, epsilon), measure) for epsilon in EPSILONS]
+        if any(cells):
+            name = f"**`{method}`**" if method in OURS else NAMES[method]
+            yield "| " + " | ".join([name, *cells]) + " |"
+
+
+def page(lines: Lines) -> Iterator[str]:
+    """All cases and measures."""
+    for case in dict.fromkeys(line["case"] for line in lines):
+        mine = [line for line in lines if line["case"] == case]
+        runs = max(line["seed"] for line in mine) + 1
+        yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs.\n"
+        for measure, title in MEASURES.items():
+            yield "\n".join([f"{title}, in percent:\n", *table(lines, case, measure), ""])
+
+
+def between(text: str, measured: str) -> str:
+    """A page with what was measured between its marks."""
+    before, _, after = text.partition(START)
+    return f"{before}{START}\n{measured}\n{END}{after.partition(END)[2]}"
+
+
+def renewed(text: str, rows: Sequence[str]) -> str:
+    """A page with its short table made anew: the lines from the heading to the first that is no row."""
+    before, _, after = text.partition(HEADING)
+    rest = after.splitlines(keepends=True)
+    end = next(at for at, line in enumerate(rest) if at and not line.startswith("|"))
+    return before + "\n".join(rows) + "\n" + "".join(rest[end:])
+
+
+def pages(lines: Lines) -> dict[Path, str]:
+    """The pages as they should read."""
+    short = list(table(lines, "adult", "accuracy", SHORT, HEADING))
+    return {
+        PAGE: between(PAGE.read_text(encoding="utf-8"), "\n" + "\n".join(page(lines))),
+        README: renewed(README.read_text(encoding="utf-8"), short),
+    }
+
+
+def draw(lines: Lines, case: str = "adult", measure: str = "accuracy") -> Figure:
+    """Accuracy against ε, a line a method; what has no guarantee is level."""
+    figure = Figure(figsize=(8.6, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for method in METHODS:
+        points = [(epsilon, [line[measure] for line in of(lines, case, method, epsilon) if measure in line])
+                  for epsilon in EPSILONS]  # fmt: skip
+        points = [(epsilon, values) for epsilon, values in points if values]
+        if not points:
+            continue
+        x, mean = [epsilon for epsilon, _ in points], [float(np.mean(values)) for _, values in points]
+        name = f"Concord: {method}" if method in OURS else NAMES[method]
+        if method in OPEN:
+            style = ("--", ":", "-.")[list(OPEN).index(method)]
+            axes.axhline(mean[0], color="0.4", linewidth=0.9, linestyle=style, label=name)
+            continue
+        spread = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in points]
+        width, dashes = (2.2, "-") if method in OURS else (1.0, "--")
+        axes.errorbar(
+            x, mean, yerr=spread, marker="o", markersize=3, capsize=2, label=name, linewidth=width, linestyle=dashes
+        )
+    axes.set(xscale="log", xlabel="ε", ylabel=f"{measure} on test rows, %")
+    axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    axes.minorticks_off()
+    figure.legend(fontsize="x-small", loc="outside right center")
+    return figure
+
+
+def main() -> None:
+    """Write pages and figure."""
+    lines = read()
+    for path, text in pages(lines).items():
+        path.write_text(text, encoding="utf-8")
+    with rc_context({"svg.hashsalt": "concord"}):  # the same file each time
+        draw(lines).savefig(FIGURE, metadata={"Date": None})
+    FIGURE.write_text(re.sub(r"[ \t]+$", "", FIGURE.read_text(), flags=re.MULTILINE))
+
+
+if __name__ == "__main__":
+    main()

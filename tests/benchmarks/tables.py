@@ -1,0 +1,136 @@
+"""The tables that the benchmark of the field is run on: private rows, public rows, rows to evaluate on.
+
+Data sets are those of `make data`; the synthetic families are drawn from fixed seeds. Rows have ten normal columns and
+five of words, and their class follows a logit that is linear in them, but where a family says otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tests.benchmarks.prepare import adult, kdd99
+
+Floats = NDArray[np.float64]
+KINDS = {
+    "dos": ("back", "land", "neptune", "pod", "smurf", "teardrop"),
+    "probe": ("ipsweep", "nmap", "portsweep", "satan"),
+    "u2r": ("buffer_overflow", "loadmodule", "perl", "rootkit"),
+    "normal": ("normal",),
+}
+SHIFTS = {
+    "women": pl.col("sex") == "Female",
+    "over-40": pl.col("age") > 40,
+    "no-college": pl.col("education-num") <= 9,
+    "part-time": pl.col("hours-per-week") < 40,
+}
+PUBLIC, TEST = 10_000, 20_000
+"""Rows of a synthetic family besides the private ones."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Private rows with labels, public rows, rows to evaluate on, and what is promised.
+
+    known   the public rows with their labels, which only a model of public labels learns from
+    """
+
+    private: pl.DataFrame
+    known: pl.DataFrame
+    test: pl.DataFrame
+    label: str
+    classes: tuple[str, ...]
+    delta: float = 1e-5
+
+    @property
+    def public(self) -> pl.DataFrame:
+        """What is known of public rows: all but their labels."""
+        return self.known.drop(self.label)
+
+
+def cases(folder: Path) -> dict[str, Callable[[], Case]]:
+    """Every case by name, made when it is asked for."""
+    shifted = {f"adult-{name}": partial(_adult, folder, kept) for name, kept in SHIFTS.items()}
+    return {
+        "adult": partial(_adult, folder, pl.lit(True)),
+        **shifted,
+        "kdd99": partial(_kdd99, folder),
+        "kdd99-unique": partial(_kdd99, folder, unique=True),
+        "kdd99-kinds": partial(_kinds, folder),
+        "rare": rare,
+        "realizable": partial(family, 30_000),
+        "agnostic": partial(family, 30_000, flipped=0.2),
+        "agnostic-2k": partial(family, 2_000, flipped=0.2),
+        "agnostic-1m": partial(family, 1_000_000, flipped=0.2),
+        "classes-10": partial(family, 30_000, classes=10),
+        "shifted": partial(family, 30_000, flipped=0.1, shifted=True),
+    }
+
+
+def _adult(folder: Path, kept: pl.Expr) -> Case:
+    tables = adult(folder)
+    known = tables["public"].with_columns(tables["truth"]["income"]).filter(kept)
+    return Case(tables["private"], known, tables["test"], "income", ("<=50K", ">50K"))
+
+
+def _kdd99(folder: Path, *, unique: bool = False) -> Case:
+    tables = dict(kdd99(folder))
+    known = tables["public"].with_columns(tables["truth"]["labels"])
+    if unique:
+        tables = {name: tables[name].unique(maintain_order=True) for name in ("private", "test")}
+        known = known.unique(maintain_order=True)
+    return Case(tables["private"], known, tables["test"], "labels", ("normal", "attack"), 1e-6)
+
+
+def _kinds(folder: Path) -> Case:
+    """Attacks by kind: half the rows private, few public ones; r2l and u2r are rare."""
+    kind = {f"{word}.": name for name, words in KINDS.items() for word in words}
+    rows = pl.read_parquet(folder / "kddcup99_10pct.parquet").unique(maintain_order=True)
+    rows = rows.with_columns(pl.col("labels").replace_strict(kind, default="r2l"))
+    rows = rows[np.random.default_rng(0).permutation(rows.height)]
+    classes = ("normal", "dos", "probe", "r2l", "u2r")
+    return Case(rows[45_000:], rows[:15_000], rows[15_000:45_000], "labels", classes, 1e-6)
+
+
+def rare(rows: int = 50_000) -> Case:
+    """About 2 % positive, by a logit that is linear but for one product."""
+    draw = np.random.default_rng(7)
+    total = rows + PUBLIC + TEST
+    numbers, words = draw.normal(size=(total, 10)), draw.integers(0, 4, (total, 5))
+    slopes, levels = draw.normal(size=10) * 0.5, draw.normal(size=(5, 4)) * 0.5
+    logit = numbers @ slopes + levels[np.arange(5), words].sum(axis=1) + 0.5 * numbers[:, 0] * numbers[:, 1]
+    positive = draw.random(total) < 1 / (1 + np.exp(5.3 - logit))
+    return _parted(_table(numbers, words, np.where(positive, "yes", "no")), rows, ("no", "yes"))
+
+
+def family(rows: int, *, classes: int = 2, flipped: float = 0.0, shifted: bool = False) -> Case:
+    """Rows of a linear rule, of which a share has another label, drawn evenly.
+
+    flipped   0: realizable; else agnostic
+    shifted   public rows are those alone whose first number is above its mean
+    """
+    draw = np.random.default_rng(11)
+    total = rows + (2 * PUBLIC if shifted else PUBLIC) + TEST
+    numbers, words = draw.normal(size=(total, 10)), draw.integers(0, 4, (total, 5))
+    slopes, levels = draw.normal(size=(10, classes)), draw.normal(size=(5, 4, classes))
+    scores = numbers @ slopes + levels[np.arange(5), words].sum(axis=1)
+    best = np.argmax(scores, axis=1)
+    moved = draw.random(total) < flipped
+    label = np.where(moved, (best + draw.integers(1, classes, total)) % classes, best)
+    names = np.array([f"c{at}" for at in range(classes)])
+    case = _parted(_table(numbers, words, names[label]), rows, tuple(names.tolist()))
+    kept = case.known.filter(pl.col("n0") > 0) if shifted else case.known
+    return Case(case.private, kept, case.test, case.label, case.classes)
+
+
+def _table(numbers: Floats, words: NDArray[np.int64], label: NDArray[np.str_]) -> pl.DataFrame:
+    columns = {f"n{at}": column for at, column in enumerate(numbers.T)}
+    return pl.DataFrame(columns | {f"w{at}": column.astype(str) for at, column in enumerate(words.T)} | {"y": label})
+
+
+def _parted(table: pl.DataFrame, rows: int, classes: tuple[str, ...]) -> Case:
+    return Case(table[:rows], table[rows:-TEST], table[-TEST:], "y", classes)

@@ -1,0 +1,40 @@
+"""What the pages say of the field is what was measured: no figure by hand, none lost."""
+
+import pytest
+
+from tests.benchmarks.accuracy import EPSILONS, METHODS, read
+from tests.benchmarks.page import FIGURE, MEASURES, cell, draw, pages, table
+
+LINES = read()
+
+
+def test_the_pages_are_made_of_what_was_measured() -> None:
+    for path, text in pages(LINES).items():
+        assert path.read_text(encoding="utf-8") == text, f"make bench-accuracy writes {path}"
+    assert FIGURE.read_text().startswith("<?xml")
+
+
+def test_nothing_was_measured_twice() -> None:
+    named = [(line["case"], line["method"], line["epsilon"], line["seed"]) for line in LINES]
+    assert len(set(named)) == len(named)
+    assert {method for _, method, _, _ in named} <= set(METHODS)
+
+
+def test_a_cell_without_a_measurement_is_empty_and_one_that_failed_says_why() -> None:
+    assert cell([], "accuracy") == ""
+    assert cell([{"why": "more than 300 s"}], "accuracy") == "more than 300 s"
+    assert cell([{"accuracy": 1.0}], "accuracy") == "1.0"
+    assert cell([{"accuracy": 1.0}, {"accuracy": 2.0}], "accuracy") == "1.5 ± 0.7"
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_tables_have_a_row_for_each_method_that_was_measured_alone(measure: str) -> None:
+    lines = [{"case": "c", "method": "tallies", "epsilon": 1.0, measure: 50.0}]
+    assert list(table(lines, "c", measure))[2:] == ["| **`tallies`** |  |  | 50.0 |  |  |"]
+    assert EPSILONS.index(1.0) == 2
+
+
+def test_a_figure_draws_a_line_a_method() -> None:
+    lines = [{"case": "adult", "method": name, "epsilon": 1.0, "accuracy": 80.0} for name in ("tallies", "dp_sgd")]
+    (axes,) = draw(lines).axes
+    assert len(axes.containers) == 2
