@@ -125,10 +125,6 @@ class HypothesisClass(ABC):
                 chosen[:, at] = np.take(points, cells(chosen[:, at], np.array(points)))
         return chosen
 
-    def sauer(self, rows: int) -> int:
-        """Dichotomies on that many rows at most, by Sauer's lemma: Σ C(rows, i) for i up to the dimension."""
-        return sum(math.comb(rows, size) for size in range(self.dimension + 1))
-
     def check_candidates(self, count: int) -> None:
         """Raise WrongInput if there are too many candidates to be weighed."""
         if count > MOST_CANDIDATES:
