@@ -1,28 +1,22 @@
 """Private choice among finitely many candidates, and the universal learner: a student chosen by its private errors.
 
-Exponential mechanism, and permute-and-flip, which improves on it
+Exponential mechanism
     Assumes      candidates are fixed or public; each score is a whole number (say, rows classified well) that moves by
                  at most `sensitivity` between neighbours, and if they are `monotone` no two in opposite directions;
                  sampling is OpenDP's (noise.py)
-    Guarantees   one choice is epsilon-DP. The exponential mechanism's is epsilon-bounded-range as well, which costs
-                 less Rényi divergence; permute-and-flip is never further below the best score, in expectation (McKenna
-                 & Sheldon 2020)
+    Guarantees   one choice is epsilon-DP, and epsilon-bounded-range as well, which costs less Rényi divergence
     Ends         after one choice; choosing again from the same data costs again
-    Not covered  candidates found in private rows; running time. BN19's relabelling (Lemma 3.1) weighs candidates and is
-                 proved for the exponential mechanism alone
+    Not covered  candidates found in private rows; running time
 
 With best = max score and aᵢ = e^(ε·(scoreᵢ − best)/2Δ), or e^(ε·(scoreᵢ − best)/Δ) of monotone scores, candidate r is
-chosen with probability
-    exponential          aᵣ / Σ aᵢ                         McSherry & Talwar 2007, Theorem 6
-    permute-and-flip     aᵣ · ∫₀¹ Π_{i≠r} (1 − t·aᵢ) dt    McKenna & Sheldon 2020, Algorithm 1
-The second accepts candidates, in random order, with probability aᵢ: the integral is over r's place in that order. Each
-is the highest score with noise of scale 2Δ/ε or Δ/ε: Gumbel for the first, exponential for the second (Ding et al.
-2021).
-Range (Dong, Durfee & Rogers 2020). Between neighbours, the log of the first law's r-th probability moves by what r's
+chosen with probability aᵣ / Σ aᵢ (McSherry & Talwar 2007, Theorem 6): it is the highest score with Gumbel noise of
+scale 2Δ/ε or Δ/ε. Permute-and-flip (McKenna & Sheldon 2020), with exponential noise, comes closer to the best score,
+but its log-ratios spread further, and a relabelling (Lemma 3.1 of BN19) is not proved for it.
+Range (Dong, Durfee & Rogers 2020). Between neighbours, the log of the r-th probability moves by what r's
 exponent moves by, plus one number for all r. Exponents move by values in an interval of length ε: scores by values in
 [−Δ, Δ], in [0, Δ] or in [−Δ, 0], times the factor. So log-ratios lie within an interval of length ε, and since
-probabilities sum to 1, it holds 0: the choice is ε-DP. ∎ Permute-and-flip's spread further, and only ε-DP is claimed.
-Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the samplers against these laws.
+probabilities sum to 1, it holds 0: the choice is ε-DP. ∎
+Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the sampler against this law.
 
 Universal learner: a student chosen among all dichotomies of the public rows, by its errors on private ones
     Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's
@@ -59,9 +53,9 @@ from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Public settings only: ε of one choice, how far one privacy unit moves a score, and whether all of them the same
-    way."""
+class ExponentialMechanism:
+    """Chooses in proportion to the weights of candidates. Public settings only: ε of one choice, how far one privacy
+    unit moves a score, and whether all of them the same way."""
 
     epsilon: float
     sensitivity: int = 1
@@ -75,8 +69,8 @@ class Choice:
 
     @property
     def cost(self) -> Cost:
-        """ε of one choice, pure."""
-        return Cost.approximate(self.epsilon)
+        """ε of one choice, pure, of bounded range."""
+        return Cost.bounded_range(self.epsilon)
 
     @property
     def rate(self) -> float:
@@ -86,15 +80,6 @@ class Choice:
     def weights(self, scores: Ints) -> Floats:
         """aᵢ: 1 for the best candidates. (candidates,)."""
         return np.asarray(np.exp(self.rate * (scores - scores.max())))
-
-
-class ExponentialMechanism(Choice):
-    """Chooses in proportion to the weights."""
-
-    @property
-    def cost(self) -> Cost:
-        """ε of one choice, pure, of bounded range."""
-        return Cost.bounded_range(self.epsilon)
 
     def probabilities(self, scores: Ints) -> Floats:
         """The law of `choose`, (candidates,)."""
@@ -106,27 +91,6 @@ class ExponentialMechanism(Choice):
         return noise.sample_by_weight(
             scores, epsilon=self.epsilon, sensitivity=self.sensitivity, monotone=self.monotone
         )
-
-
-class PermuteAndFlip(Choice):
-    """Takes candidates in random order and accepts each with its weight as probability."""
-
-    def probabilities(self, scores: Ints) -> Floats:
-        """The law of `choose`, (candidates,)."""
-        weights = self.weights(scores)
-        # Gauss-Legendre quadrature of so many nodes is exact for the polynomial under the integral.
-        nodes, share = np.polynomial.legendre.leggauss(len(weights) // 2 + 1)
-        rejected = 1 - np.outer((nodes + 1) / 2, weights)
-        return np.array(
-            [
-                weight * (share / 2) @ np.delete(rejected, candidate, axis=1).prod(axis=1)
-                for candidate, weight in enumerate(weights)
-            ]
-        )
-
-    def choose(self, scores: Ints) -> int:
-        """The index of the chosen candidate: scores (candidates,)."""
-        return noise.select(scores, epsilon=self.epsilon, sensitivity=self.sensitivity, monotone=self.monotone)
 
 
 @dataclass(frozen=True, kw_only=True)

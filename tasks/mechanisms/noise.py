@@ -93,35 +93,23 @@ def _noise(make: Callable[..., dp.Measurement], metric: dp.Metric, scale: float,
     return noise
 
 
-def select(scores: Ints, *, epsilon: float, sensitivity: int, monotone: bool = False) -> int:
-    """The index of a nearly highest score, by permute-and-flip: never further from it than the exponential mechanism.
+def sample_by_weight(scores: Ints, *, epsilon: float, sensitivity: int, monotone: bool = False) -> int:
+    """An index drawn in proportion to exp(epsilon·score / (2·sensitivity)), or exp(epsilon·score / sensitivity) of
+    monotone scores: the exponential mechanism, epsilon-DP.
+
+    OpenDP grants it ρ = epsilon²/8 as well (Cesar & Rogers 2021).
 
     scores       (candidates,) whole numbers, each moving by at most `sensitivity` between neighbours
     epsilon      of the choice, pure
     monotone     between neighbours, no two scores move in opposite directions: weights may fall twice as fast
     """
-    return _noisy_max(scores, dp.max_divergence(), epsilon, epsilon, sensitivity, monotone)
-
-
-def sample_by_weight(scores: Ints, *, epsilon: float, sensitivity: int, monotone: bool = False) -> int:
-    """An index drawn in proportion to exp(epsilon·score / (2·sensitivity)), or exp(epsilon·score / sensitivity) of
-    monotone scores: the exponential mechanism, epsilon-DP.
-
-    OpenDP grants it ρ = epsilon²/8 as well (Cesar & Rogers 2021); arguments are those of `select`.
-    """
-    return _noisy_max(scores, dp.zero_concentrated_divergence(), epsilon**2 / 8, epsilon, sensitivity, monotone)
-
-
-def _noisy_max(
-    scores: Ints, measure: dp.Measure, granted: float, epsilon: float, sensitivity: int, monotone: bool
-) -> int:
     if not 0 < epsilon < float("inf") or sensitivity < 1:
         raise ValueError(f"epsilon must be positive and finite and sensitivity at least 1, got {epsilon, sensitivity}")
     # OpenDP rounds its cost upwards, so a scale of exactly range/ε may count as a little more than granted
     scale = (sensitivity if monotone else 2 * sensitivity) / epsilon * (1 + 1e-9)
     metric = dp.linf_distance(T="i64", monotonic=monotone)
-    choose: Any = dp.m.make_noisy_max(_integers(), metric, measure, scale=scale)
-    if not choose.check(sensitivity, granted):
+    choose: Any = dp.m.make_noisy_max(_integers(), metric, dp.zero_concentrated_divergence(), scale=scale)
+    if not choose.check(sensitivity, epsilon**2 / 8):
         raise ArithmeticError(f"OpenDP does not grant epsilon = {epsilon!r} to a choice at scale {scale!r}")
     return int(choose(np.asarray(scores, dtype=np.int64)))
 
