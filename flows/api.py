@@ -24,7 +24,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.settings import Settings
-from concord.flows.environment import keep_to, prepare
+from concord.flows.environment import keep_to, prepare, ready_for
 
 if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
     from concord.artifacts.certificate import Certificate
@@ -62,12 +62,12 @@ class Run:
 
     @cached_property
     def student(self) -> Any:
-        """The fitted scikit-learn classifier, from raw public columns to class names. Raises NotVerified."""
+        """The fitted scikit-learn classifier, as `load_student` gives it. Raises NotVerified."""
         from concord.artifacts.home.released import Released
-        from concord.tasks.student.model import load
+        from concord.tasks.student.model import AnyRows, load
 
         record = self.certificate.student
-        return load(Released(self.home).read(record.file), record.estimator)
+        return AnyRows(load(Released(self.home).read(record.file), record.estimator).steps)
 
     @cached_property
     def labels(self) -> Any:
@@ -110,17 +110,19 @@ def open_session(session: str, *, home: str | Path | None = None) -> Online:
 
 
 def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
-    """A published student: a scikit-learn classifier, from raw public columns to class names.
+    """A published student: a scikit-learn classifier, from raw public columns to class names. It takes frames, Arrow
+    tables, a dict for one row or a list of them, and NumPy arrays with columns in the order of `feature_names_in_`.
 
     subject   a session, or a folder that holds its certificate and its student's file, such as a copy of
-              HOME/released/SESSION; no vault is needed, and nothing is spent
+              HOME/released/SESSION, or a model of MLflow's registry, such as models:/NAME@champion; no vault is needed,
+              and nothing is spent
     Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
     """
-    from concord.tasks.student.model import load, published
-
     root = Path(home or Settings.now().home)
-    certificate, file = published(Path(subject) if Path(subject).is_dir() else root / "released" / str(subject))
-    return load(file, certificate.student.estimator)
+    ready_for(str(subject), root)
+    from concord.tasks.publish.predict import student_of
+
+    return student_of(str(subject), root)
 
 
 def _prepared(home: str | Path | None) -> Path:

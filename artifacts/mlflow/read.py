@@ -26,6 +26,7 @@ import mlflow.artifacts
 from mlflow.entities import Experiment, RunData, ViewType
 from mlflow.exceptions import MlflowException
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
 from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
@@ -118,6 +119,15 @@ class Records:
         with in_one_sentence():
             made = [self._client.search_model_versions(f"run_id = '{run_id}'") for run_id in self.runs(session)]
         return [f"models:/{model.name}/{model.version}" for models in made for model in models]
+
+    def session_of(self, model: str) -> str:
+        """The session of a registered model, models:/NAME@ALIAS or models:/NAME/VERSION. Raises WrongInput."""
+        name, sign, which = [*re.split("([@/])", model.removeprefix("models:/"), maxsplit=1), "", ""][:3]
+        read = self._client.get_model_version_by_alias if sign == "@" else self._client.get_model_version
+        try:
+            return str(read(name, which).tags["session"])
+        except (MlflowException, KeyError):
+            raise WrongInput(f"{model} must name a registered model of ours, as models:/NAME@ALIAS does") from None
 
     def recorded(self, run_id: str) -> Recorded | None:
         """What MLflow has of a run; None if it has no such run."""

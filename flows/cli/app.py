@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "forget": ("concord forget census-1751dd7e",),
     "verify": ("concord verify", "concord verify census-1751dd7e --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
+    "predict": (
+        "concord predict census-1751dd7e --from more.csv --to classes.parquet",
+        "concord predict models:/census-student@champion --from more.parquet --to classes.csv",
+    ),
     "export": ("concord export census-1751dd7e --to classifier",),
     "ui": ("concord ui --port 8080",),
     "estimate": ("concord estimate plan.toml --epsilon 0.2",),

@@ -163,3 +163,24 @@ def export_command(
     out.print(f"{to}: {', '.join(written.files)}", soft_wrap=True)
     if written.without_onnx:
         out.print(f"no {ONNX}: {written.without_onnx}", soft_wrap=True)
+
+
+@app.command("predict")
+def predict_command(
+    student: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
+    table: Annotated[Path, typer.Option("--from", help="The rows: Parquet, Arrow IPC or CSV, as in a plan.")],
+    to: Annotated[Path, typer.Option(help="The file to write, .parquet or .csv, not there yet.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the class of every row of a table, and its probabilities, by a published student.
+
+    No vault is needed, and nothing is spent.
+    """
+    from concord.flows.environment import ready_for
+
+    ready_for(student, home)
+    from concord.tasks.publish.predict import predict_table, student_of
+
+    rows = predict_table(student_of(student, home), str(table), to)
+    print_json({"rows": rows, "file": str(to)}) if as_json else out.print(f"{to}: {rows} rows", soft_wrap=True)

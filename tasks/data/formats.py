@@ -42,10 +42,10 @@ def find_format(paths: Sequence[Path]) -> TextFormat:
         return _of_text(file.read(SAMPLE_TEXT), encoding)
 
 
-def format_of(*tables: str | None) -> TextFormat:
+def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
     """How CSV files are written: as found in the first of the public tables that are such. Raises WrongInput."""
     for path in filter(None, tables):
-        if files := [file for file in find_files(path, "--public") if file.format == "csv"]:
+        if files := [file for file in find_files(path, field) if file.format == "csv"]:
             with files[0].readable():
                 return find_format([file.path for file in files])
     return COMMAS

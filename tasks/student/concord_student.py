@@ -221,6 +221,14 @@ class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Class names (rows,)."""
         return np.asarray(self.classes_[np.argmax(self.regressor_.predict(X), axis=1)])
 
+    def predict_proba(self, X: Any) -> Numbers:
+        """Probabilities (rows, classes): of all that are not below 0 and sum to 1, the nearest to the scores."""
+        scores = np.asarray(self.regressor_.predict(X), dtype=np.float64)
+        ordered = -np.sort(-scores, axis=1)
+        over = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, scores.shape[1] + 1)
+        last = (ordered > over).sum(axis=1, keepdims=True) - 1
+        return np.asarray(np.maximum(scores - np.take_along_axis(over, last, axis=1), 0))
+
 
 class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A hypothesis, as JSON text of a box or a half-plane, and the names of its two classes."""

@@ -20,7 +20,7 @@ import itertools
 import json
 import re
 import zipfile
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -28,12 +28,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.utils.metaestimators import available_if
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -230,6 +233,31 @@ def load(file: bytes, estimator: str) -> Any:
     if current is file:
         return student
     return published_student(Encoding.model_validate_json(student["encode"].encoding), student["student"])
+
+
+class AnyRows(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
+    """A loaded student that takes rows as they come: a polars or pandas frame, an Arrow table, a dict for one row, a
+    list of dicts, or a NumPy array (rows, columns) with columns in the order of `feature_names_in_`."""
+
+    def predict(self, X: Any, **params: Any) -> Any:
+        """Class names (rows,)."""
+        return super().predict(self._framed(X), **params)
+
+    @available_if(lambda self: hasattr(self.steps[-1][1], "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any, **params: Any) -> Any:
+        """Probabilities (rows, classes), in the order of `classes_`."""
+        return super().predict_proba(self._framed(X), **params)
+
+    def _framed(self, rows: Any) -> Any:
+        if isinstance(rows, pa.Table):
+            return pl.from_arrow(rows)
+        names = [str(name) for name in self.feature_names_in_]
+        if isinstance(rows, np.ndarray):
+            rows = [dict(zip(names, row, strict=True)) for row in np.atleast_2d(rows).tolist()]
+        listed = [rows] if isinstance(rows, Mapping) else rows
+        if not (isinstance(listed, list) and all(isinstance(row, Mapping) for row in listed)):
+            return rows
+        return pd.DataFrame({name: pd.Series([row.get(name) for row in listed], dtype=object) for name in names})
 
 
 def published(folder: Path) -> tuple[Certificate, bytes]:

@@ -55,7 +55,8 @@ def to_onnx(student: Pipeline) -> bytes:
         (ScoreClassifier, _best),
     ):
         update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
-    options = {id(student[-1]): {"zipmap": False}} if hasattr(student[-1], "predict_proba") else None
+    gives_odds = hasattr(student[-1], "predict_proba") and not isinstance(student[-1], ScoreClassifier)
+    options = {id(student[-1]): {"zipmap": False}} if gives_odds else None
     try:
         own = {"options": options, "target_opset": OPSET, "custom_parsers": PARSERS}
         graph = convert_sklearn(student, "student", inputs(student), **own)

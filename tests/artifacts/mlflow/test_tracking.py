@@ -15,7 +15,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import SERIES, figures, published_stages, whole
 from concord.artifacts.mlflow.read import MODEL_FILE, Recorded, Records
@@ -199,6 +199,16 @@ def test_the_champion_is_the_certified_student(published: Published) -> None:
     assert "ε = 1, δ = 1e-05" in str(version.description)
     assert f"concord verify {SESSION}" in str(version.description)
     assert published.recorded.model_files[MODEL_FILE] == published.certificate.student.file.digest
+
+
+def test_a_student_is_found_by_its_alias(published: Published) -> None:
+    home = published.world.home
+    records = Records.of(home)
+    assert records.session_of("models:/people-student@champion") == SESSION
+    assert records.session_of(published.where.model_uri) == SESSION
+    for wrong in ("models:/people-student@other", "models:/people-student", "models:/", "models:/no one/1"):
+        with pytest.raises(WrongInput, match="must name a registered model of ours"):
+            records.session_of(wrong)
 
 
 def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> None:
