@@ -175,6 +175,14 @@ RELABELLED = (
 """The caveat of a session whose rows were relabelled."""
 
 
+PRECHECKED = (
+    "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
+    "declared class, no unit or no known word. A plan that was changed after that was chosen by looking at private "
+    "rows, which the guarantee does not cover. The program itself decides nothing by such a share."
+)
+"""The caveat of every session since the third format: what its operator did upon that is not on record."""
+
+
 def faulty_caveat(version: str, faults: Iterable[str]) -> str:
     """What is promised by a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
     return (

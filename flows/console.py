@@ -10,6 +10,7 @@ reads it and ends the process. Checked by tests/promises/test_ending.py.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -64,6 +65,27 @@ def hushed(quiet: bool = True) -> Iterator[None]:
         yield
     finally:
         err.quiet = before
+
+
+_asked = threading.Event()
+
+
+@contextmanager
+def asking(wanted: bool) -> Iterator[None]:
+    """While it lasts, the operator may be asked a question, if there is a terminal."""
+    if wanted:
+        _asked.set()
+    try:
+        yield
+    finally:
+        _asked.clear()
+
+
+def confirmed(question: str) -> bool:
+    """What the operator answers; yes if nobody may be asked: what is asked about decides nothing by itself."""
+    if not (_asked.is_set() and sys.stdin.isatty() and err.is_terminal and not err.quiet):
+        return True
+    return err.input(f"{question}? [y/N] ", markup=False).strip().lower() in ("y", "yes")
 
 
 class RateColumn(ProgressColumn):

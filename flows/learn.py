@@ -22,6 +22,7 @@ from concord.artifacts.sections import StudentPlan
 from concord.flows.cache import Files
 from concord.flows.console import out
 from concord.flows.outcome import StageName, Summary, shown, spent_in_words
+from concord.flows.precheck import look_over
 from concord.flows.run import (
     Admitted,
     Balance,
@@ -85,6 +86,7 @@ def learn_from_votes(run: RunContext) -> Summary:
     admitted = check_test(run, admit(run, public))  # refuses here, before anything private is read
     stream, mechanism = admitted.stream, admitted.mechanism
     private = Private.of(run, stream.sources)
+    look_over(run, private, stream.encoding, admitted.session)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
     trained = training_rows(run, admitted, shards)  # the shards, relabelled if the plan asks for it
     teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
@@ -194,6 +196,7 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
         admitted = covered(run, find(run, public, domain, held_out, asked))  # refuses here
         stream = admitted.stream
         private = Private.of(run, stream.sources)
+        look_over(run, private, stream.encoding, admitted.session)
         shards = split(run, run.plan, private.table, stream.encoding, run.erased, aside=share)
         measured = measure(run, blocks(run.plan, shards), run.plan, stream.encoding)
         made_of = [ref.digest for ref in measured]

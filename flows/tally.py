@@ -18,6 +18,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
 from concord.flows.outcome import StageName, StageReport, Summary, shown
+from concord.flows.precheck import look_over
 from concord.flows.run import Admitted, Private, RunContext, running
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
 from concord.flows.stages import UNITS, Public, encode, evaluated
@@ -152,6 +153,7 @@ def learn_from_tallies(run: RunContext) -> Summary:
     codes = code(run, plan, public.encoding, public.batches)
     admitted = check_test(run, admit_tallies(run, public, codes))  # refuses here, before anything private is read
     stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
+    look_over(run, private, stream.encoding, admitted.session)
     follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
     # totals of codes alone would not tell that labels changed

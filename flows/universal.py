@@ -18,6 +18,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Domain, Session
 from concord.flows import stages
 from concord.flows.outcome import StageName, Summary, shown
+from concord.flows.precheck import look_over
 from concord.flows.run import Admitted, Balance, Private, PublicStream, RunContext, running
 from concord.flows.stages import blocks, encode, release, split, study_chosen, teach
 from concord.flows.steps import (
@@ -52,6 +53,7 @@ def choose_student(run: RunContext) -> Summary:
     domain, stream = planned_domain(run.stores, run.plan), PublicStream(public.encoding, (run.own(public.batches),))
     choice = check_test(run, admit_choice(run, domain, stream, None))  # refuses here, before anything private is read
     private = Private.of(run, stream.sources)
+    look_over(run, private, stream.encoding, choice.session)
     counts = private_errors(run, choice, private)
     session = begin_session(run, choice, private, (counts.digest,), [counts])
     chosen = stages.choose(run, session, choice.mechanism, stream.batches, counts, run.plan.data.classes)
@@ -68,6 +70,7 @@ def choose_with_labels(run: RunContext) -> Summary:
     stream, mechanism = admitted.stream, admitted.mechanism
     choice = check_test(run, admit_choice(run, admitted.balance.domain, stream, admitted))  # refuses here, as above
     private = Private.of(run, stream.sources)
+    look_over(run, private, stream.encoding, admitted.session)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
     trained = training_rows(run, admitted, shards)
     teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)

@@ -72,6 +72,9 @@ app = typer.Typer(
 HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Go on, whatever share of the private rows the plan does not recognise.")
+]
 HOME = Path(".concord")
 PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
 """Letters of ours in ASCII; any other goes without its accents, or is a question mark."""

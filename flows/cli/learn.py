@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, app, print_json, starting
-from concord.flows.console import hushed, out
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, YesOption, app, print_json, starting
+from concord.flows.console import asking, hushed, out
 from concord.flows.server import serving
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def run_command(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
     start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
     new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
+    yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -36,7 +37,8 @@ def run_command(
     with _served(home, quiet=quiet):
         from concord.flows.start import start
 
-        summary = start(loaded, home, new_session=new_session, start_from=start_from)
+        with asking(not yes):
+            summary = start(loaded, home, new_session=new_session, start_from=start_from)
         _report(summary, home, as_json=as_json, quiet=quiet)
 
 
@@ -112,7 +114,7 @@ def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: Qu
     from concord.flows.environment import prepare
     from concord.tasks.advice.draft import write_demo
 
-    run_command(write_demo(prepare(home) / "demo"), None, False, home, as_json, quiet)
+    run_command(write_demo(prepare(home) / "demo"), None, False, False, home, as_json, quiet)
 
 
 @app.command("init")
@@ -182,6 +184,7 @@ def estimate_command(
     share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
     beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
     again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
+    yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -197,7 +200,8 @@ def estimate_command(
         from concord.flows.learn import show_estimate
         from concord.flows.start import start_estimate
 
-        result = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+        with asking(not yes):
+            result = start_estimate(loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
     print_json(result) if as_json else show_estimate(result)
 
 

@@ -46,6 +46,9 @@ from concord.tasks.data.tables import PublicTable, open_public
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
 
+MOST_NAMED = 5
+"""Labels of a public table that an error shows."""
+
 SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
@@ -173,7 +176,9 @@ def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tu
     index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
     foreign = raw.filter(index.is_null())[encoding.label]
     if len(foreign):
-        raise WrongInput(f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}")
+        rule = f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}"
+        held = ", ".join(map(repr, raw[encoding.label].drop_nulls().unique().sort().head(MOST_NAMED)))
+        raise WrongInput(f"{rule}: the column holds {held}, and data.classes names {', '.join(encoding.classes)}")
     return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
 
 

@@ -38,6 +38,7 @@ from concord.artifacts.guarantee import (
     CAVEATS,
     LABELS_ALONE,
     LOST_WITNESS,
+    PRECHECKED,
     RELABELLED,
     UNWITNESSED,
     WITNESSED,
@@ -119,7 +120,7 @@ def describe(
         noise=stated.noise,
         domain=_charged(domain, ledger),
         labels=tuple(labels),
-        caveats=caveats(domain, sessions, ledger, by),
+        caveats=caveats(domain, sessions, ledger, by, form),
         features=stated.features,
         student=student,
         test=test,
@@ -149,8 +150,10 @@ def caveats(
     sessions: Sequence[Session],
     ledger: Reading,
     by: str = __version__,
+    form: CertificateFormat = CERTIFICATE_FORMAT,
 ) -> tuple[str, ...]:
-    """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew."""
+    """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew, and
+    said in that format."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
@@ -158,8 +161,9 @@ def caveats(
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
+    shown = (PRECHECKED,) if form == CERTIFICATE_FORMAT else ()
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
-    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *lost, witness)
+    return (*faulty, *labels, *relabelled, *links, *CAVEATS, *shown, *lost, witness)
 
 
 def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:

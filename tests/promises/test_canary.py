@@ -26,6 +26,7 @@ from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
 from tests.support.processes import own_environment
 
+PRECHECK = "of the private rows match no class"
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
 
 
@@ -33,6 +34,10 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
     before = datetime.now(UTC)
     summary = scene.run(teachers__estimator="tests.promises.tellers.Teller")
     assert summary.answered > 0
+    told = scene.capture.readouterr()
+    assert PRECHECK in told.err  # to the operator, and to nobody else
+    scene.messages += [told.out, told.err]
+    assert leaks([*published(scene.home), *operated(scene.home)], Marks({"the pre-check": PRECHECK.encode()}, {})) == []
     scene.nothing_got_out()
     for path in (scene.home / "released").rglob("*.arrow"):
         schema = pa.ipc.open_file(path).schema

@@ -10,7 +10,7 @@ import pytest
 
 from concord import __version__
 from concord.artifacts.certificate import FIRST_FORMAT, OPENED, SECOND_FORMAT, Certificate
-from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
+from concord.artifacts.guarantee import LOST_WITNESS, PRECHECKED, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
@@ -134,6 +134,7 @@ def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifi
 
 def without_measures(certificate: dict[str, Any], form: str) -> None:
     certificate["format"] = form
+    certificate["caveats"].remove(PRECHECKED)
     for name in ("about", "noise", "features", "warnings"):
         del certificate[name]
     del certificate["student"]["public_test"]

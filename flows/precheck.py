@@ -1,0 +1,64 @@
+"""The pre-check: before anything is spent, the operator hears what share of the private rows a plan does not recognise.
+
+It is said on the console alone, which is the operator's: never to Prefect, MLflow, a certificate or a file. The program
+goes on whatever it says: only the operator, at a terminal, may stop it (tests/privacy/README.md, "The pre-check").
+Checked by tests/flows/test_look_over.py.
+"""
+
+from collections.abc import Iterator
+
+from concord.artifacts.errors import ConcordError, WrongInput
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sessions import Session
+from concord.flows.console import confirmed, err
+from concord.flows.run import Private, RunContext
+from concord.tasks.data.precheck import Unmatched, unmatched
+
+WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
+"""Shares from which the operator is asked whether to go on."""
+LEAST_SAID = 0.005
+"""The share of a feature from which it is named; `MOST_SAID` features are."""
+MOST_SAID = 5
+
+
+def look_over(run: RunContext, private: Private, encoding: Encoding, session: Session | None) -> None:
+    """Say what share of the private rows matches no class, no unit and no known word; and ask, at a terminal.
+
+    Nothing is said if a session is gone on with. Raises WrongInput if the operator does not go on: nothing was spent.
+    """
+    if session is not None:
+        return
+    try:
+        found = unmatched(private.table.of(run.plan, "private"), encoding)
+    except ConcordError:  # the stage that reads the table for good says what is wrong
+        return
+    for line in in_words(found):
+        err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
+    if is_worth_asking(found) and not confirmed("go on, and spend"):
+        raise WrongInput(
+            "stopped as you asked, before anything was spent: data.classes, data.unit and data.features must name what "
+            "the private table holds; a plan that is changed now was chosen by looking at private rows"
+        )
+
+
+def is_worth_asking(found: Unmatched) -> bool:
+    """Whether so much is not recognised that the plan may be wrong."""
+    most = {"label": found.label, "unit": found.unit, "feature": max(found.features.values(), default=0.0)}
+    return any(share >= WORTH_ASKING[name] for name, share in most.items())
+
+
+def in_words(found: Unmatched) -> Iterator[str]:
+    """The shares, rounded; for the operator alone."""
+    yield f"{rounded(found.label)} of the private rows match no class of data.classes and count as the first"
+    if found.unit:
+        yield f"{rounded(found.unit)} of the private rows name no unit and are left out"
+    lost = sorted(found.features.items(), key=lambda item: -item[1])
+    for name, share in [(name, share) for name, share in lost if share >= LEAST_SAID][:MOST_SAID]:
+        yield f"{rounded(share)} of the private rows hold nothing known in {name!r}, which counts as missing"
+
+
+def rounded(share: float) -> str:
+    """A share to the nearest hundredth."""
+    if 0 < share < LEAST_SAID:
+        return "under 1%"
+    return f"about {share:.0%}" if share else "none"

@@ -1,0 +1,91 @@
+"""The operator hears what a plan does not recognise, rounded; may stop at a terminal; and nobody else is asked."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.flows import console, precheck
+from concord.flows.precheck import in_words, is_worth_asking, look_over, rounded
+from concord.tasks.data.precheck import Unmatched
+
+WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
+RIGHT = Unmatched(0.0, 0.0, {"shade": 0.001})
+
+
+def test_shares_are_rounded() -> None:
+    assert [rounded(share) for share in (0, 0.0001, 0.0449, 0.126, 1.0)] == [
+        "none",
+        "under 1%",
+        "about 4%",
+        "about 13%",
+        "about 100%",
+    ]
+    assert list(in_words(WRONG)) == [
+        "about 100% of the private rows match no class of data.classes and count as the first",
+        "about 13% of the private rows hold nothing known in 'shade', which counts as missing",
+    ]
+    assert is_worth_asking(WRONG)
+    assert not is_worth_asking(RIGHT)
+    assert is_worth_asking(Unmatched(0.0, 0.02, {}))
+
+
+class Terminal:
+    """A console at a terminal, and what it was asked."""
+
+    is_terminal, quiet = True, False
+
+    def __init__(self, answer: str) -> None:
+        self.answer, self.asked, self.lines = answer, list[str](), list[str]()
+
+    def input(self, question: str, **_: Any) -> str:
+        self.asked.append(question)
+        return self.answer
+
+    def print(self, line: str, **_: Any) -> None:
+        self.lines.append(line)
+
+
+def run_it(patch: pytest.MonkeyPatch, found: Unmatched, answer: str, *, wanted: bool, tty: bool = True) -> Terminal:
+    terminal = Terminal(answer)
+    patch.setattr(console, "err", terminal)
+    patch.setattr(precheck, "err", terminal)
+    patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
+    patch.setattr(precheck, "unmatched", lambda *_: found)
+    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
+    run: Any = SimpleNamespace(plan=None)
+    with console.asking(wanted):
+        look_over(run, private, None, None)  # type: ignore[arg-type]
+    return terminal
+
+
+@pytest.mark.parametrize("answer", ["n", "", "no", "what"])
+def test_the_operator_may_stop_it_and_no_share_is_in_the_error(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    with pytest.raises(WrongInput, match="before anything was spent") as stopped:
+        run_it(monkeypatch, WRONG, answer, wanted=True)
+    assert "%" not in str(stopped.value)
+
+
+def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(run_it(monkeypatch, WRONG, "y", wanted=True).asked) == 1
+    for wanted, tty in ((False, True), (True, False)):  # --yes or a schedule; no terminal
+        silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
+        assert silent.asked == []
+        assert len(silent.lines) == 2
+    assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
+
+
+def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Unmatched:
+        raise EnvironmentFailed("stage unmatched failed")
+
+    monkeypatch.setattr(precheck, "unmatched", fails)
+    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
+    look_over(SimpleNamespace(plan=None), private, None, None)  # type: ignore[arg-type]
+
+
+def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precheck, "unmatched", lambda *_: pytest.fail("read"))
+    session: Any = object()
+    look_over(SimpleNamespace(plan=None), SimpleNamespace(), None, session)  # type: ignore[arg-type]

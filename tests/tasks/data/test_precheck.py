@@ -1,0 +1,46 @@
+"""What a plan would not recognise of the private table: shares, by the very rules that rows are read by."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.precheck import Unmatched, unmatched
+from tests.support.people import changed, tables_of_plan, write_tables
+
+ROWS = {
+    "size": ["1.5", "x", "", "2"],
+    "shade": ["dark", "purple", "NA", "light"],
+    "visits": ["1", "2", "3", "4"],
+    "outcome": ["yes", "Yes", "no", ""],
+    "person": ["a", "", "NA", "b"],
+}
+
+
+def found(folder: Path, rows: dict[str, Any], suffix: str) -> Unmatched:
+    tables = tables_of_plan(write_tables(folder))
+    frame = pl.DataFrame(rows)
+    file = folder / f"odd.{suffix}"
+    frame.write_csv(file) if suffix == "csv" else frame.write_parquet(file)
+    plan = changed(tables, data__private=file.name)
+    return unmatched(plan, learn_encoding(plan))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
+    seen = found(tmp_path, ROWS, suffix)
+    assert (seen.label, seen.unit) == (0.5, 0.5)
+    assert seen.features["size"] == 0.25
+    assert seen.features["shade"] == 0.25
+    assert seen.features["visits"] == 0.0
+
+
+def test_misnamed_classes_are_seen_before_anything_is_spent(tmp_path: Path) -> None:
+    assert found(tmp_path, {**ROWS, "outcome": ["Y", "N", "Y", "N"]}, "csv").label == 1.0
+
+
+def test_a_table_without_rows_has_no_share(tmp_path: Path) -> None:
+    empty = found(tmp_path, {name: pl.Series([], dtype=pl.String) for name in ROWS}, "parquet")
+    assert (empty.label, empty.unit, set(empty.features.values())) == (0.0, 0.0, {0.0})
