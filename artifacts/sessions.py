@@ -21,6 +21,8 @@ from concord.artifacts.schemas import Ref
 Status = Literal["open", "spent", "closed"]
 NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
+QUESTIONS = "questions"
+"""What `mechanism` says a session asks, if shards answer questions in it and no row is labelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,18 @@ class Terms:
     def tests(self) -> bool:
         """Whether it tried a student out on private rows, and answered no row."""
         return self.mechanism.get("name") == "private_test"
+
+    @property
+    def asks(self) -> bool:
+        """Whether shards answered questions in it, and no row was labelled."""
+        return self.mechanism.get("asks") == QUESTIONS
+
+    @property
+    def kind(self) -> Literal["labels", "an estimate", "a test of a student", "questions"]:
+        """What it is for: a run means sessions of the first kind alone, and each other has a command of its own."""
+        if self.asks:
+            return "questions"
+        return "an estimate" if self.estimates else "a test of a student" if self.tests else "labels"
 
 
 @dataclass(frozen=True, kw_only=True)

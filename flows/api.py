@@ -1,4 +1,5 @@
-"""Concord from Python: run a plan and look at what came of it; ask an open session about one row at a time.
+"""Concord from Python: run a plan and look at what came of it; ask an open session about one row at a time, or every
+shard a question.
 
     import concord
     import polars
@@ -27,8 +28,10 @@ from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
 
 if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
+    from concord.artifacts.answers import AnswersCertificate
     from concord.artifacts.certificate import Certificate
     from concord.flows.outcome import Summary
+    from concord.tasks.asking.questions import Asked
     from concord.tasks.door.online import Online
 
 
@@ -98,6 +101,71 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
     from concord.flows.start import start
 
     return Run(start(loaded, folder, new_session=new_session), folder)
+
+
+class Answer:
+    """What came of a question. Everything here is published, and free to show.
+
+    outcome   answered; no answer, where most shards had none; or refused, where shards disagree
+    """
+
+    def __init__(self, details: dict[str, Any]) -> None:
+        self.details = details
+        self.question: str = details["question"]
+        self.session: str = details["session"]
+        self.outcome: str = details["outcome"]
+        self.spent_now: dict[str, float] = details["spent_now"]
+
+    @property
+    def value(self) -> Any:
+        """The common answer; None unless there is one."""
+        from concord.tasks.asking.questions import from_plain
+
+        return from_plain(self.details["answer"])
+
+    @cached_property
+    def certificate(self) -> AnswersCertificate:
+        """The guarantee of its session, and what came of all questions asked in it so far."""
+        from concord.artifacts.answers import AnswersCertificate
+
+        return AnswersCertificate.model_validate_json(self.details["certificate_text"])
+
+    def __repr__(self) -> str:
+        guarantee = self.details["guarantee"]
+        result = repr(self.value) if self.outcome == "answered" else self.outcome
+        return f"{self.question}: {result} (ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, {self.session})"
+
+
+def ask(
+    plan: str | Path | Plan,
+    question: Asked,
+    *,
+    name: str | None = None,
+    epsilon: float | None = None,
+    cutoff: int | None = None,
+    form: str = "optimal",
+    home: str | Path | None = None,
+    new_session: bool = False,
+) -> Answer:
+    """Ask every shard of a plan a question, and release what they answer in common, or refuse.
+
+    question      a function of a shard's rows, a polars frame of the plan's columns, that gives anything hashable;
+                  a shard on which it fails answers None
+    name          what the question is known by; default: the function's name. Asked again by it, the answer is
+                  replayed and nothing is spent; another question is another name, and is paid for
+    epsilon       what it may cost; default: as the plan says, which has the δ
+    cutoff        questions share a session that ends at so many refusals; default: each has a session of its own
+    form          of a question by itself: optimal, or laplace, as in the papers
+    new_session   open a further session, which costs again
+    Raises a ConcordError likewise.
+    """
+    loaded, folder = plan if isinstance(plan, Plan) else load_plan(Path(plan)), _prepared(home)
+    from concord.flows.ask import Terms
+    from concord.flows.start import start_question
+    from concord.tasks.asking.questions import Question
+
+    asked = Question.of(question, name)
+    return Answer(start_question(loaded, asked, folder, Terms(epsilon, form, cutoff, new_session)))
 
 
 def open_session(session: str, *, home: str | Path | None = None) -> Online:

@@ -6,7 +6,8 @@ a session was to be recorded, is made good from them: nothing is drawn, asked or
 Assumes      whoever records a session holds its lock RUN, so that it is recorded once
 Guarantees   a session is recorded again only if its certificate, its labels and its guarantee verify; a run that shows
              the same files is not made twice
-Not covered  forgotten sessions, whose public rows are gone; estimates and audits, which no released file tells of
+Not covered  forgotten sessions, whose public rows are gone; estimates and audits, which no released file tells of, and
+             answers to questions, which `concord.ask` records again
              Checked by tests/tasks/test_mirror.py
 """
 
@@ -35,7 +36,7 @@ def not_recorded(door: Stores, tracking: Tracking) -> list[Session]:
     ledger, shown = door.ledger, tracking.sessions(here=True)
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
     certified = [session for session in sessions if door.released.find(f"{session.id}/certificate.json")]
-    return [session for session in certified if session.id not in shown]
+    return [session for session in certified if session.kind == "labels" and session.id not in shown]
 
 
 def record_missing(home: Path, tracking: Tracking) -> Iterator[tuple[str, str | None]]:

@@ -17,6 +17,7 @@ StageName = Literal[
     "teach",
     "poll",
     "measure",
+    "ask",
     "count",
     "tally",
     "release",

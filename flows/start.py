@@ -1,8 +1,8 @@
 """Start a flow: with the task runner its plan names, on one Prefect server, its cache in the home folder.
 
-Offers       `start`, `start_extension`, `start_estimate`, `start_study` and `start_test` (one flow, once), `serve` (an
-             extension whenever a cron expression says so), `closed_cluster` (Dask's processes on this machine, which
-             only this run can speak to)
+Offers       `start`, `start_extension`, `start_estimate`, `start_question`, `start_study` and `start_test` (one flow,
+             once), `serve` (an extension whenever a cron expression says so), `closed_cluster` (Dask's processes on
+             this machine, which only this run can speak to)
 
 Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do; both listen
 on ports that every local user can reach. So they accept only a certificate made for this run, and serve no pages.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect.events.worker import EventsWorker
-from prefect.flows import Flow
+from prefect.flows import Flow, flow
 from prefect.logging.handlers import APILogWorker
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -36,6 +36,7 @@ from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
+from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.console import end_with_parent, err, out, shield_workers
 from concord.flows.learn import estimate, extend, learn, study_again
@@ -43,6 +44,7 @@ from concord.flows.outcome import STAGES, StageName, Summary, in_words
 from concord.flows.tally import tallies
 from concord.flows.trial import try_again
 from concord.flows.universal import universal
+from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
 
@@ -100,6 +102,17 @@ def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
+def start_question(plan: Plan, question: Question, home: Path, terms: Terms) -> dict[str, Any]:
+    """Run the flow `ask` over a plan. Raises a ConcordError likewise."""
+
+    @flow(name="ask")
+    def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
+        return ask(plan, question, home, terms)
+
+    with serving_flows(home):
+        return ready(asking, home)()
+
+
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
     with serving_flows(home):
@@ -114,7 +127,7 @@ def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) 
 
 def latest(door: Stores, name: str) -> Session:
     """The latest session of the domain of that name that answers rows, or the session of that id. Raises WrongInput."""
-    answering = [session for session in door.ledger.sessions(name) if not (session.estimates or session.tests)]
+    answering = [session for session in door.ledger.sessions(name) if session.kind == "labels"]
     return answering[-1] if answering else door.ledger.session(name)
 
 

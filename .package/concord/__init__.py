@@ -6,17 +6,17 @@
     concord.open_session(done.session).answer({"age": 41, "sector": "public"})
     concord.load_student(done.session).predict(rows)
 
-Offers `run`, `open_session` and `load_student`, and the packages `concord.flows` (what runs), `concord.tasks` (the
-work) and `concord.artifacts` (types and stores). They are the folders of those names at the root of the repository, to
-which this one links. Nothing is imported until it is asked for.
+Offers `run`, `ask`, `open_session` and `load_student`, and the packages `concord.flows` (what runs), `concord.tasks`
+(the work) and `concord.artifacts` (types and stores). They are the folders of those names at the root of the
+repository, to which this one links. Nothing is imported until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from concord.flows.api import load_student, open_session, run
+    from concord.flows.api import ask, load_student, open_session, run
 
-__all__ = ["__version__", "load_student", "open_session", "run"]
+__all__ = ["__version__", "ask", "load_student", "open_session", "run"]
 
 __version__ = "0.2.0"
 """Of the package, and of what ledger and certificates say they were written by."""

@@ -251,9 +251,8 @@ class LedgerState:
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        # Estimates and tests have an ε of their own: neither is a session that a run could take for its own.
-        sessions, kind = self.sessions_of(domain.name), (opening.estimates, opening.tests)
-        alike = [known for known in sessions if (known.estimates, known.tests) == kind]
+        # Estimates, tests and questions have an ε of their own: none is a session that a run could take for its own.
+        alike = any(known.kind == opening.kind for known in self.sessions_of(domain.name))
         if alike and not further:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         admission = Admission.charged(opening, by=domain.filter)

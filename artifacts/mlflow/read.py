@@ -35,6 +35,8 @@ EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
 """Where an experiment keeps its files: in a folder of its own below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
+KINDS = ("session", "estimate", "answers")
+"""The tags that name a run's session, by what it is for."""
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
@@ -102,15 +104,15 @@ class Records:
         return [run.info.run_id for run in found]
 
     def sessions(self, *, here: bool = False) -> set[str]:
-        """Every session that a finished run is of, of labels or of an estimate; or of those whose files MLflow finds
-        here."""
+        """Every session that a finished run is of, of labels, of an estimate or of answers; or of those whose files
+        MLflow finds here."""
         with in_one_sentence():
             experiments = self._client.search_experiments()
             everywhere = [each.experiment_id for each in experiments if not (here and self._is_elsewhere(each))]
             found, page = set[str](), None
             while everywhere and page != "":
                 runs = self._client.search_runs(everywhere, "attributes.status = 'FINISHED'", page_token=page)
-                found |= {run.data.tags[tag] for run in runs for tag in ("session", "estimate") if tag in run.data.tags}
+                found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
                 page = runs.token or ""
         return found
 

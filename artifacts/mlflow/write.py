@@ -156,14 +156,17 @@ class Tracking(Records):
                 self._log_settings(run.info.run_id, _settings_and_numbers(report.model_dump()))
         return str(run.info.run_id)
 
-    def keep_estimate(self, domain: str, session: str, fields: Mapping[str, Any], started: datetime) -> str:
-        """Record an estimate as a run of its domain's experiment, once. Returns the run's id."""
+    def keep_estimate(
+        self, domain: str, session: str, fields: Mapping[str, Any], started: datetime, *, answer: str = ""
+    ) -> str:
+        """Record an estimate, or the answer of that file, in its domain's experiment, once. Returns the run's id."""
+        named = {"answers": session, "file": answer} if answer else {"estimate": session}
         with in_one_sentence():
             experiment = self._experiment(domain)
-            mine = f"tags.estimate = '{session}' and attributes.status = 'FINISHED'"
-            if known := self._client.search_runs([experiment], mine):
+            mine = " and ".join(f"tags.{tag} = '{value}'" for tag, value in named.items())
+            if known := self._client.search_runs([experiment], f"{mine} and attributes.status = 'FINISHED'"):
                 return str(known[0].info.run_id)
-            tagged = {"estimate": session, "domain": domain, "mechanism": str(fields["name"])}
+            tagged = {**named, "domain": domain, "mechanism": str(fields["name"])}
             with self._run(experiment, session, _milliseconds(started), tagged) as run:
                 self._log_settings(run.info.run_id, _settings_and_numbers(fields))
         return str(run.info.run_id)

@@ -29,6 +29,7 @@ def audit_calibrated(
     from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
+    from concord.tasks.mechanisms.queries import FORMS
     from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
     from concord.tasks.verify.audit import audit_mechanism
 
@@ -36,6 +37,8 @@ def audit_calibrated(
     if name == TALLIES:
         rounds = planned_rounds(classes=settings["classes"], fields=AUDITED_FIELDS, codes=AUDITED_CODES)
         mechanism = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=settings["classes"], rounds=rounds)
+    elif alone := {form.name: form for form in FORMS.values()}.get(name):
+        mechanism = alone(epsilon=epsilon, delta=delta)
     else:
         mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
     votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
@@ -105,7 +108,7 @@ def verify_command(
 
 @app.command("audit")
 def audit_command(
-    mechanism: Annotated[str, typer.Argument(help="stable, sparse_vector, noisy_votes, tallies, …")],
+    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, optimal_release, …")],
     epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
     delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
     cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,

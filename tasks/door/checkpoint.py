@@ -193,9 +193,9 @@ def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
 
 def check_fitted(session: Session, plan: Plan) -> None:
     """Raise WrongInput if no student is fitted to labels of the session: further ones would teach nobody."""
-    if session.estimates or session.tests:
-        kind = "an estimate" if session.estimates else "a test of a student"
-        raise WrongInput(f"session {session.id} is {kind}: it answers no row and has no student of its own")
+    if session.kind != "labels":
+        verb = "answers" if session.asks else "is"
+        raise WrongInput(f"session {session.id} {verb} {session.kind}: it labels no row and has no student of its own")
     if plan.tallied:
         raise WrongInput(
             f"session {session.id} released tallies, from which the label of any row follows: its student predicts it, "

@@ -1,57 +1,57 @@
-"""Stable queries: ask teachers anything, not only for a class label; and the release of one stable answer by itself.
+"""Stable questions: release what most shards answer to any question, by refusing where they disagree.
 
-`ask` releases what most teachers answer, by any mechanism that pays by refusal. `LaplaceRelease` and `OptimalRelease`
-are A_stab, of which every row is a release of its own: in the papers' Laplace form, and in its optimal form.
+`ask` does so by any mechanism that pays by refusal, for a stream of questions. `OptimalRelease` and `LaplaceRelease`
+are A_stab, for one question by itself: in its optimal form, and in the papers'.
 
-Each teacher answers each query with a hashable value: the name of its most predictive feature, a threshold, a rule.
+Each shard answers each question with a hashable value: the name of its most telling feature, a threshold, a rule.
 
-    answers = [[most_predictive(shard) for shard in shards]]        # queries × teachers
-    ask(mechanism, answers, source)                                 # ["income"], or [None] if refused
+    answers = [[most_telling(shard) for shard in shards]]        # questions × shards
+    ask(mechanism, answers, source)                              # ["income"], or [None] if refused
 
-Statement of `ask` and `count_answers`
-    Assumes      each privacy unit is in one shard, hence reaches one answer a query; every teacher answers every query,
-                 by a fixed rule if it cannot; answers that are equal, of one type and one repr look the same to readers
-    Guarantees   `ask`: that of the mechanism, though nobody declared which answers there are. `count_answers`: votes
-                 for declared answers, for any mechanism
-    Ends         with the mechanism: at its cutoff
-    Not covered  `count_answers` of answers that were found in private data, not declared
+Statement of `ask`
+    Assumes      each privacy unit is in one shard, hence reaches one answer a question; every shard answers every
+                 question, by a fixed rule if it cannot; answers that are equal, of one type and one repr look the same
+                 to readers
+    Guarantees   that of the mechanism, though nobody declared which answers there are
+    Ends         with the mechanism: at its cutoff, or after its one question
 
-Why `ask` may release an answer nobody declared. The proofs of stable.py and sparse_vector.py use two facts of
-distance.py, and both hold for answers out of any set: one vote moves the lead of the first answer over the second by at
-most 2; if the first answers differ, the distance is 0 on both sides, and such an answer escapes only with the
-probability that is already charged as additive δ. Which answers trail, or exist, is never looked at.
-Why noisy counts may not. A count exists because some teacher gave its answer: an answer only one teacher knows has
+Why `ask` may release an answer nobody declared. The proofs of stable.py and sparse_vector.py, and those below, use two
+facts of distance.py, and both hold for answers out of any set: one vote moves the lead of the first answer over the
+second by at most 2; if the first answers differ, the distance is 0 on both sides, and such an answer escapes only with
+the probability that is already charged as additive δ. Which answers trail, or exist, is never looked at.
+Why noisy counts may not. A count exists because some shard gave its answer: an answer only one shard knows has
 probability above 0 on one side and 0 on the other, whatever the noise, and no δ was charged for that.
 Source: BTT18, section 1 ("any sequence of online queries that satisfy certain stability properties").
 Checked by tests/privacy/test_queries.py, with the most predictive feature by shard as its example.
 
-Statement of one release, whose `cost` is that of one row
-    Assumes      each privacy unit reaches one teacher; noise is exact discrete Laplace of scale 1/epsilon, draws are
+Statement of one release
+    Assumes      each privacy unit reaches one shard; noise is exact discrete Laplace of scale `scale`, draws are
                  uniform over 2^64, and each is used once
-    Guarantees   one row is (epsilon, delta)-DP, with the δ of `cost`, never above the one asked for
-    Ends         after the row; asking again is another release
-    Not covered  many rows at the price of the refused ones (sparse_vector.py, stable.py); running time
+    Guarantees   one question is (epsilon, delta)-DP, with the δ of `cost`, never above the one asked for
+    Ends         after the question; asking again is another release
+    Not covered  many questions at the price of the refused ones (stable.py); running time
 
 LaplaceRelease: BTT18, Algorithm 1 (Smith & Thakurta 2013, Prop. 3). Answer if distance + Y > Γ = ln(1/δ)/ε.
-Proof of Theorem 2.4. Labels equal: the distance moves by at most 1, so either outcome changes by at most e^ε. Labels
-differ: the distance is 0 on both, ⊥ has one law and a label escapes with probability Pr[Y > Γ] = p^(⌊Γ⌋+1)/(1+p) ≤ δ,
-p = e^(−ε). Theorem 2.5: at distance (ln(1/δ) + ln(1/β))/ε it answers with probability at least 1 − β.
+Proof of Theorem 2.4. Answers equal: the distance moves by at most 1, so either outcome changes by at most e^ε. Answers
+differ: the distance is 0 on both, ⊥ has one law and an answer escapes with probability Pr[Y > Γ] = p^(⌊Γ⌋+1)/(1+p) ≤ δ,
+p = e^(−1/scale). Theorem 2.5: at distance (ln(1/δ) + ln(1/β))/ε it answers with probability at least 1 − β.
 
 OptimalRelease: the largest answer probability at every distance at once (Desfontaines et al. 2022, Theorem 1):
     a₀ = δ,   aᵢ₊₁ = min{ e^ε·aᵢ + δ,  1 − e^(−ε)·(1 − aᵢ − δ),  1 }
-Proof. (ε, δ)-DP between equal labels at distances i and i + 1 is those lines and their mirror images, which hold as a
-never falls; between differing labels it is a₀ ≤ δ. Each entry is the most that the one before allows, so no rule
+Proof. (ε, δ)-DP between equal answers at distances i and i + 1 is those lines and their mirror images, which hold as a
+never falls; between differing answers it is a₀ ≤ δ. Each entry is the most that the one before allows, so no rule
 answers more often at any distance; entries are whole numbers over 2^64, rounded down, so the lines hold exactly. ∎
 Checked by tests/privacy/test_single.py, in rational arithmetic.
 """
 
+import base64
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,22 +61,33 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     WHOLE,
+    Answers,
     Draws,
+    Floats,
     Ints,
     RandomSource,
     Table,
     distance_to_instability,
     plurality,
 )
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.odds import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 
-LONGEST = 500_000
-"""Optimal tables longer than this are refused: no ensemble could use them."""
+LONGEST = 50_000
+"""Optimal tables longer than this are refused: a plan has at most twice as many shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceRelease:
     """Algorithm 1. Public settings only: epsilon and the δ it was asked for."""
+
+    name: ClassVar[str] = "laplace_release"
+    counts: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/queries.py: A_stab (Bassily, Thakkar & Thakurta 2018, Theorem 2.4; Smith & Thakurta 2013)"
+    )
 
     epsilon: float
     delta: float
@@ -85,28 +96,61 @@ class LaplaceRelease:
         _check(self.epsilon, self.delta)
 
     @property
+    def scale(self) -> float:
+        """Of the noise, in votes; rounded up."""
+        return 1 / self.epsilon * UP
+
+    @property
     def threshold(self) -> float:
         """Γ = ln(1/δ)/ε, in votes."""
         return math.log(1 / self.delta) / self.epsilon
 
     @property
     def cost(self) -> Cost:
-        """(ε, δ) of one row, δ being the exact tail of the noise beyond Γ; rounded up."""
-        tail = math.exp(-self.epsilon * (math.floor(self.threshold) + 1)) / (1 + math.exp(-self.epsilon))
-        return Cost.approximate(self.epsilon, tail * UP)
+        """(ε, δ) of one question, δ being the exact tail of the noise beyond Γ; rounded up."""
+        return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON: what it was asked for, and the noise and the threshold that run."""
+        asked = {"name": self.name, "epsilon": self.epsilon, "delta": self.delta}
+        return {**asked, "scale": self.scale, "threshold": self.threshold}
 
     def stability_required(self, beta: float) -> float:
-        """The distance at which a row is answered with probability at least 1 − beta (Theorem 2.5), in votes."""
+        """The distance at which a question is answered with probability at least 1 − beta (Theorem 2.5), in votes."""
         return (math.log(1 / self.delta) + math.log(1 / beta)) / self.epsilon
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
-        """Labels, REFUSED where refused: votes (rows, classes), noise (rows,) of scale 1/epsilon."""
+        """Labels, REFUSED where refused: votes (rows, classes), noise (rows,) of `scale`."""
         return _labels(votes, distance_to_instability(votes) + noise > self.threshold)
+
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
+        """Answer the question: votes (1, classes). Its noise is drawn once, and kept."""
+        return Answers(self.answer(votes, source.once("noise", lambda: source.laplace(self.scale, len(votes)))))
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
+        """At adjacent distances, and answers that differ."""
+        first = math.floor(self.threshold) + 1
+        return _attacks(np.array([self._tail(first - distance) for distance in range(2 * first + 2)]), classes)
+
+    def _tail(self, least: int) -> float:
+        """Pr[Y ≥ least] of the noise."""
+        ratio = math.exp(-1 / self.scale)
+        return ratio**least / (1 + ratio) if least > 0 else 1 - ratio ** (1 - least) / (1 + ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimalRelease:
     """The optimal form. Public settings only; `refusal` follows from them."""
+
+    name: ClassVar[str] = "optimal_release"
+    counts: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/queries.py: A_stab in its optimal form "
+        "(Desfontaines, Voss, Gipson & Mandayam 2022, Theorem 1)"
+    )
 
     epsilon: float
     delta: float
@@ -132,13 +176,31 @@ class OptimalRelease:
 
     @property
     def cost(self) -> Cost:
-        """(ε, δ) of one row."""
+        """(ε, δ) of one question."""
         return Cost.approximate(self.epsilon, self.delta)
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON. `refusal` is the table that runs, base64 of little-endian 64-bit integers."""
+        table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
+        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table}
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
         """Labels, REFUSED where draw < entry: votes (rows, classes), draws (rows,)."""
         refusal = self.refusal.take(distance_to_instability(votes), mode="clip")
         return _labels(votes, draws >= refusal)
+
+    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
+        """Answer the question, votes (1, classes), with the session's keyed draw."""
+        return Answers(self.answer(votes, source.uniform(first, len(votes))))
+
+    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
+        """At adjacent distances, and answers that differ."""
+        return _attacks(1 - self.refusal / WHOLE, classes)
+
+
+SingleRelease = LaplaceRelease | OptimalRelease
+FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": OptimalRelease, "laplace": LaplaceRelease}
+"""A_stab by the name of its form: the one that answers most, and the papers'."""
 
 
 def _labels(votes: Ints, answered: NDArray[np.bool_]) -> Ints:
@@ -155,20 +217,43 @@ def _check(epsilon: float, delta: float) -> None:
         raise WrongInput(f"a single release needs 0 < epsilon <= 600 and 2^-60 <= delta < 1, got {epsilon} and {delta}")
 
 
+def _attacks(answered: Floats, classes: int) -> tuple[Attack, ...]:
+    """One question at the adjacent distances whose outcomes overlap least; and one whose answers differ."""
+    refused = 1 - answered
+    overlap = np.sqrt(answered[:-1] * answered[1:]) + np.sqrt(refused[:-1] * refused[1:])
+    at = int(overlap.argmin())
+    odds = np.array([[refused[at], refused[at + 1], answered[at], answered[at + 1]]])
+    here, there = (at_distance(np.array([distance]), at + 1, classes) for distance in (at, at + 1))
+    name = f"one question at distance {at} here and {at + 1} there"
+    waiting = Attack(name=name, here=here, there=there, labels=label_weights(odds, classes), share=1 - SPLIT_SHARE)
+    return waiting, split_attack(1, classes)
+
+
+class Refusing(Protocol):
+    """What `ask` needs of a mechanism: the first answer of two counts, or none."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def counts(self) -> bool: ...
+    @property
+    def release(self) -> Callable[[Ints, RandomSource, int, int], Answers]: ...
+
+
 Answer = TypeVar("Answer", bound=Hashable)
 
 
 def ask(
-    mechanism: Mechanism,
+    mechanism: Refusing,
     answers: Iterable[Sequence[Answer]],
     source: RandomSource,
     first: int = 0,
     refused: int = 0,
 ) -> list[Answer | None]:
-    """The answer most teachers give to each query, None where refused; shorter once the cutoff was reached.
+    """The answer most shards give to each question, None where refused; shorter once the cutoff was reached.
 
-    answers (queries, teachers); `first` and `refused` are the session's queries and refusals before these. Raises
-    WrongInput for a mechanism that releases more than the plurality, or where there are no teachers.
+    answers (questions, shards); `first` and `refused` are the session's questions and refusals before these. Raises
+    WrongInput for a mechanism that releases more than the plurality, or where there are no shards.
     """
     if mechanism.counts:
         raise WrongInput(f"undeclared answers can only be released by refusing, which {mechanism.name!r} does not")
@@ -179,20 +264,10 @@ def ask(
 
 
 def leaders(answers: Sequence[Answer]) -> tuple[Answer, tuple[int, int]]:
-    """The answer given most, ties to the earliest teacher, and how often it and the runner-up were given."""
+    """The answer given most, ties to the earliest shard, and how often it and the runner-up were given."""
     if not answers:
-        raise WrongInput("a query needs at least one teacher's answer")
+        raise WrongInput("a question needs at least one shard's answer")
     # 1, 1.0 and True are equal, but whoever reads one of them can tell which: they are different answers.
     ranked = Counter((answer, type(answer), repr(answer)) for answer in answers).most_common(2)
     (winner, _, _), top = ranked[0]
     return winner, (top, ranked[1][1] if len(ranked) > 1 else 0)
-
-
-def count_answers(answers: Iterable[Sequence[Answer]], declared: Sequence[Answer]) -> Ints:
-    """Votes (queries, declared answers) for any mechanism; what was not declared counts for the first of them."""
-    column = {answer: index for index, answer in enumerate(declared)}
-    if len(column) != len(declared) or not declared:
-        raise WrongInput("declared answers must be at least one and differ from one another")
-    chosen = [np.array([column.get(answer, 0) for answer in row], dtype=np.int64) for row in answers]
-    votes = [np.bincount(row, minlength=len(declared)) for row in chosen]
-    return np.array(votes, dtype=np.int64).reshape(-1, len(declared))

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from concord.artifacts.answers import answers_schema
 from concord.artifacts.certificate import (
     OPENED,
     SCHEMA_FILE,
@@ -40,7 +41,7 @@ from concord.artifacts.sessions import Session
 from concord.tasks.advice.compare import expected_agreement
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
-from concord.tasks.publish.describe import Certified, counted, describe, outcomes
+from concord.tasks.publish.describe import Certified, answers_of, counted, describe, describe_answers, outcomes
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -148,6 +149,14 @@ def write(
         report=released.write(f"{session.id}/report.html", render(certificate, drawn).encode()),
         figures={name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
     )
+
+
+def certify_answers(session: str, ledger: Ledger, released: Released) -> Ref:
+    """Write the certificate of all that a session of questions released, and its schema. Raises NotVerified."""
+    ledger.check_witness()
+    certificate = ledger.at_once(lambda now: describe_answers(session, answers_of(now, session), now, released))
+    released.write(f"{session}/{SCHEMA_FILE}", json.dumps(answers_schema(), indent=2).encode())
+    return released.write(f"{session}/certificate.json", certificate.model_dump_json(indent=2).encode())
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:

@@ -1,6 +1,7 @@
 """Describe: what a certificate says of a session, from the ledger as it stood at a moment.
 
-What it says of a private test follows from the noisy counts that were released, and from nothing else.
+What it says of a private test follows from the noisy counts that were released, and from nothing else. A session in
+which shards answer questions has a certificate of its own kind, without a student.
 
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
 Guarantees   nothing here reads the vault: all that is said is a function of what was published before
@@ -9,6 +10,7 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +20,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from concord import __version__
+from concord.artifacts.answers import AnswerRecord, AnswersCertificate
 from concord.artifacts.certificate import (
     CERTIFICATE_FORMAT,
     FIRST_FORMAT,
@@ -59,9 +62,11 @@ from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_P
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
+from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
 from concord.tasks.mechanisms.tallies import Tallies
 
+SINGLE = {form.name: form for form in FORMS.values()}
 WITH_PARTS = "0.2.0"
 """The first version whose certificates tell of parts of units."""
 MOST_LISTED = 20
@@ -118,7 +123,7 @@ def describe(
         teachers=session.teachers,
         counts=counts,
         noise=stated.noise,
-        domain=_charged(domain, ledger),
+        domain=charged(domain, ledger),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger, by, form),
         features=stated.features,
@@ -138,7 +143,8 @@ def form_of(by: str, claimed: CertificateFormat) -> CertificateFormat:
     return SECOND_FORMAT if claimed == SECOND_FORMAT else CERTIFICATE_FORMAT
 
 
-def _charged(domain: Domain, ledger: Reading) -> DomainCharge:
+def charged(domain: Domain, ledger: Reading) -> DomainCharge:
+    """What a domain is charged for each of its sessions, as the ledger stands."""
     sessions = ledger.sessions(domain.name)
     divided = ledger.division(domain.name) is not None
     parts = {session.id: ledger.part_of(session.id) for session in sessions} if divided else None
@@ -191,6 +197,8 @@ def counted(labels: pa.Table, session: Session) -> Counts:
 
 def _proof(settings: Mapping[str, Any]) -> str:
     """Where the guarantee of such a session is proved."""
+    if settings["name"] in SINGLE:
+        return SINGLE[settings["name"]].proof
     if settings["name"] == Universal.name:
         return Universal.proof
     if settings["name"] == TALLIES:
@@ -260,6 +268,44 @@ def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[
         for session in sessions
         for test in trials_of(everything, session.id)
     ]
+
+
+def answers_of(ledger: Reading, session: str) -> list[Ref]:
+    """The released files of a session's questions, in their order."""
+    return [batch.outcome.released for batch in ledger.batches(session) if batch.outcome]
+
+
+def describe_answers(
+    session_id: str, answers: Sequence[Ref], ledger: Reading, released: Released, by: str = __version__
+) -> AnswersCertificate:
+    """The certificate of those answers of a session as the ledger stands; version `by` of Concord writes it.
+
+    Raises NotVerified where a file is not what was released.
+    """
+    session = ledger.session(session_id)
+    domain, name = ledger.domain_of(session), str(session.mechanism["name"])
+    records = tuple(record_of(file, json.loads(released.read(file))) for file in answers)
+    outcomes = Counter(record.outcome == "refused" for record in records)
+    return AnswersCertificate(
+        session=session.id,
+        data_version=session.data_version,
+        guarantee=Guarantee.of(domain, session),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
+        shards=session.teachers,
+        counts=Counts(asked=len(records), answered=outcomes[False], refused=outcomes[True], not_asked=0),
+        domain=charged(domain, ledger),
+        answers=records,
+        caveats=caveats(domain, [session], ledger, by),
+        versions={**library_versions(), OPENED: oldest([session])},
+    )
+
+
+def record_of(file: Ref, said: dict[str, Any]) -> AnswerRecord:
+    """What a released file says. Raises NotVerified where it is no answer."""
+    try:
+        return AnswerRecord(file=file, **{name: said[name] for name in ("question", "code", "outcome", "answer")})
+    except (KeyError, ValueError):
+        raise NotVerified(f"the released file {file.path} is no answer to a question") from None
 
 
 def _interval(found: Measured) -> Interval:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
+from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.certificate import OPENED, Certificate, Counts, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
@@ -25,10 +26,11 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
-from concord.tasks.publish.describe import counted, describe, form_of, outcomes
-from concord.tasks.verify.checks import Subject, equal, parsed
+from concord.tasks.publish.describe import counted, describe, describe_answers, form_of, outcomes
+from concord.tasks.verify.checks import Subject, equal, promising
 
-COMPARED_FIELDS = [*(name for name in Certificate.model_fields if name != "versions"), "versions"]
+FIELDS = dict.fromkeys((*AnswersCertificate.model_fields, *Certificate.model_fields))
+COMPARED_FIELDS = [*(name for name in FIELDS if name != "versions"), "versions"]
 DomainStanding = tuple[str, int, int]
 """A domain, how many sessions it had, and how many of them were open."""
 
@@ -51,7 +53,7 @@ class Claim:
     since: int
     files: int
     counts: Counts
-    stated: Stated
+    stated: Stated | None
     alike: int = -1
     wrong: ConcordError | None = None
 
@@ -62,7 +64,7 @@ class Claim:
         ref = subject.released.find(path)
         if ref is None:
             raise NotVerified(f"the released file {path} is missing")
-        certificate = parsed(subject.released.read(ref), path)
+        certificate = promising(subject.released.read(ref), path, asks=subject.session.asks)
         for file in certificate.files:
             subject.released.read(file)
         by = certificate.versions.get("concord", "")
@@ -82,21 +84,27 @@ class Claim:
             covered=covered,
             since=since,
             files=len(certificate.files),
-            counts=counted(outcomes(own, certificate.labels, subject.released), own),
-            stated=certificate.stated,
+            counts=_counted(certificate, own, subject.released),
+            stated=certificate.stated if isinstance(certificate, Certificate) else None,
         )
 
     def compare(self, moment: Reading, released: Released) -> None:
         """Write the certificate as it should have been at that moment, and keep what is found if it is the best yet."""
-        certificate = parsed(released.read(self.ref), self.ref.path)
-        labels = _labels(certificate)
-        own = labels.pop(self.session)
-        form = form_of(self.by, certificate.format)
-        due = describe(self.session, own, self.counts, self.stated, labels, moment, released, self.by, form)
-        wrong = [name for name in COMPARED_FIELDS if _part(certificate, name) != _part(due, name)]
+        certificate = promising(released.read(self.ref), self.ref.path, asks=self.stated is None)
+        due = self._due(certificate, moment, released)
+        compared = [name for name in COMPARED_FIELDS if name in type(certificate).model_fields]
+        wrong = [name for name in compared if _part(certificate, name) != _part(due, name)]
         alike = COMPARED_FIELDS.index(wrong[0]) if wrong else len(COMPARED_FIELDS)
         if alike >= self.alike:
             self.alike, self.wrong = alike, _differs(wrong[0], certificate, due) if wrong else None
+
+    def _due(self, certificate: Promising, moment: Reading, released: Released) -> Promising:
+        labels = _labels(certificate)
+        own = labels.pop(self.session)
+        if isinstance(certificate, AnswersCertificate) or self.stated is None:
+            return describe_answers(self.session, own, moment, released, self.by)
+        form = form_of(self.by, certificate.format)
+        return describe(self.session, own, self.counts, self.stated, labels, moment, released, self.by, form)
 
     def gone_so_far(self, moment: Reading) -> bool:
         """Whether each session had committed by then just the batches that the certificate covers."""
@@ -165,8 +173,17 @@ class Certificates:
                     claim.compare(moment, self._released)
 
 
-def _labels(certificate: Certificate) -> dict[str, tuple[Ref, ...]]:
+def _counted(certificate: Promising, session: Session, released: Released) -> Counts:
+    """Rows by outcome, or questions. Raises NotVerified if released files and ledger do not say the same."""
+    if isinstance(certificate, Certificate):
+        return counted(outcomes(session, certificate.labels, released), session)
+    return certificate.counts  # compared with the files by `describe_answers`
+
+
+def _labels(certificate: Promising) -> dict[str, tuple[Ref, ...]]:
     """The released files of each session that the certificate covers."""
+    if isinstance(certificate, AnswersCertificate):
+        return {certificate.session: certificate.files}
     return {certificate.session: certificate.labels} | {item.session: item.labels for item in certificate.beside}
 
 
@@ -202,7 +219,7 @@ def _open_in(moment: Reading) -> Iterator[str]:
         yield from (domain.name for session in moment.sessions(domain.name) if session.status == "open")
 
 
-def _differs(name: str, certificate: Certificate, due: Certificate) -> ConcordError:
+def _differs(name: str, certificate: Promising, due: Promising) -> ConcordError:
     result, so = _part(certificate, name), _part(due, name)
     try:
         equal(f"the certificate's {name}", _differing(result, so), _differing(so, result))
@@ -211,7 +228,7 @@ def _differs(name: str, certificate: Certificate, due: Certificate) -> ConcordEr
     return NotVerified(f"the certificate's {name} is in another order than it was recorded")
 
 
-def _part(certificate: Certificate, name: str) -> object:
+def _part(certificate: Promising, name: str) -> object:
     """A field; of the versions, the one that opened the session."""
     return certificate.versions.get(OPENED, WITHOUT_A_NAME) if name == "versions" else getattr(certificate, name)
 

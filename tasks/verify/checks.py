@@ -26,6 +26,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_path
@@ -81,6 +82,16 @@ def parsed(text: bytes, path: str) -> Certificate:
         return Certificate.model_validate_json(text)
     except ValidationError:
         raise NotVerified(f"{path} is not a certificate") from None
+
+
+def promising(text: bytes, path: str, *, asks: bool) -> Promising:
+    """The certificate that a file holds: of answers where the session asks questions. Raises NotVerified if none."""
+    if not asks:
+        return parsed(text, path)
+    try:
+        return AnswersCertificate.model_validate_json(text)
+    except ValidationError:
+        raise NotVerified(f"{path} is not a certificate of answers") from None
 
 
 def equal(what: str, found: object, recorded: object) -> None:
@@ -147,6 +158,10 @@ class Home:
         return [f"{where}: {_named(sessions)}" for where, sessions in lost.items() if sessions]
 
 
+BY_ONE = (("round", "a round"), ("answer", "an answer"))
+"""What is released one by one, a file a batch, in a folder of that name."""
+
+
 def labels(subject: Subject) -> str:
     """Released labels are those the ledger committed, and no other file of the session holds an answer."""
     session, released = subject.session, subject.released
@@ -156,10 +171,13 @@ def labels(subject: Subject) -> str:
         released.read(ref)
     begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
     files = {f"{session.id}/labels/{file.name}" for file in (released.root / session.id / "labels").glob("*.arrow")}
-    rounds = {f"{session.id}/rounds/{file.name}" for file in (released.root / session.id / "rounds").glob("*")}
-    pending = {f"{session.id}/rounds/round-{batch.index:05d}.json" for batch in batches if batch.outcome is None}
-    for path in sorted(rounds - pending - {ref.path for ref in refs}):
-        raise NotVerified(f"the released file {path} is of a round that the ledger never committed: it was cut back")
+    for folder, kind in BY_ONE:
+        there = {
+            f"{session.id}/{folder}s/{file.name}" for file in (released.root / session.id / f"{folder}s").glob("*")
+        }
+        pending = {f"{session.id}/{folder}s/{folder}-{item.index:05d}.json" for item in batches if item.outcome is None}
+        for path in sorted(there - pending - {ref.path for ref in refs}):
+            raise NotVerified(f"the released file {path} is of {kind} that the ledger never committed: it was cut back")
     for path in sorted(files - begun - {ref.path for ref in refs}):
         if _answers(released, path):
             raise NotVerified(

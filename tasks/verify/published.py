@@ -10,6 +10,7 @@ Not covered  what the ledger alone knows (`LEFT`, which a check lists); a certif
              Checked by tests/tasks/verify/test_verify_published.py
 """
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,12 +19,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.answers import ANSWERS_FORMAT, AnswersCertificate, Promising
+from concord.artifacts.certificate import Certificate, Counts
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.schemas import Ref
-from concord.tasks.verify.checks import Check, equal, parsed
+from concord.tasks.verify.checks import Check, equal, promising
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import least_delta
 
@@ -51,7 +53,7 @@ def verify_published(path: Path, test: str | None = None) -> list[Check]:
     except OSError:
         raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
     try:
-        certificate = parsed(text, str(file))
+        certificate = promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text)
     except NotVerified as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
     checks: dict[str, Callable[[], str]] = {
@@ -60,8 +62,10 @@ def verify_published(path: Path, test: str | None = None) -> list[Check]:
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(certificate, file.parent),
         "released labels": lambda: _counts(certificate, file.parent),
-        "public test": lambda: public_test(certificate, lambda ref: _read(ref, certificate, file.parent), test, None),
     }
+    if isinstance(certificate, Certificate):
+        student = certificate
+        checks["public test"] = lambda: public_test(student, lambda ref: _read(ref, student, file.parent), test, None)
     left = Check(name=f"{certificate.session}: not checked here", ok=True, warning=True, detail=LEFT)
     return [*(_checked(f"{certificate.session}: {name}", check) for name, check in checks.items()), left]
 
@@ -77,14 +81,14 @@ def _checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=False, detail=str(wrong))
 
 
-def _as_written(certificate: Certificate, text: bytes) -> str:
+def _as_written(certificate: Promising, text: bytes) -> str:
     """The file is, byte by byte, how Concord writes what it says."""
     if text != certificate.model_dump_json(indent=2, exclude_unset=True).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
     return f"as Concord writes it, SHA-256 {sha256(text)}"
 
 
-def _proved(certificate: Certificate) -> str:
+def _proved(certificate: Promising) -> str:
     """The settings prove the claim, and what follows from the claim follows."""
     claim, settings = certificate.guarantee, certificate.mechanism.settings
     equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
@@ -100,7 +104,7 @@ def _proved(certificate: Certificate) -> str:
     return f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g} of the {claim.delta:g} claimed"
 
 
-def _within_cap(certificate: Certificate) -> str:
+def _within_cap(certificate: Promising) -> str:
     """The domain's charges, which name this session with its claim, stay within its cap in each part of its units."""
     domain, claim = certificate.domain, certificate.guarantee
     equal("the number of sessions", len(domain.charges), domain.sessions)
@@ -120,15 +124,17 @@ def _within_cap(certificate: Certificate) -> str:
     return f"{domain.sessions} sessions of the domain {domain.name} stay within ε = {domain.cap.epsilon:g}"
 
 
-def _files(certificate: Certificate, folder: Path) -> str:
+def _files(certificate: Promising, folder: Path) -> str:
     """Every file that the certificate names is there, with the bytes it digests."""
     for ref in certificate.files:
         _read(ref, certificate, folder)
     return f"{len(certificate.files)} files are as the certificate digests them"
 
 
-def _counts(certificate: Certificate, folder: Path) -> str:
+def _counts(certificate: Promising, folder: Path) -> str:
     """The released labels are as many as it counts. What was not asked row by row has no such labels."""
+    if isinstance(certificate, AnswersCertificate):
+        return _answers(certificate, folder)
     if not certificate.teachers:
         return "nothing was asked row by row"
     tables = [pa.ipc.open_file(pa.BufferReader(_read(ref, certificate, folder))) for ref in certificate.labels]
@@ -141,7 +147,21 @@ def _counts(certificate: Certificate, folder: Path) -> str:
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
-def _read(ref: Ref, certificate: Certificate, folder: Path) -> bytes:
+def _answers(certificate: AnswersCertificate, folder: Path) -> str:
+    """Each released answer is the one that it tells of, and they are as many as it counts."""
+    for record in certificate.answers:
+        released = json.loads(_read(record.file, certificate, folder))
+        told = {"question": record.question, "code": record.code, "outcome": record.outcome, "answer": record.answer}
+        equal(f"the answer in {record.file.path}", {name: released.get(name) for name in told}, told)
+    refused = sum(record.outcome == "refused" for record in certificate.answers)
+    found = Counts(
+        asked=len(certificate.answers), answered=len(certificate.answers) - refused, refused=refused, not_asked=0
+    )
+    equal("the number of questions", certificate.counts, found)
+    return f"{found.answered} answers and {refused} refusals are as told"
+
+
+def _read(ref: Ref, certificate: Promising, folder: Path) -> bytes:
     session, _, inside = ref.path.partition("/")
     file = (folder if session == certificate.session else folder.parent / session) / inside
     if ".." in Path(ref.path).parts or Path(ref.path).is_absolute():

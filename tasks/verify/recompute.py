@@ -24,6 +24,7 @@ from scipy.stats import binom, dlaplace
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
+from concord.tasks.verify.recompute_questions import question_delta, question_slip
 
 DIGITS = 40
 TWO_TO_64 = 2**64
@@ -215,6 +216,10 @@ def _pure(settings: PublicSettings) -> float:
     return int(settings["steps"]) / float(settings["scale"])
 
 
+def _question_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+    return _responses_nats(float(settings["epsilon"]), 1, order), question_slip(settings)
+
+
 def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
     """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each where it stays, and
     its labels change."""
@@ -270,4 +275,6 @@ ROUTES = {
     "universal": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
     "private_test": Route(_test_delta, _test_charge),
+    "optimal_release": Route(question_delta, _question_charge),
+    "laplace_release": Route(question_delta, _question_charge),
 }

@@ -63,7 +63,8 @@ def verify(home: Path, subject: str | None = None, test: str | None = None) -> l
 def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) -> Iterator[Check]:
     certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
     for subject in subjects:
-        these = {**AT_THE_DOOR, **({"certificate": certificates.check, **WHEN_PUBLISHED} if subject.published else {})}
+        shown = {} if subject.session.asks else WHEN_PUBLISHED  # answers have a certificate alone
+        these = {**AT_THE_DOOR, **({"certificate": certificates.check, **shown} if subject.published else {})}
         for name, check in these.items():
             yield _checked(f"{subject.session.id}: {name}", check, subject)
         yield from _known(subject)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import Draws, Ints, distance_to_instability
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.queries import ask, count_answers, leaders
+from concord.tasks.mechanisms.queries import ask, leaders
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
 
@@ -143,20 +143,3 @@ def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> N
     assert ask(mechanism, [], Fixed()) == []
     with pytest.raises(WrongInput):
         ask(mechanism, [[]], Fixed())
-
-
-def test_counting_declared_answers_has_a_fixed_place_for_every_other() -> None:
-    votes = count_answers([["b", "a", "b", "?"], ["?", "?", "?", "b"]], ["a", "b", "c"])
-    assert votes.tolist() == [[2, 2, 0], [3, 1, 0]]
-    assert count_answers([], ["a", "b"]).shape == (0, 2)
-    for wrong in ([], ["a", "a"]):
-        with pytest.raises(WrongInput):
-            count_answers([["a"]], wrong)
-
-
-def test_one_teacher_moves_one_vote_of_declared_answers() -> None:
-    for here in product("ab?", repeat=4):
-        for teacher, other in product(range(4), "ab?"):
-            there = [*here[:teacher], other, *here[teacher + 1 :]]
-            moved = np.abs(count_answers([here], "ab") - count_answers([there], "ab")).sum()
-            assert moved <= 2

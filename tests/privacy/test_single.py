@@ -22,7 +22,7 @@ def votes_at(distances: Sequence[int]) -> Ints:
 
 def laplace_law(release: LaplaceRelease, *, noise: int = 1, lowered: int = 0) -> list[Decimal]:
     """Probability of an answer by distance, its noise and threshold made smaller as asked; to fifty digits."""
-    ratio = (-Decimal(release.epsilon) * noise).exp()
+    ratio = (-noise / Decimal(release.scale)).exp()
     first = math.floor(release.threshold) + 1 - lowered
     tails = (first - distance for distance in range(3 * first + 25))
     return [ratio**t / (1 + ratio) if t > 0 else 1 - ratio ** (1 - t) / (1 + ratio) for t in tails]

@@ -15,6 +15,7 @@ from concord.tasks.mechanisms.confident import Confident
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
 from concord.tasks.verify.recompute import charge, least_delta
 
@@ -225,6 +226,37 @@ def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
     settings = ErrorEstimate.calibrate(epsilon=1.0, shards=60).settings()
     assert least_delta({**settings, "scale": settings["scale"] * 0.99}, 1.0) > 0
     assert least_delta({**settings, "steps": settings["steps"] + 10}, 1.0) > 0
+
+
+RELEASES = [
+    form(epsilon=epsilon, delta=delta)
+    for form in FORMS.values()
+    for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1))
+]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: f"{release.name} {release.epsilon}")
+def test_one_question_costs_what_it_claims(release: SingleRelease) -> None:
+    settings = json.loads(json.dumps(release.settings()))
+    assert 0 < least_delta(settings, release.epsilon) <= release.delta
+    assert least_delta(settings, release.epsilon * 0.99) > least_delta(settings, release.epsilon)
+    for order in (2.0, 5.75):
+        nats, additive = charge(settings, order)
+        reserved = release.cost.renyi[ORDERS.index(order)]
+        assert reserved * (1 - 1e-8) <= nats <= reserved
+        assert release.cost.delta * (1 - 1e-8) <= additive <= release.cost.delta
+
+
+def test_a_question_that_answers_more_is_rejected() -> None:
+    """A table one entry short, a threshold one lower, less noise."""
+    optimal, laplace = (form(epsilon=1.0, delta=1e-5) for form in FORMS.values())
+    table = base64.b64decode(optimal.settings()["refusal"])
+    sooner = {**optimal.settings(), "refusal": base64.b64encode(table[8:]).decode()}
+    skipped = {**optimal.settings(), "refusal": base64.b64encode(table[:8] + table[16:]).decode()}
+    lower = {**laplace.settings(), "threshold": laplace.settings()["threshold"] - 1}
+    quieter = {**laplace.settings(), "scale": laplace.settings()["scale"] * 0.9}
+    for settings in (sooner, skipped, lower, quieter):
+        assert least_delta(settings, 1.0) > 1.1e-5
 
 
 def test_what_has_no_other_path_is_refused() -> None:

@@ -1,0 +1,79 @@
+"""The certificate of answers: what is promised of questions that shards of the private rows were asked.
+
+As `artifacts.certificate`, without a student: public and deterministic, with nothing of the private data and no times.
+It says which questions were asked by their names, what came of each, and what all of them together promise. Its
+`answers_schema` is published beside it; another schema is another ANSWERS_FORMAT, checked by
+tests/artifacts/test_certificate_schema.py.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from concord.artifacts.certificate import SCHEMA_FILE, Certificate, Counts, MechanismRecord, library_versions
+from concord.artifacts.guarantee import DomainCharge, Guarantee
+from concord.artifacts.schemas import CertificatePart, Ref
+
+ANSWERS_FORMAT: Final = "concord certificate of answers 1"
+Outcome = Literal["answered", "no answer", "refused"]
+"""The common answer; that shards have none, which is an answer too; or nothing, for they disagree."""
+
+
+class AnswerRecord(CertificatePart):
+    """What was released for one question.
+
+    code     digest of the question's source text; empty if that was not known
+    answer   in the plain form of `tasks.asking.questions`; null where there is none
+    """
+
+    question: str
+    code: str
+    outcome: Outcome
+    answer: Any
+    file: Ref
+
+
+class AnswersCertificate(CertificatePart):
+    """What is promised of a session of questions, and how to check it.
+
+    shards    disjoint parts of the private units, each of which answered every question
+    versions  of Concord and packages by which it was written, and of Concord when the session was opened
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
+    format: Literal["concord certificate of answers 1"] = ANSWERS_FORMAT
+    session: str
+    data_version: str
+    guarantee: Guarantee
+    mechanism: MechanismRecord
+    shards: int
+    counts: Counts
+    domain: DomainCharge
+    answers: tuple[AnswerRecord, ...]
+    caveats: tuple[str, ...]
+    versions: dict[str, str] = Field(default_factory=library_versions)
+
+    @property
+    def promise(self) -> Guarantee:
+        """What everything that was published of the session promises."""
+        return self.guarantee
+
+    @property
+    def files(self) -> tuple[Ref, ...]:
+        """The released files it names: those of all answers, in their order."""
+        return tuple(answer.file for answer in self.answers)
+
+
+Promising = Certificate | AnswersCertificate
+"""What a session publishes of what it promises: a certificate of a student, or of answers."""
+
+
+def answers_schema() -> dict[str, Any]:
+    """The JSON Schema of certificates of ANSWERS_FORMAT."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{ANSWERS_FORMAT.replace(' ', ':')}",
+    }
+    return head | AnswersCertificate.model_json_schema(mode="serialization")

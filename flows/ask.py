@@ -1,0 +1,111 @@
+"""The flow of `concord.ask`: one question to every shard, its common answer or a refusal, and the certificate of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.sessions import Session
+from concord.flows.run import Admitted, Private, RunContext, running
+from concord.flows.stage import Disclosure, DoorStage
+from concord.flows.stages import blocks, encode, split
+from concord.flows.steps import begin_session, check_unchanged, covered, find
+from concord.tasks.asking.questions import Question, answers, rehearse_question
+from concord.tasks.door import questions as door_questions
+from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.questions import Questions, batch_of, check_code, keep_answers
+from concord.tasks.publish.certify import certify_answers
+from concord.tasks.publish.describe import record_of
+
+release_question = DoorStage("release", door_questions.release_question)
+"""The door of one question."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """At what terms a question is asked, as `concord.ask` has them."""
+
+    epsilon: float | None
+    form: str
+    cutoff: int | None
+    new_session: bool
+
+
+def ask(plan: Plan, question: Question, home: Path, terms: Terms) -> dict[str, Any]:
+    """Ask every shard of the plan the question and release what they answer in common; or replay it, by its name."""
+    check_asked(plan)
+    with running(plan, home, new_session=terms.new_session) as run:
+        public = encode(run, run.plan, run.files("public"))
+        rehearse_question(question, public.batches, public.encoding, run.stores.vault)
+        domain = planned_domain(run.stores, run.plan)
+        questions = Questions.of(
+            run.plan, question, domain.filter.order, epsilon=terms.epsilon, form=terms.form, cutoff=terms.cutoff
+        )
+        asked = questions.asked(run.plan, public.encoding, run.stores.vault)
+        admitted = covered(run, find(run, public, domain, questions, asked))  # refuses here
+        session = admitted.session
+        known = None if session is None else batch_of(run.stores, session.id, question.name)
+        if session is None or known is None:
+            session = put_to_shards(run, admitted, question)
+        passed = release_question(run, session, questions, question.name)
+        check_code(question, run.stores.released.read(passed.released[0]), session.id)
+        return write_up(run, admitted, passed)
+
+
+def check_asked(plan: Plan) -> None:
+    """Raise WrongInput if the plan has no shards to ask."""
+    if not plan.votes:
+        raise WrongInput("a question is asked of shards, and the plan has none: it must have [teachers] and [labeling]")
+    if plan.relabel is not None:
+        raise WrongInput(
+            "a question is asked of the private rows as they are, not of the secret subset of [relabel], which nothing "
+            "else may look at: ask a copy of the plan without [relabel]"
+        )
+
+
+def put_to_shards(run: RunContext, admitted: Admitted[Questions], question: Question) -> Session:
+    """Ask every shard, once the session is open, and keep what they answer: nothing is drawn yet."""
+    if admitted.session is not None and admitted.session.ended:
+        raise BudgetRefused(
+            f"session {admitted.session.id} has ended ({admitted.session.status}): another question needs a further "
+            "session, which costs again and must be asked for by new_session=True"
+        )
+    private, encoding = Private.of(run, admitted.stream.sources), admitted.stream.encoding
+    shards = split(run, run.plan, private.table, encoding, run.erased)
+    made_of = [ref.digest for ref in shards]
+    check_unchanged(run, admitted.session, made_of)
+    session = begin_session(run, admitted, private, made_of, ())
+    run.stages.uncached("ask", lambda: (_asked(run, session, shards, encoding, question), False))
+    return session
+
+
+def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encoding, question: Question) -> Ref:
+    vault, parts = run.stores.vault, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
+    return keep_answers(vault, session.id, question, answers(question, parts, encoding, vault))
+
+
+def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:
+    """What came of the question, certified, and recorded in MLflow if it is new."""
+    session, stores, (file,) = passed.session, run.stores, passed.released
+    certificate = certify_answers(session.id, stores.ledger, stores.released)
+    record, domain = record_of(file, json.loads(stores.released.read(file))), admitted.balance.domain
+    claim = {"epsilon": session.epsilon, "delta": session.delta}
+    shown = {"question": record.question, "outcome": record.outcome, "answer": record.answer}
+    told = {"question": record.question, "outcome": record.outcome, "answer": canonical_json(record.answer)}
+    fields = {**claim, **told, "name": session.mechanism["name"], "shards": session.teachers}
+    return {
+        **shown,
+        "session": session.id,
+        "guarantee": {**claim, "unit": domain.unit, "neighbours": domain.neighbours},
+        "shards": session.teachers,
+        "file": str(stores.released.root / file.path),
+        "certificate": str(stores.released.root / certificate.path),
+        "certificate_text": stores.released.read(certificate).decode(),
+        "stages": [report.model_dump() for report in run.stages.reports],
+        **admitted.balance.charged(run),
+        "run_id": Tracking.of(run.home).keep_estimate(domain.name, session.id, fields, passed.at, answer=file.path),
+    }

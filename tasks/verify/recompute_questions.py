@@ -1,0 +1,56 @@
+"""One question by itself (A_stab), recomputed from its settings: in decimals, over every pair of neighbours.
+
+Two neighbours are at distances one apart, either way round; or their answers differ, and both are at distance 0.
+Checked by tests/tasks/verify/test_recompute.py
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from decimal import Decimal, localcontext
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+DIGITS = 40
+TWO_TO_64 = 2**64
+OPTIMAL = "optimal_release"
+Settings = Mapping[str, Any]
+Odds = tuple[Decimal, Decimal]
+"""Of being answered, and of being refused."""
+
+
+def question_delta(settings: Settings, epsilon: float) -> float:
+    """The least δ at which the settings are (epsilon, δ)-DP: what the likelier outcomes have over e^ε times the other
+    side's, at its worst."""
+    with localcontext(prec=DIGITS):
+        odds, grows = _odds(settings), Decimal(epsilon).exp()
+        sides = [pair[::way] for pair in pairwise(odds) for way in (1, -1)]
+        return float(max([odds[0][0], *(_over(here, there, grows) for here, there in sides)]))
+
+
+def question_slip(settings: Settings) -> float:
+    """The additive δ that one question is charged: the one asked for, or of the papers' form the tail of its noise."""
+    with localcontext(prec=DIGITS):
+        return float(settings["delta"] if settings["name"] == OPTIMAL else _odds(settings)[0][0])
+
+
+def _over(here: Odds, there: Odds, grows: Decimal) -> Decimal:
+    return sum((max(p - grows * q, Decimal(0)) for p, q in zip(here, there, strict=True)), Decimal(0))
+
+
+def _odds(settings: Settings) -> list[Odds]:
+    """By distance. Of the papers' form, up to where they only go on as they did on the other side of the threshold."""
+    if settings["name"] == OPTIMAL:
+        table = [int(entry) for entry in np.frombuffer(base64.b64decode(settings["refusal"]), "<u8")]
+        return [(Decimal(TWO_TO_64 - entry) / TWO_TO_64, Decimal(entry) / TWO_TO_64) for entry in table]
+    least = math.floor(settings["threshold"]) + 1
+    return [_tail(Decimal(settings["scale"]), least - distance) for distance in range(2 * least + 1)]
+
+
+def _tail(scale: Decimal, least: int) -> Odds:
+    """Of discrete Laplace noise: that it is at least `least`, and that it is below."""
+    ratio = (-1 / scale).exp()
+    small = ratio ** (least if least > 0 else 1 - least) / (1 + ratio)
+    return (small, 1 - small) if least > 0 else (1 - small, small)

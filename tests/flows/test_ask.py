@@ -1,0 +1,224 @@
+"""A question to all shards, from end to end: the worked example, its price, its certificate, and its replay."""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from mlflow.tracking import MlflowClient
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.api import ask, run
+from concord.flows.cli.show import budget_of
+from concord.flows.start import latest, start_extension
+from concord.tasks.door.erase import close, erase, forget
+from concord.tasks.door.release import Stores
+from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.verify import verify
+from tests.support.people import people, write_plan, write_tables
+
+pytestmark = pytest.mark.slow
+PAGE = (Path(__file__).parents[2] / "deployments" / "README.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(r"## Questions\n.*?```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def patients(rows: int, seed: int) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    age, visits = rng.uniform(20, 90, rows).round(), rng.integers(0, 9, rows)
+    stays = age + 2 * visits + rng.normal(0, 9, rows) > 55
+    return pl.DataFrame({"age": age, "visits": visits, "readmitted": np.where(stays, "yes", "no")})
+
+
+@pytest.fixture
+def plan(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    return write_plan(write_tables(tmp_path), labeling__cutoff=60, privacy__lifetime={"epsilon": 12.0, "delta": 1e-4})
+
+
+def common_shade(rows: pl.DataFrame) -> str:
+    return str(rows["shade"].mode().min())
+
+
+def larger_shade(rows: pl.DataFrame) -> str:
+    """Which comes with the outcome."""
+    return str(rows.filter(pl.col("outcome") == "yes")["shade"].mode().min())
+
+
+def failing(rows: pl.DataFrame) -> str:
+    if rows.height < 100:  # which public rows are not, on which it is tried
+        raise ValueError(rows["size"][0])
+    return "never"
+
+
+def sessions(home: Path) -> list[str]:
+    return [session.id for session in Ledger.of(home).sessions("people")]
+
+
+def faults(home: Path) -> list[str]:
+    return [f"{check.name}: {check.detail}" for check in verify(home) if not check.ok]
+
+
+def test_the_worked_example_runs(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patients(9000, 1).write_csv(tmp_path / "private.csv")
+    patients(300, 2).drop("readmitted").write_parquet(tmp_path / "public.parquet")
+    no_test = {"data__test": None, "data__unit": None, "data__label": "readmitted", "student": None}
+    write_plan(tmp_path, **no_test, teachers__count=300)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    with redirect_stdout(StringIO()) as shown:
+        exec(EXAMPLE, {})
+    first, *others = shown.getvalue().splitlines()
+    assert first == "answered age 0.5"
+    assert [line.partition(" (")[0] for line in others] == [
+        *("most below 40 return: False", "most below 60 return: False", "most below 90 return: True")
+    ]
+    assert faults(home) == []
+    assert len(sessions(home)) == 2
+
+
+def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Path) -> None:
+    first = ask(plan, larger_shade, epsilon=1.0)
+    assert (first.outcome, first.value, repr(first)) == ("answered", "dark", repr(first))
+    assert first.spent_now["epsilon"] > 0
+    assert all(check.ok for check in verify_published(home / "released" / first.session))
+    session = Ledger.of(home).session(first.session)
+    assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-5, 150)
+    certificate = first.certificate
+    assert (certificate.guarantee.epsilon, certificate.shards) == (1.0, 150)
+    assert [(item.question, item.answer) for item in certificate.answers] == [("larger_shade", "dark")]
+    (domain,) = budget_of(home)["domains"]
+    assert [(item["mechanism"], item["asked"]) for item in domain["sessions"]] == [("optimal_release", 1)]
+    assert faults(home) == []
+    again = ask(plan, larger_shade, epsilon=1.0)
+    assert (again.value, again.session, again.spent_now) == ("dark", first.session, {"epsilon": 0.0, "delta": 0.0})
+    assert again.details["run_id"] == first.details["run_id"]
+    assert all(stage["cached"] for stage in again.details["stages"])
+    data = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(first.details["run_id"]).data
+    assert (data.params["answer"], data.params["question"]) == ('"dark"', "larger_shade")
+    assert set(data.metrics) == {"epsilon", "delta", "shards"}
+
+
+def test_another_question_is_another_session_and_other_code_another_question(plan: Path, home: Path) -> None:
+    first = ask(plan, larger_shade, name="shade", epsilon=0.5)
+    with pytest.raises(BudgetRefused, match="further session"):
+        ask(plan, common_shade, epsilon=0.5)
+    with pytest.raises(BudgetRefused, match="further session"):
+        ask(plan, larger_shade, name="shade", epsilon=0.6)
+    with pytest.raises(WrongInput, match="another name"):
+        ask(plan, common_shade, name="shade", epsilon=0.5)
+    assert sessions(home) == [first.session]
+    other = ask(plan, common_shade, epsilon=0.5, form="laplace", new_session=True)
+    assert sessions(home) == [first.session, other.session]
+    assert faults(home) == []
+
+
+def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, home: Path) -> None:
+    terms: dict[str, Any] = {"epsilon": 3.0, "cutoff": 2}
+    first = ask(plan, larger_shade, **terms)
+    charged = Ledger.of(home).total("people")
+    answers = [
+        ask(plan, lambda rows: rows.height > 3, name="enough", **terms),
+        ask(plan, lambda rows: rows["size"].sum(), name="sum", **terms),
+    ]
+    assert Ledger.of(home).total("people") == charged
+    assert {answer.session for answer in answers} == {first.session}
+    assert (first.value, answers[1].outcome, answers[1].value) == ("dark", "refused", None)
+    assert [item.answer for item in answers[1].certificate.answers] == ["dark", True, None]
+    assert (first.certificate.session, faults(home)) == (first.session, [])  # the certificate is that of the session
+    close(Stores.of(home), first.session, give_back=True)
+    assert Ledger.of(home).total("people").renyi < charged.renyi
+    with pytest.raises(BudgetRefused, match="another question needs a further session"):
+        ask(plan, common_shade, **terms)
+    assert ask(plan, larger_shade, **terms).value == "dark"
+    assert faults(home) == []
+
+
+def test_shards_that_fail_answer_all_the_same(plan: Path, home: Path) -> None:
+    found = ask(plan, failing, epsilon=1.0)
+    assert (found.outcome, found.value) == ("no answer", None)
+    assert (Ledger.of(home).session(found.session).answered, faults(home)) == (1, [])
+
+
+def test_questions_are_no_session_of_a_run_nor_a_run_one_of_questions(plan: Path, home: Path) -> None:
+    asked = ask(plan, larger_shade, epsilon=0.5)
+    done = run(plan)
+    assert latest(Stores.of(home), "people").id == done.session
+    with pytest.raises(WrongInput, match="answers questions"):
+        start_extension(asked.session, Path("more.parquet"), home)
+    assert [charge.session for charge in done.certificate.domain.charges] == [asked.session, done.session]
+    assert asked.session in done.report_path.read_text()
+    assert ask(plan, larger_shade, epsilon=0.5).session == asked.session
+    assert faults(home) == []
+
+
+def edited(file: Path, old: str, new: str) -> Callable[[], object]:
+    before = file.read_text()
+    assert old in before
+    file.write_text(before.replace(old, new))
+    return lambda: file.write_text(before)
+
+
+def test_an_edited_answer_or_certificate_is_found(plan: Path, home: Path) -> None:
+    found = ask(plan, larger_shade, epsilon=1.0)
+    certificate, answer = Path(found.details["certificate"]), Path(found.details["file"])
+    for file, old, new, said in (
+        (answer, '"dark"', '"light"', "is not what was written"),
+        (certificate, '"dark"', '"light"', "the certificate's answers"),
+        (certificate, '"shards": 150', '"shards": 151', "the certificate's shards"),
+        (certificate, '"epsilon": 1.0', '"epsilon": 0.5', "the certificate's guarantee"),
+        (certificate, '"answered": 1', '"answered": 0', "the certificate's counts"),
+        (certificate, "of answers 1", "2", "is not a certificate of answers"),
+    ):
+        undo = edited(file, old, new)
+        assert any(said in fault for fault in faults(home)), (old, faults(home))
+        assert not all(check.ok for check in verify_published(home / "released" / found.session)) or "shards" in old
+        undo()
+    assert faults(home) == []
+
+
+def test_what_was_asked_under_a_version_of_the_data_is_not_asked_of_other_data(plan: Path) -> None:
+    terms: dict[str, Any] = {"epsilon": 3.0, "cutoff": 2}
+    ask(plan, larger_shade, **terms)
+    people(6000, 7).write_csv(plan.parent / "private.csv")
+    with pytest.raises(NotVerified, match="version"):
+        ask(plan, common_shade, **terms)
+    assert ask(plan, larger_shade, **terms).value == "dark"  # from what was released
+
+
+def test_answers_of_shards_go_with_their_session(plan: Path, home: Path) -> None:
+    found, door = ask(plan, larger_shade, epsilon=0.5), Stores.of(home)
+    folder = home / "vault" / "sessions" / found.session
+    (kept,) = (folder / "questions").iterdir()
+    assert len(json.loads(door.vault.read(door.vault.find(str(kept.relative_to(door.vault.root)))))["answers"]) == 150  # type: ignore[arg-type]
+    forget(door, found.session)
+    assert not folder.exists()
+    with pytest.raises(BudgetRefused, match="forgotten"):
+        ask(plan, larger_shade, epsilon=0.5)
+    assert faults(home) == []
+    erase(door, "people", None)
+
+
+def test_plans_without_shards_and_questions_that_cannot_be_asked_spend_nothing(plan: Path, home: Path) -> None:
+    with pytest.raises(WrongInput, match="tried on public rows: ColumnNotFoundError"):
+        ask(plan, lambda rows: rows["wealth"][0], name="wealth")
+    tallied = {
+        "teachers": None,
+        "labeling": None,
+        "student": None,
+        "labeling__mechanism": "tallies",
+        "labeling__rounds": 1,
+    }
+    folder = write_tables(plan.parent / "tallied")
+    with pytest.raises(WrongInput, match="has none"):
+        ask(write_plan(folder, **tallied), larger_shade)
+    with pytest.raises(WrongInput, match=r"without \[relabel\]"):
+        ask(write_plan(folder, relabel__share=0.3), larger_shade)
+    assert Ledger.of(home).domains() == ()

@@ -1,0 +1,321 @@
+"""Questions to shards: every shard answers, from its own rows alone, and an answer is known by its bits."""
+
+import itertools
+import json
+import math
+import random
+import warnings
+from collections.abc import Callable, Hashable
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.tasks.asking.questions import (
+    LARGEST,
+    LONGEST,
+    NO_ANSWER,
+    Question,
+    answers,
+    canonical,
+    from_plain,
+    own_copy,
+    rehearse_question,
+)
+from concord.tasks.data.encode import learn_encoding, stage_public
+from concord.tasks.data.split import split
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+SHARDS, BLOCK = 12, 5
+
+
+class Shade(IntEnum):
+    DARK = 1
+
+
+class Other(Enum):
+    DARK = 1
+
+
+class Odd(str):
+    """Text that shows itself otherwise each time, and hashes so."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return str(random.random())
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return random.getrandbits(30)
+
+
+# An answer's text ---------------------------------------------------------------------------------------------------
+
+DIFFERENT: list[Hashable] = [
+    *(None, True, False, 0, 1, -1, 0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 5e-324, 2**53 + 1, -(2**70)),
+    *("", "1", "true", "null", "a", "A", "é", "e\u0301", "\ud800", b"", b"1", (), (1,), (True,), (1.0,), ((1,),)),
+    *(("a", "b"), ("b", "a"), frozenset(), frozenset({1}), frozenset({"a"}), (frozenset({1}),), ("int", "0x1")),
+]
+
+
+def test_answers_that_a_reader_can_tell_apart_have_texts_of_their_own() -> None:
+    texts = [canonical(answer) for answer in DIFFERENT]
+    assert len(set(texts)) == len(DIFFERENT)
+    assert all(text.isascii() and "\n" not in text for text in texts)
+
+
+def test_a_text_gives_its_answer_back_to_the_bit() -> None:
+    for answer in DIFFERENT:
+        given = from_plain(json.loads(canonical(answer)))
+        assert canonical(given) == canonical(answer)
+        assert type(given) is type(answer)
+        assert given == answer or (isinstance(answer, float) and math.isnan(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "alike"),
+    [
+        (frozenset([0, 8]), frozenset([8, 0])),  # which list their parts in two orders
+        (frozenset(["a", 1, None, 2.5]), frozenset([2.5, None, 1, "a"])),
+        (math.nan, -math.nan),
+        (np.float64(0.5), 0.5),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (np.int64(7), 7),
+        (np.bool_(True), True),
+        (np.str_("a"), "a"),
+        (Shade.DARK, 1),
+        (Odd("dark"), "dark"),
+        ((np.int8(1), Odd("x")), (1, "x")),
+    ],
+)
+def test_answers_that_look_alike_are_one(answer: Hashable, alike: Hashable) -> None:
+    assert canonical(answer) == canonical(alike)
+
+
+def test_the_sets_tried_do_list_their_parts_in_two_orders() -> None:
+    assert list(frozenset([0, 8])) != list(frozenset([8, 0]))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *([1], {1}, {"a": 1}, object(), Other.DARK, 1j, np.datetime64("2020-01-01"), np.longdouble(1)),
+        *(pl.Series([1]), "a" * LONGEST, 2 ** (LARGEST + 1), (("x" * 99,) * 99,)),
+    ],
+)
+def test_an_answer_of_another_type_or_of_any_length_is_none(answer: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        canonical(answer)
+
+
+def test_a_nested_answer_without_end_is_none() -> None:
+    nested: Any = ()
+    for _ in range(100_000):
+        nested = (nested,)
+    with pytest.raises(RecursionError):
+        canonical(nested)
+    while nested:  # taken apart by hand: Python's own way is as deep
+        (nested,) = nested
+
+
+# Shards -------------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """A plan's shards, as they are asked."""
+
+    def __init__(self, folder: Path, private: pl.DataFrame | None = None) -> None:
+        tables = tables_of_plan(write_tables(folder / "data", people(700, 1) if private is None else private))
+        self.plan: Plan = changed(tables, teachers__count=SHARDS, teachers__block=BLOCK)
+        self.vault, self.encoding = Vault(folder / "vault"), learn_encoding(self.plan)
+        firsts = range(0, SHARDS, BLOCK)
+        files = split(self.plan, self.encoding, self.vault, "shards", bytes(32))
+        self.blocks = [(range(at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
+
+    def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:
+        return answers(Question("q", function), self.blocks, self.encoding, self.vault)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return Table(tmp_path_factory.mktemp("table"))
+
+
+def height(rows: pl.DataFrame) -> int:
+    return rows.height
+
+
+def test_a_shard_is_shown_by_the_plan_s_columns_and_class_names(table: Table) -> None:
+    seen: list[pl.DataFrame] = []
+    table.ask(seen.append)
+    assert len(seen) == SHARDS
+    assert sum(rows.height for rows in seen) == 700
+    assert seen[0].columns == ["size", "shade", "visits", "outcome"]
+    assert set(pl.concat(seen)["outcome"]) == {"no", "yes"}
+    everything = pl.concat(seen).sort(pl.all())
+    given = people(700, 1).select(pl.col("size"), "shade", pl.col("visits").cast(pl.Float64), "outcome")
+    assert everything.equals(given.sort(pl.all()))
+
+
+class Rude(BaseException):
+    """No kind of Exception."""
+
+
+def failing(error: BaseException) -> Callable[[pl.DataFrame], str]:
+    def question(rows: pl.DataFrame) -> str:
+        if "yes" in rows["outcome"].head(1):
+            raise error
+        return "fine"
+
+    return question
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("p1-17"), SystemExit(3), Rude("p1-17"), RecursionError(), StopIteration()]
+)
+def test_a_shard_on_which_the_question_fails_still_answers(table: Table, error: BaseException) -> None:
+    found = table.ask(failing(error))
+    assert len(found) == SHARDS
+    assert set(found) == {'"fine"', NO_ANSWER}
+
+
+def test_what_the_operator_or_the_machine_ends_is_no_answer_of_a_shard(table: Table) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        table.ask(failing(KeyboardInterrupt()))
+    with pytest.raises(EnvironmentFailed, match=r"\(MemoryError\); nothing of the data is shown"):
+        table.ask(failing(MemoryError("p1-17")))
+
+
+def test_answers_of_no_such_type_or_too_long_are_none(table: Table) -> None:
+    assert set(table.ask(lambda rows: rows)) == {NO_ANSWER}
+    assert set(table.ask(lambda rows: rows.to_dicts())) == {NO_ANSWER}
+    assert set(table.ask(lambda _: "x" * LONGEST)) == {NO_ANSWER}
+
+
+def test_nothing_a_question_says_is_heard(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
+    def loud(rows: pl.DataFrame) -> None:
+        print(rows["size"][0])
+        warnings.warn(str(rows["size"][0]), stacklevel=1)
+
+    table.ask(loud)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_question_that_changes_its_rows_changes_nobody_else_s(table: Table) -> None:
+    def changing(rows: pl.DataFrame) -> float:
+        found = float(rows["size"].sum())
+        rows.replace_column(0, pl.Series("size", [0.0] * rows.height))
+        rows.drop_in_place("shade")
+        return found
+
+    assert NO_ANSWER not in table.ask(changing)
+    assert table.ask(changing) == table.ask(lambda rows: float(rows["size"].sum()))
+
+
+GENERATORS = [
+    pytest.param(lambda rows: [random.random() for _ in range(rows.height)], lambda _: random.random(), id="python"),
+    pytest.param(lambda rows: np.random.rand(rows.height), lambda _: float(np.random.rand()), id="numpy"),
+    pytest.param(
+        lambda rows: rows.sample(rows.height // 2),
+        lambda _: int(pl.Series(range(999)).sample(1)[0]),
+        id="polars",
+    ),
+]
+
+
+@pytest.mark.parametrize(("draw", "look"), GENERATORS)
+def test_no_shard_shows_how_much_chance_another_took(
+    table: Table, draw: Callable[[pl.DataFrame], Any], look: Callable[[pl.DataFrame], Any]
+) -> None:
+    """Drawn from a global generator by as many as there are rows: the next shard would go on from there."""
+
+    def drawing(rows: pl.DataFrame) -> Hashable:
+        first: Hashable = look(rows)
+        draw(rows)
+        return first
+
+    assert len(set(table.ask(drawing))) == 1
+
+
+def test_the_operator_s_generators_go_on_as_they_were(table: Table) -> None:
+    random.seed(7)
+    np.random.seed(7)
+    expected = random.random(), np.random.rand()
+    random.seed(7)
+    np.random.seed(7)
+    table.ask(lambda _: random.random() + np.random.rand())
+    assert (random.random(), np.random.rand()) == expected
+
+
+def test_a_shard_s_rows_are_the_same_to_the_bit_wherever_they_lie() -> None:
+    """The label, the numbers and where they lie in memory: in a block, that is decided by the shards before."""
+    odd = [-0.0, 0.0, math.nan, 5e-324, -1e300, None, 0.1]
+    mine = pl.DataFrame({"x": odd, "word": ["a", None, "bc", "", "d", "é", "f"], "pixels": [[1, 2]] * 7}).cast(
+        {"pixels": pl.Array(pl.UInt8, 2)}
+    )
+    alone = own_copy(mine, 0, 7)
+    for before in (0, 1, 3, 70):
+        company = pl.concat([mine.clear(), *[mine.head(1)] * before, mine, mine]).rechunk()
+        found = own_copy(company, before, before + 7)
+        assert found.schema == mine.schema
+        assert found["x"].fill_null(7.0).to_numpy().tobytes() == mine["x"].fill_null(7.0).to_numpy().tobytes()
+        assert found.drop("x").equals(alone.drop("x"))
+        held = found["x"].fill_null(0.0) if found["x"].null_count() == 0 else found["x"]
+        assert held.to_arrow().buffers()[1].address % 64 == alone["x"].to_arrow().buffers()[1].address % 64 == 0
+
+
+def test_a_unit_more_changes_the_answer_of_one_shard(table: Table, tmp_path: Path) -> None:
+    """Neighbours: by what a question may see of a shard, to the bit."""
+
+    def everything(rows: pl.DataFrame) -> int:
+        return hash(rows.write_json())
+
+    before = table.ask(everything)
+    for at, more in enumerate((people(5, 77), people(5, 78).with_columns(size=pl.lit(1e300)))):
+        unit = more.with_columns(person=pl.lit("somebody else"))
+        after = Table(tmp_path / str(at), pl.concat([people(700, 1), unit])).ask(everything)
+        assert len(after) == len(before) == SHARDS
+        assert sum(itertools.starmap(str.__ne__, zip(before, after, strict=True))) == 1
+
+
+# What is asked ------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_is_tried_on_public_rows_first(table: Table) -> None:
+    batches = list(stage_public(table.plan.path("public"), table.encoding, table.vault, "public", 128))
+    for function, said in (
+        (lambda rows: rows["wealth"].max(), "wealth"),
+        (lambda rows: rows["size"], "got Series"),
+        (lambda _: "x" * LONGEST, "at most"),
+    ):
+        with pytest.raises(WrongInput, match=said):
+            rehearse_question(Question("q", function), batches, table.encoding, table.vault)
+    seen: list[pl.DataFrame] = []
+    rehearse_question(Question("q", seen.append), batches, table.encoding, table.vault)
+    assert seen[0].columns == ["size", "shade", "visits", "outcome"]
+
+
+def test_a_question_has_a_name() -> None:
+    assert Question.of(height, None).name == "height"
+    assert Question.of(height, "how many").name == "how many"
+    with pytest.raises(WrongInput, match="needs a name"):
+        Question.of(lambda rows: rows.height, None)
+    for wrong in ("", " x", "a\nb", "x" * 101):
+        with pytest.raises(WrongInput, match="one line"):
+            Question.of(height, wrong)
+    with pytest.raises(WrongInput, match="must be a function"):
+        Question("q", 7)  # type: ignore[arg-type]
+
+
+def test_other_code_is_told_by_its_source() -> None:
+    assert Question("q", height).code == Question("other", height).code != ""
+    assert Question("q", failing(ValueError())).code != Question("q", height).code
+    assert Question("q", len).code == ""
