@@ -137,7 +137,8 @@ def write(
     drawn = {"budget": budget_figure(certificate.domain)}
     if session.teachers:
         spent = spending(session, per_refusal, table)
-        drawn["spend"] = spend_figure(session, spent)
+        if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
+            drawn["spend"] = spend_figure(session, spent)
         drawn["labels"] = labels_figure(table, classes, certificate.counts)
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:

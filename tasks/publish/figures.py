@@ -122,11 +122,11 @@ def budget_figure(domain: DomainCharge) -> str:
     still_open = np.array([charge.status == "open" for charge in domain.charges])
     figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
     if before.any():
-        axes.bar(places, before, color=BLUE, alpha=0.3, label="charged before")
-    for kind, of, colour in (("settled", ~still_open, BLUE), ("reserved", still_open, GREY)):
+        axes.bar(places, before, color=BLUE, alpha=0.3, label="used by earlier sessions")
+    for kind, of, colour in (("used", ~still_open, BLUE), ("set aside", still_open, GREY)):
         if of.any():
             axes.bar(places[of], shares[of], bottom=before[of], color=colour, label=kind)
-    axes.axhline(1, color=ORANGE, linestyle="--", label="lifetime cap")
+    axes.axhline(1, color=ORANGE, linestyle="--", label="limit")
     axes.set_xlim(0.4, max(len(places), 4) + 0.6)
     axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
     axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)

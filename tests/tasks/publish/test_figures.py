@@ -81,7 +81,7 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     total = float(3 * item.charge.renyi / ledger.domains()[0].filter.budget)
     assert domain.lost + sum(charge.share for charge in domain.charges) == pytest.approx(total)
     svg = budget_figure(domain)
-    for word in ("charged before", "settled", "reserved", "lifetime cap"):
+    for word in ("used by earlier sessions", "used", "set aside", "limit"):
         assert f">{word}<" in svg
 
 
