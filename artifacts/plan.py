@@ -13,6 +13,9 @@ from pydantic import ValidationError, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import (
+    AUTO,
+    MECHANISMS,
+    TALLIED_KEYS,
     TALLIES,
     AboutPlan,
     DataPlan,
@@ -26,6 +29,8 @@ from concord.artifacts.sections import (
     near,
 )
 
+VOTED_KEYS = ("cutoff", "queries", "agreement", "accountant")
+"""Keys of [labeling] that have no meaning for tallies."""
 LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
 
@@ -60,7 +65,7 @@ class Plan(Part):
     @model_validator(mode="after")
     def tallies_are_of_rows(self) -> Self:
         if not self.tallied:
-            if self.student.learner == "linear":
+            if self.student.learner == "linear" and not self.undecided:
                 rule = "student.learner = 'linear' is the model that tallies are decoded to"
                 raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
             return self
@@ -79,6 +84,11 @@ class Plan(Part):
 
     @model_validator(mode="after")
     def teachers_vote_where_labels_are_asked_for(self) -> Self:
+        if self.undecided and not self.teachers.count:
+            if self.labeling.rows is None or self.student.learner == "universal":
+                rule = "teachers.count must be given for labeling.mechanism = 'auto'"
+                raise ValueError(f"{rule}, or else labeling.rows, by which tallies are weighed")
+            return self
         if self.student.learner == "fitted" and not (self.votes or self.tallied):
             raise ValueError("labeling must be given, since the student is fitted to released labels")
         if self.votes and not self.teachers.count:
@@ -134,8 +144,29 @@ class Plan(Part):
 
     @property
     def votes(self) -> bool:
-        """Whether teachers vote, and labels are released."""
-        return self.labeling.mechanism not in ("none", TALLIES)
+        """Whether teachers vote, and labels are released; or may, as long as it is undecided."""
+        return self.labeling.mechanism not in ("none", TALLIES) and bool(self.teachers.count or not self.undecided)
+
+    def naming(self, mechanism: str, cutoff: int | None = None) -> "Plan":
+        """The plan that names that mechanism, without what has no meaning for it."""
+        tables: dict[str, Any] = self.model_dump(exclude_unset=True)
+        tallied, labeling = mechanism == TALLIES, {**tables["labeling"], "mechanism": mechanism}
+        voted = (*TALLIED_KEYS, *({"cutoff", "queries"} - {*MECHANISMS.get(mechanism, ())}))
+        for key in VOTED_KEYS if tallied else voted:
+            labeling.pop(key, None)
+        student = tables.get("student", {})
+        if tallied:
+            tables.pop("teachers", None)
+            if not {"learner", "estimator"} & student.keys():
+                tables["student"] = {**LINEAR, **{key: student[key] for key in ("seed",) if key in student}}
+        elif cutoff is not None:
+            labeling["cutoff"] = cutoff
+        return Plan.model_validate({**tables, "labeling": labeling})
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it is left to advice who is asked: teachers, for votes, or the rows themselves, for tallies."""
+        return self.labeling.mechanism == AUTO
 
     @property
     def tallied(self) -> bool:

@@ -36,12 +36,13 @@ In order of preference: `stable` is charged for the refusals that happen; `noisy
 """
 TALLIES = "tallies"
 """The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
+AUTO = "auto"  # whichever of these is expected to teach the student most: tasks/advice/choose.py
 GAME_CUTOFF = 10
 """Refusals up to which a table may be calibrated to the adaptive game: it is played twice, here and by `verify`."""
 if TYPE_CHECKING:
     MechanismName = str
 else:
-    MechanismName = Literal[(*MECHANISMS, TALLIES, "auto", "none")]
+    MechanismName = Literal[(*MECHANISMS, TALLIES, AUTO, "none")]
 
 
 class Part(BaseModel):
@@ -195,7 +196,7 @@ class TeachersPlan(Learner):
         return self
 
 
-TALLIED_KEYS = ("rows", "rounds", "bins", "repair")
+TALLIED_KEYS = ("rounds", "bins", "repair")
 """Keys of [labeling] that only tallies have."""
 
 
@@ -215,7 +216,7 @@ class LabelingPlan(Part):
     """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
     votes that public teachers cast on public rows."""
     rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """For tallies: how many private units there are, roughly, as you would say it in public; never counted."""
+    """How many private units there are, roughly, as you would say it in public; never counted."""
     rounds: Literal[1, 3] | None = None
     """For tallies: how often the private rows are asked; by default what a public rule says of `rows`."""
     bins: Literal[2, 4, 8, 16, 32] | None = None
@@ -226,11 +227,12 @@ class LabelingPlan(Part):
 
     @model_validator(mode="after")
     def keys_are_of_its_way_to_ask(self) -> Self:
-        tallied = self.mechanism == TALLIES
-        for key in TALLIED_KEYS if not tallied else ("cutoff", "queries", "agreement"):
+        tallied, auto = self.mechanism == TALLIES, self.mechanism == AUTO
+        foreign = ("cutoff", "queries", "agreement") if tallied else () if auto and self.rows else TALLIED_KEYS
+        for key in foreign:
             if getattr(self, key) is not None:
-                other = f"mechanism = {self.mechanism!r}" + (", which asks private rows in rounds" if tallied else "")
-                raise ValueError(f"{key} has no meaning for {other}")
+                more = ", which asks private rows in rounds" if tallied else " without rows" if auto else ""
+                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}{more}")
         if tallied and self.rows is None and self.rounds is None:
             raise ValueError(
                 "rows must be given for mechanism = 'tallies': how many private units there are, roughly, as you would "

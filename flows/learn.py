@@ -1,6 +1,7 @@
-"""The flows of votes, each a paragraph to read:
+"""The flows, each a paragraph to read:
 
 learn         private and public tables in, a published classifier with its certificate out
+tallies       the same, but nobody votes: rows are asked in rounds, and labels of public rows inferred
 extend        more public rows for an open session: its own plan, encoding, teachers, mechanism and key answer them
 study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
 estimate      how much teachers err, released with noise, and the cutoff that suggests: in a session of its own, in
@@ -9,6 +10,7 @@ estimate      how much teachers err, released with noise, and the cutoff that su
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,14 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.stage import Disclosure
-from concord.flows.stages import blocks, encode, measure, put, release, release_estimate, split, study, teach
+from concord.flows.stages import Public, blocks, encode, measure, put, release, release_estimate, split, study, teach
 from concord.flows.steps import (
     admit,
     begin_session,
     check_unchanged,
     count_votes,
     covered,
+    decide,
     find,
     go_on,
     publish,
@@ -48,6 +51,18 @@ from concord.flows.steps import (
     replayed,
     share,
     training_rows,
+)
+from concord.flows.tally import (
+    admit_tallies,
+    code,
+    each_once,
+    gather,
+    infer,
+    label_claim,
+    rehearse_tallies,
+    release_rounds,
+    study_tallies,
+    tally,
 )
 from concord.flows.trial import check_test, try_student
 from concord.tasks.asking.teachers import rehearse_teachers
@@ -63,8 +78,10 @@ from concord.tasks.door.checkpoint import (
 )
 from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
 from concord.tasks.door.release import Stores
+from concord.tasks.door.rounds import sums_digest
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
 from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.student.infer import Follower, public_codes
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -75,13 +92,14 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     start_from    run this stage and those after it even if the cache could answer
     """
     with running(plan, home, new_session=new_session, start_from=start_from) as run:
-        return shown(learn_from_votes(run))
+        public = encode(run, run.plan, run.files("public"))
+        chosen = decide(run, public)
+        return shown((learn_from_tallies if chosen.plan.tallied else learn_from_votes)(chosen, public))
 
 
-def learn_from_votes(run: RunContext) -> Summary:
+def learn_from_votes(run: RunContext, public: Public) -> Summary:
     """Teachers vote on the public rows, the votes become labels at the door, and a student learns from those."""
     plan = run.plan
-    public = encode(run, plan, run.files("public"))
     rehearse(run, public.encoding)
     admitted = check_test(run, admit(run, public))  # refuses here, before anything private is read
     stream, mechanism = admitted.stream, admitted.mechanism
@@ -96,6 +114,40 @@ def learn_from_votes(run: RunContext) -> Summary:
     student = study(run, session.id, plan, stream.encoding, stream.batches, labels.released, run.test)
     tested = try_student(run, admitted, private, labels, student)
     return publish(run, admitted, tested, student)
+
+
+@flow(name="tallies", flow_run_name="tallies {plan.privacy.domain}")
+def tallies(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
+    """Publish a classifier learned from tallies of the plan's private table; arguments are those of `learn`."""
+    with running(plan, home, new_session=new_session, start_from=start_from) as run:
+        return shown(learn_from_tallies(run, encode(run, plan, run.files("public"))))
+
+
+def learn_from_tallies(run: RunContext, public: Public) -> Summary:
+    """Nobody votes: exact noisy sums over public codes are released in rounds, and labels inferred from them."""
+    plan, vault = run.plan, run.stores.vault
+    rehearse_tallies(run, public.encoding)
+    codes = code(run, plan, public.encoding, public.batches)
+    admitted = check_test(run, admit_tallies(run, public, codes))  # refuses here, before anything private is read
+    stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
+    look_over(run, private, stream.encoding, admitted.session)
+    follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
+    units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
+    # totals of codes alone would not tell that labels changed
+    sums = [tally(run, units, question.record()) for question in follower.unaided()]
+    made_of = tuple(sums_digest(each, vault) for each in sums)
+    check_unchanged(run, admitted.session, made_of)
+    session = begin_session(run, admitted, private, made_of, [*units, *chain.from_iterable(sums)])
+    passed = release_rounds(run, session, follower, units, sums[0])
+    labels = infer(
+        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
+    )
+    student = study_tallies(run, admitted, codes, passed, labels)
+    read = codes if plan.student.learner == "linear" else None
+    tested = try_student(run, admitted, private, passed, student, read, also=[labels])
+    summary = publish(run, admitted, replace(tested, released=[*passed.released, labels]), student)
+    figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
+    return summary.model_copy(update={**figures, "stages": each_once(summary.stages)})
 
 
 @flow(name="extend", flow_run_name="extend {session}")

@@ -18,10 +18,11 @@ from pathlib import Path
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.privacy import Cost
+from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.tasks.door.admit import calibrated
-from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, stream
+from concord.tasks.door.checkpoint import read_checkpoint, stream
 from concord.tasks.door.release import RUN, Stores, alone_if_free
+from concord.tasks.mechanisms.mechanism import from_settings
 from concord.tasks.publish.certify import write
 from concord.tasks.publish.track import track
 from concord.tasks.verify.checks import parsed
@@ -63,7 +64,7 @@ def _record(home: Path, door: Stores, session: Session, tracking: Tracking) -> N
     if recipe is None:
         raise NotVerified(f"session {session.id} keeps no public rows: it was forgotten")
     certificate = parsed((door.released.root / path).read_bytes(), path)
-    per_refusal, classes = _per_refusal(door, session, recipe), recipe.plan.data.classes
+    per_refusal, classes = _per_refusal(session), recipe.plan.data.classes
     certified = write(certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released)
     track(
         recipe.plan,
@@ -87,9 +88,9 @@ def _check(home: Path, session: Session) -> None:
             raise NotVerified(f"`concord verify {session.id}` finds a fault of the {name.rpartition(': ')[2]}")
 
 
-def _per_refusal(door: Stores, session: Session, recipe: Checkpoint) -> Cost | None:
+def _per_refusal(session: Session) -> Cost | None:
     """What one refusal of the session costs, as its mechanism says; None if it is charged whole."""
-    if not session.teachers:
+    settings = session.mechanism
+    if not session.teachers or "relabel" in settings or settings["name"] not in MECHANISMS:
         return None
-    own, order = recipe.sources[0].batches, door.ledger.domain_of(session).filter.order
-    return calibrated(recipe.plan, recipe.encoding, own, order, door.vault).per_refusal
+    return from_settings(settings).per_refusal

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,12 +18,15 @@ from concord.flows.outcome import Summary, briefly, measured
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
+from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
-from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.encode import labelled_rows, read_frame
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import (
     Asked,
+    as_opened,
     calibrated,
     check_ensemble,
     check_going_on,
@@ -43,6 +46,23 @@ from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import column_types, recorded_run, track
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student
+
+
+def decide(run: RunContext, public: Public) -> RunContext:
+    """The run of a plan that names what mechanism = "auto" stands for: the same from here on as if it always had."""
+    if not run.plan.undecided:
+        return run
+    encoding, vault = public.encoding, run.stores.vault
+    frames = [batch.ref for batch in public.batches]
+    facts = PublicFacts(
+        rows=sum(batch.rows for batch in public.batches),
+        encoding=encoding,
+        codes=lambda asked: planned_codes(asked, encoding, (read_frame(ref, vault) for ref in frames)),
+        order=planned_domain(run.stores, run.plan).filter.order,
+    )
+    plan, reason = decided(run.plan, facts)
+    err.print(f"{'auto':>8} {plan.labeling.mechanism}: {reason}", soft_wrap=True, markup=False)
+    return replace(run, plan=plan)
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
@@ -99,11 +119,12 @@ def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted
     Raises NotVerified if it would not go on as it began, WrongInput if its tables do not fit any more.
     """
     vault, domain, encoding = run.stores.vault, run.stores.ledger.domain_of(session), checkpoint.encoding
-    mechanism = calibrated(run.plan, encoding, checkpoint.sources[0].batches, domain.filter.order, vault)
+    plan = as_opened(run.plan, session)
+    mechanism = calibrated(plan, encoding, checkpoint.sources[0].batches, domain.filter.order, vault)
     check_going_on(vault, session, mechanism)
     rehearse(run, encoding)
     column_types(run.plan.path("public"), encoding)  # MLflow shows them once all is spent
-    balance, asked = Balance.of(run, domain), Asked.labels(run.plan, mechanism, session.identity)
+    balance, asked = Balance.of(run, domain), Asked.labels(plan, mechanism, session.identity)
     return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
 
 

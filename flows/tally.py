@@ -1,37 +1,32 @@
-"""The flow of tallies: private rows are asked in rounds, labels of public rows inferred, and a student published.
+"""The steps of tallies: private rows are asked in rounds, labels of public rows inferred, and a student learned.
 
-Its stages stand first. As those of `flows.stages`, each takes a place and what its result depends on.
+Their stages stand first. As those of `flows.stages`, each takes a place and what its result depends on.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any
-
-from prefect import flow
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
-from concord.flows.outcome import StageName, StageReport, Summary, shown
-from concord.flows.precheck import look_over
-from concord.flows.run import Admitted, Private, RunContext, running
+from concord.flows.outcome import StageReport
+from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
-from concord.flows.stages import UNITS, Public, encode, evaluated
-from concord.flows.steps import begin_session, check_unchanged, covered, find, publish
-from concord.flows.trial import check_test, try_student
+from concord.flows.stages import UNITS, Public, evaluated
+from concord.flows.steps import covered, find
+from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.data.codes import Codes, coarse_bins, learn_codes
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door import rounds as door_rounds
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import Tallied, sums_digest
+from concord.tasks.door.rounds import Tallied
 from concord.tasks.mechanisms.contributions import Question
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
@@ -39,10 +34,8 @@ from concord.tasks.student.evaluate import remember
 from concord.tasks.student.infer import (
     Follower,
     Published,
-    check_columns,
     inferred,
     linear_student,
-    planned_tallies,
     public_codes,
     soft_labels,
     tried,
@@ -53,9 +46,7 @@ from concord.tasks.student.study import Student
 @stage("code", reads=("labeling.bins", "privacy.epsilon"))
 def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
     """Learn the codes of rows from the staged public ones."""
-    bins = plan.labeling.bins or coarse_bins(plan.privacy.epsilon)
-    frames = (read_frame(batch.ref, place.vault) for batch in batches)
-    return learn_codes(frames, encoding.columns, coarse=bins)
+    return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
 
 
 @stage("gather", reads=UNITS)
@@ -138,41 +129,6 @@ def study_inferred(
     return student_study.publish_student(student, session, evaluated(place, student, encoding, test), place.released)
 
 
-@flow(name="tallies", flow_run_name="tallies {plan.privacy.domain}")
-def tallies(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
-    """Publish a classifier learned from tallies of the plan's private table; arguments are those of `learn`."""
-    with running(plan, home, new_session=new_session, start_from=start_from) as run:
-        return shown(learn_from_tallies(run))
-
-
-def learn_from_tallies(run: RunContext) -> Summary:
-    """Nobody votes: exact noisy sums over public codes are released in rounds, and labels inferred from them."""
-    plan, vault = run.plan, run.stores.vault
-    public = encode(run, plan, run.files("public"))
-    rehearse_tallies(run, public.encoding)
-    codes = code(run, plan, public.encoding, public.batches)
-    admitted = check_test(run, admit_tallies(run, public, codes))  # refuses here, before anything private is read
-    stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
-    look_over(run, private, stream.encoding, admitted.session)
-    follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
-    units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
-    # totals of codes alone would not tell that labels changed
-    sums = [tally(run, units, question.record()) for question in follower.unaided()]
-    made_of = tuple(sums_digest(each, vault) for each in sums)
-    check_unchanged(run, admitted.session, made_of)
-    session = begin_session(run, admitted, private, made_of, [*units, *chain.from_iterable(sums)])
-    passed = release_rounds(run, session, follower, units, sums[0])
-    labels = infer(
-        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
-    )
-    student = study_tallies(run, admitted, codes, passed, labels)
-    read = codes if plan.student.learner == "linear" else None
-    tested = try_student(run, admitted, private, passed, student, read, also=[labels])
-    summary = publish(run, admitted, replace(tested, released=[*passed.released, labels]), student)
-    figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
-    return summary.model_copy(update={**figures, "stages": _together(summary.stages)})
-
-
 def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if codes, student or test table would fail later: now, while nothing is spent."""
     check_columns(run.plan, encoding)
@@ -230,7 +186,7 @@ def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, An
     }
 
 
-def _together(reports: Sequence[StageReport]) -> list[StageReport]:
+def each_once(reports: Sequence[StageReport]) -> list[StageReport]:
     """Rounds run some stages several times: each stage once, in the order of their first runs."""
     found: dict[str, StageReport] = {}
     for report in reports:

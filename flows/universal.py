@@ -25,6 +25,7 @@ from concord.flows.steps import (
     begin_session,
     check_unchanged,
     count_votes,
+    decide,
     find_votes,
     publish,
     rehearse,
@@ -63,8 +64,9 @@ def choose_student(run: RunContext) -> Summary:
 
 def choose_with_labels(run: RunContext) -> Summary:
     """Public rows are labelled by votes, and the student is chosen among all that tell those rows apart."""
+    public = encode(run, run.plan, run.files("public"))
+    run = decide(run, public)
     plan = run.plan
-    public = encode(run, plan, run.files("public"))
     rehearse(run, public.encoding)
     admitted = find_votes(run, public)
     stream, mechanism = admitted.stream, admitted.mechanism

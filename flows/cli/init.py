@@ -19,15 +19,13 @@ from concord.tasks.advice.draft import (
     check_column,
     check_public,
     classes_of,
-    draft,
     features_of,
-    suggest,
     usual_delta,
 )
+from concord.tasks.advice.suggest import suggest
 from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 
-ASKED_THEMSELVES = "rows are asked themselves, in one round or three by a public rule"
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
 """What nobody can guess. Where all are given, nothing is asked, and the rest is what is usual."""
 QUESTIONS = {
@@ -46,25 +44,24 @@ QUESTIONS = {
 }
 
 
-def begin(given: Mapping[str, Any], path: Path, *, tallies: bool = False) -> dict[str, Any]:
+def begin(given: Mapping[str, Any], path: Path, *, tallies: bool | None = None) -> dict[str, Any]:
     """Write the plan at `path` and say what is in it. Raises WrongInput where something is missing, wrong or there.
 
-    tallies   private rows are asked themselves, and nobody votes
+    tallies   whether private rows are asked themselves, or teachers vote; None for what is expected to teach more
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
     wishes = wishes_of(given)
-    ensemble = None if tallies else suggest(wishes)
-    _write(path, draft(wishes, ensemble, path.absolute().parent))
-    begun = {"plan": str(path), "format": words_of(wishes.format)}
-    if ensemble is None:
-        return {**begun, "teachers": 0, "mechanism": TALLIES, "cutoff": None, "reason": ASKED_THEMSELVES}
+    suggested = suggest(wishes, path.absolute().parent, tallies=tallies)
+    _write(path, suggested.text)
+    voting = suggested.ensemble
     return {
-        **begun,
-        "teachers": ensemble.teachers,
-        "mechanism": ensemble.best.name,
-        "cutoff": ensemble.best.cutoff,
-        "reason": ensemble.best.reason,
+        "plan": str(path),
+        "format": words_of(wishes.format),
+        "teachers": voting.teachers if voting else 0,
+        "mechanism": voting.best.name if voting else TALLIES,
+        "cutoff": voting.best.cutoff if voting else None,
+        "reason": suggested.reason,
     }
 
 

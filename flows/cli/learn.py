@@ -135,7 +135,13 @@ def init_command(
     path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
         "plan.toml"
     ),
-    tallies: Annotated[bool, typer.Option(help="Ask the rows themselves, by noisy sums; no teacher votes.")] = False,
+    tallies: Annotated[
+        bool | None,
+        typer.Option(
+            help="Ask the rows themselves, by noisy sums, or have teachers vote; default: what "
+            "is expected to teach more."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
@@ -160,6 +166,7 @@ def plan_command(
     teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
     queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
     classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Private units, roughly, as you would say it in public.")] = None,
     agreement: Annotated[
         str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
     ] = None,
@@ -173,7 +180,7 @@ def plan_command(
     from concord.flows.cli.plan import report, show_plan
 
     given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
-    found = report(path, agreement, figure, **given)
+    found = report(path, agreement, figure, rows=rows, **given)
     print_json(found) if as_json else show_plan(found)
 
 

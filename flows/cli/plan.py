@@ -1,5 +1,6 @@
 """The command `plan`: what it is asked, and what it says of mechanisms, of another ε, and of a chosen student."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,21 +9,31 @@ from rich.table import Table
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
-from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, read_agreement, recommend
+from concord.tasks.advice.choose import (
+    PublicFacts,
+    no_votes,
+    tallies_at_other_epsilons,
+    weigh_tallies,
+    would_work,
+)
+from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, ranked, recommend
 from concord.tasks.advice.expect import (
     EXCESSES,
     AtEpsilon,
     Premises,
     at_other_epsilons,
+    at_other_teachers,
     dearer,
     expect_choice,
     played,
     premises_of,
 )
-from concord.tasks.mechanisms.odds import profile
+from concord.tasks.advice.guess import read_agreement
+from concord.tasks.advice.tallies import check_columns, expect_tallies
+from concord.tasks.advice.worth import fields_of
 from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
-from concord.tasks.student.infer import expect_tallies
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 
@@ -32,21 +43,44 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
 
     Raises WrongInput if a figure is missing or makes no sense.
     """
-    plan = load_plan(path) if path else None
+    plan = _planned(path, given) if path else None
+    if plan is not None and plan.undecided and no_votes(plan) and not given["teachers"]:
+        plan = plan.naming(TALLIES)
     if plan is not None and plan.tallied:
         return _of_tallies(plan, figure, **given)
-    if plan is not None and not plan.votes:
+    if plan is not None and not (plan.votes or plan.undecided):
         return _of_choice(plan, figure, **given)
-    asked = _asked(plan, agreement, **given)
+    return _of_votes(plan, agreement, figure, **given)
+
+
+def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
+    """The plan, with the budget and the rows that were given in place of its own."""
+    plan = load_plan(path)
+    budget = {name: given[name] for name in ("epsilon", "delta") if given[name] is not None}
+    labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
+    changes = {"privacy": plan.privacy.model_copy(update=budget), "labeling": plan.labeling.model_copy(update=labeling)}
+    return plan.model_copy(update=changes)
+
+
+def _of_votes(plan: Plan | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
+    """What to expect of every mechanism that votes, and of tallies beside them."""
+    public = None if plan is None or plan.data.public is None else PublicFacts.of(plan)
+    asked = _asked(plan, public, agreement, **given)
     stream = asked.stream
-    options = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
+    votes = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
+    options = votes if plan is None or public is None else ranked([*votes, weigh_tallies(plan, public)])
     planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
-    other = at_other_epsilons(asked, (planned or options[0]).name)
+    what_if = (planned or options[0]).name
+    if what_if == TALLIES and plan is not None and public is not None:
+        other = tallies_at_other_epsilons(plan, public)
+    else:
+        other = at_other_epsilons(asked, what_if)
+    teachers = at_other_teachers(asked)
     if figure is not None:
-        write_plan_figure(figure, options, other, asked)
+        write_plan_figure(figure, options, other, teachers, asked)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
-        "agreement": float(profile(asked.agreement, asked.classes)[:, 0].mean()),
+        "agreement": float(stream.shares[:, 0].mean()),
         "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
         "relabel": asked.subset,
         "accountant": asked.accountant,
@@ -56,7 +90,8 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
         "what_if": [_flat(item) for item in other],
-        **_recommended(options),
+        "what_if_teachers": [asdict(item) for item in teachers],
+        **_recommended(options, plan, public),
     }
 
 
@@ -67,13 +102,15 @@ def show_plan(found: dict[str, Any]) -> None:
     if found["choice"]:
         _show_choice(found["choice"])
     if "tallies" in found:
-        _show_tallies(found["tallies"])
+        _show_tallies(found["tallies"], found["would_work"], found["what_if"])
 
 
-def _asked(plan: Plan | None, agreement: str | None, **given: float | None) -> Premises:
+def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
     """The figures to plan for: those given, and for the rest those of the plan. Raises WrongInput."""
-    result = premises_of(plan, given["queries"]) if plan else {}
-    result |= {name: value for name, value in given.items() if value is not None}
+    rows = None if plan is None or public is None else plan.labeling.queries or public.rows
+    result = premises_of(plan, given["queries"] or rows) if plan else {}
+    result |= {} if public is None else {"fields": fields_of(public.encoding)}
+    result |= {name: given[name] for name in FIGURES if given[name] is not None}
     for name in FIGURES:
         if name not in result:
             raise WrongInput(f"--{name} must be given, or a plan file that says it")
@@ -85,7 +122,7 @@ def _asked(plan: Plan | None, agreement: str | None, **given: float | None) -> P
 def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
     """What to expect of a plan in which nobody votes."""
     for name, value in given.items():
-        if value is not None and name != "epsilon":
+        if value is not None and name not in ("epsilon", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan whose student is chosen without a vote")
     choice = expect_choice(plan, given["epsilon"] or plan.privacy.epsilon)
     if figure is not None:
@@ -96,41 +133,62 @@ def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[s
 def _of_tallies(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
     """What tallies cost and what to expect of them."""
     for name, value in given.items():
-        if value is not None and name not in ("epsilon", "delta"):
+        if value is not None and name not in ("epsilon", "delta", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
     if figure is not None:
         raise WrongInput("--figure draws mechanisms that vote, and a choice: there is none of tallies yet")
-    asked = {name: value for name, value in given.items() if value is not None}
-    found = expect_tallies(plan.model_copy(update={"privacy": plan.privacy.model_copy(update=asked)}))
-    budget = {"epsilon": found.epsilon, "delta": found.delta}
-    return {**budget, "choice": None, "mechanisms": [], "tallies": asdict(found)}
+    public = PublicFacts.of(plan)
+    check_columns(plan, public.encoding)
+    found = expect_tallies(plan, public.codes(plan), public.rows)
+    other = [] if found.worth is None else tallies_at_other_epsilons(plan, public)
+    return {
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "choice": None,
+        "mechanisms": [],
+        "recommended": {"name": TALLIES, "cutoff": None, "reason": found.reason} if found.feasible else None,
+        "tallies": asdict(found),
+        "what_if": [_flat(item) for item in other],
+        "would_work": None if found.feasible else would_work(plan, public),
+    }
 
 
 def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
     return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
 
 
-def _recommended(options: list[Option]) -> dict[str, Any]:
+def _recommended(options: list[Option], plan: Plan | None, public: PublicFacts | None) -> dict[str, Any]:
     try:
         best = recommend(options)
     except WrongInput as none:
-        return {"recommended": None, "reason": str(none)}
+        ways = "" if plan is None or public is None else f"; {would_work(plan, public)}"
+        return {"recommended": None, "reason": f"{none}{ways}"}
     return {"recommended": {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}, "reason": best.reason}
 
 
 # What the console shows -----------------------------------------------------------------------------------------------
 
 
+WORDS = (
+    "worth: labelled rows, free of noise, that would teach the student as much. lost: the share of rows it gets wrong, "
+    "roughly, for want of more. margin needed: votes by which the largest class must lead so that a row gets its label "
+    "99 times of 100. teachers needed: how many it takes for a row of average agreement. cutoff: refusals until the "
+    "session ends."
+)
+"""What the headings mean, printed where they stand."""
+
+
 def _show_mechanisms(found: dict[str, Any]) -> None:
     at = found["mechanism_at"]
     title = f"ε = {at['epsilon']:.4g}, δ = {at['delta']:.4g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
-    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "worth")
+    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "worth", "lost")
     table = _table(title, "mechanism", *headings)
     for item in found["mechanisms"]:
         counts = (_count(item["margin_needed"]), _count(item["teachers_needed"]))
         cutoff, *rest = _expected(item)
         table.add_row(item["name"], cutoff, *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)
+    out.print(WORDS, style="dim", soft_wrap=True)
     for part in _shared_out(found):
         out.print(part)
     out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
@@ -138,8 +196,34 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
     if own is not None:
         named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
         out.print(f"As planned, {named}: {own['reason']}.", markup=False)
-    out.print(found["reason"] if best is None else f"Take [bold]{best['name']}[/bold]: {best['reason']}.")
+    out.print(f"This cannot work: {found['reason']}." if best is None else _taken(best), soft_wrap=True)
+    for name, why in _why_not(found).items():
+        out.print(f"Not {name}: {why}.", markup=False, soft_wrap=True)
     _show_what_if(found["what_if"], relabelled=found["relabel"] is not None)
+    _show_teachers(found["what_if_teachers"])
+
+
+def _taken(best: dict[str, Any]) -> str:
+    return f"Take [bold]{best['name']}[/bold]: {best['reason']}."
+
+
+def _why_not(found: dict[str, Any]) -> dict[str, str]:
+    """Why each of the others is not advised."""
+    best = found["recommended"]
+    return {
+        item["name"]: f"it would teach as much as {item['worth']:,.0f} labels" if item["feasible"] else item["reason"]
+        for item in found["mechanisms"]
+        if best is None or item["name"] != best["name"]
+    }
+
+
+def _show_teachers(rows: list[dict[str, Any]]) -> None:
+    """What other teachers would change: more of them hide noise better, and know less."""
+    table = _table("the best that votes, were teachers others", "teachers", "agreement", "mechanism", "cutoff", "worth")
+    for row in rows:
+        figures = (f"{row['agreement']:.1%}", row["name"] or "–", _count(row["cutoff"]), _count(row["worth"]))
+        table.add_row(f"{row['teachers']:,}", *figures)
+    out.print(table)
 
 
 def _shared_out(found: dict[str, Any]) -> list[str]:
@@ -167,7 +251,7 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
 
 
 def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
-    headings = ["cutoff", "rows answered", "labels changed", "worth"]
+    headings = ["cutoff", "rows answered", "labels changed", "worth", "lost"]
     headings += ["of the private rows"] if relabelled else []
     table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings)
     for row in rows:
@@ -191,14 +275,19 @@ def _show_choice(choice: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _show_tallies(found: dict[str, Any]) -> None:
+def _show_tallies(found: dict[str, Any], would: str | None, other: list[dict[str, Any]]) -> None:
     title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
     table = _table(title, "round", "asked about", "columns", "share of the budget", "noise of a sum, in units")
     for number, item in enumerate(found["rounds"], start=1):
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
-    out.print(found["reason"], soft_wrap=True)
+    out.print(f"To expect: {found['reason']}.", soft_wrap=True)
+    if would is not None:
+        out.print(f"This cannot work as planned: {would}.", soft_wrap=True)
+    out.print(WORDS.partition(" margin needed")[0], style="dim", soft_wrap=True)
+    if other:
+        _show_what_if(other, relabelled=False)
 
 
 def _table(title: str, first: str, *headings: str) -> Table:
@@ -209,10 +298,11 @@ def _table(title: str, first: str, *headings: str) -> Table:
     return table
 
 
-def _expected(details: dict[str, Any]) -> tuple[str, str, str, str]:
-    """The cells of an option: cutoff, rows answered, labels changed, worth."""
+def _expected(details: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """The cells of an option: cutoff, rows answered, labels changed, worth, lost."""
     rows, worth = _count(details["expected_answered"]), _count(details["worth"])
-    return _count(details["cutoff"]), rows, f"{details['label_error']:.1%}", worth
+    lost = "–" if details["lost"] is None else f"{details['lost']:.1%}"
+    return _count(details["cutoff"]), rows, f"{details['label_error']:.1%}", worth, lost
 
 
 def _count(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """What to plan, from public figures alone; nothing is spent and nothing private is read.
 
-Offers       `expect` (what a plan would come to), `compare` (which mechanism and cutoff), `draft` (a plan to
-             start from, and the demonstration)
+Offers       `guess` (how much teachers agree), `worth` (what a student gets), `compare` (which mechanism and cutoff),
+             `tallies` (what they would be), `choose` (what "auto" stands for), `expect` (what a plan would come to),
+             `draft` (a plan to start from, and the demonstration), `suggest` (which one)
 """

@@ -1,55 +1,50 @@
-"""Compare: which mechanism, and which cutoff, teaches most within a budget, from public figures alone.
+"""Compare: which mechanism that votes, and which cutoff, teaches most within a budget, from public figures alone.
 
 Every mechanism is calibrated by the catalogue, just as the door calibrates it, and its outcome expected over a public
 profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public teachers cast
-on public rows. What a mechanism teaches is counted in labels without noise: with a part e of labels changed by noise,
-a learner needs (1 − e·C/(C − 1))^(−2) times as many rows (Angluin & Laird 1988, for C = 2 classes), so a released label
-is worth the inverse of that. Refused rows are worth nothing. The cutoff that answers most is searched, and the least
-margin and ensemble that are enough; more votes of the winner never make a row fail more often.
+on public rows. What it is worth is what the plan's student gets of it (worth.py). The cutoff that is worth most is
+searched, and the least margin and ensemble that are enough; more votes of the winner never make a row fail more often.
 
 Assumes      budget, teachers, queries and profile are public
 Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy. Every search ends
-             at the same place each time
+             at the same place each time. The best option is worth no less as ε grows
 Ends         not applicable
-Not covered  soft labels, which keep more of a noisy count than its label; how easy the rows are that get answered;
-             a session that goes on with further rows; several best cutoffs far apart: the search stops where a larger
-             one answers less than half
+Not covered  how easy the rows are that get answered; a session that goes on with further rows; several best cutoffs far
+             apart: the search stops where a larger one is worth less than half
 
 Checked by tests/tasks/advice/test_planning.py and tests/flows/cli/test_plan_command.py.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Self
 
 import numpy as np
-import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.data.tables import open_public
+from concord.tasks.advice.guess import TYPICAL_AGREEMENT
+from concord.tasks.advice.worth import Lesson, enough, lost, typical_agreement, worth_of_votes
 from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, calibrate, expectation
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.odds import Shares, profile
 
-Guess = float | NDArray[np.float64]
-
 FAILURE_ODDS = 0.01
 """A margin or a number of teachers is enough when a row is refused, or its label changed, with at most these odds."""
-TYPICAL_AGREEMENT = 0.9
-"""The mean share of the winning class where no guess is given: near that of linear teachers on tables and digits."""
 LARGEST_SEARCHED = 10**7
 """No larger margin or ensemble is searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order."""
+    """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order.
+
+    lesson   what the student makes of the answers
+    rows     of a teacher, and the columns it learns from, where they are known
+    """
 
     epsilon: float
     delta: float
@@ -59,6 +54,9 @@ class Stream:
     shares: Shares
     order: float
     accountant: str = "renyi"
+    lesson: Lesson = "soft"
+    rows: float | None = None
+    fields: int | None = None
 
     @classmethod
     def expected(
@@ -69,27 +67,37 @@ class Stream:
         teachers: int,
         queries: int,
         classes: int,
-        agreement: ArrayLike = TYPICAL_AGREEMENT,
+        agreement: ArrayLike | None = None,
         order: float = LEAST_ORDER,
         accountant: str = "renyi",
+        lesson: Lesson = "soft",
+        units: float | None = None,
+        fields: int | None = None,
     ) -> Self:
         """What a public guess of agreement says will be met. Raises WrongInput if the figures make no sense.
 
-        agreement   as `odds.profile` takes it
+        agreement   as `odds.profile` takes it; default: what is typical of teachers of so many rows and columns
         order       the Rényi order of the domain it will be charged in, where that is known
+        units       that teachers learn from, as stated in public
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
         if teachers < 1:
             raise WrongInput(f"planning needs teachers >= 1, got {teachers}")
+        rows = None if units is None else units / teachers
+        if agreement is None and rows is not None and fields is not None:
+            agreement = typical_agreement(rows, fields, classes)
         return cls(
             epsilon=epsilon,
             delta=delta,
             teachers=teachers,
             queries=queries,
             classes=classes,
-            shares=profile(agreement, classes),
+            shares=profile(TYPICAL_AGREEMENT if agreement is None else agreement, classes),
             order=order,
             accountant=accountant,
+            lesson=lesson,
+            rows=rows,
+            fields=fields,
         )
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
@@ -110,17 +118,31 @@ class Stream:
         """What is expected of it."""
         return expectation(mechanism, self.shares * self.teachers, self.queries)
 
-    def best(self, name: str, cutoffs: Sequence[int]) -> Mechanism:
-        """The mechanism at the one of the cutoffs at which it answers most. Raises WrongInput if none fits."""
+    def worth(self, expected: Expectation) -> float:
+        """What the student gets of what is expected, in labels."""
+        return worth_of_votes(
+            expected,
+            queries=self.queries,
+            classes=self.classes,
+            lesson=self.lesson,
+            rows=self.rows,
+            fields=self.fields,
+        )
 
-        def answered(place: int) -> float:
+    def best(self, name: str, cutoff: int | None = None) -> Mechanism:
+        """The mechanism at that cutoff, or at the one of CUTOFFS at which it is worth most. Raises WrongInput if none
+        fits."""
+        if "cutoff" not in MECHANISMS[name] or cutoff is not None:
+            return self.calibrated(name, cutoff if "cutoff" in MECHANISMS[name] else None)
+
+        def worth(place: int) -> float:
             try:
-                return self.outcome(self.calibrated(name, cutoffs[place])).answered
+                return self.worth(self.outcome(self.calibrated(name, CUTOFFS[place])))
             except WrongInput:
                 return 0.0
 
-        useful = [cutoff for cutoff in cutoffs if cutoff <= self.queries] or cutoffs[:1]
-        return self.calibrated(name, cutoffs[_peak(answered, len(useful))])
+        useful = [each for each in CUTOFFS if each <= self.queries] or CUTOFFS[:1]
+        return self.calibrated(name, CUTOFFS[_peak(worth, len(useful))])
 
 
 def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
@@ -171,24 +193,24 @@ def _least(enough: Callable[[int], bool]) -> int | None:
     return high
 
 
-AS_GOOD_AS_BEST = 0.9
-"""Of options worth at least this part of the most, the first of MECHANISMS is best: a guess cannot rank them."""
 CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 30_000)
 """Cutoffs that are tried. Public and fixed: a cutoff must not follow from private votes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What one mechanism is expected to do with the stream. JSON by dataclasses.asdict.
+    """What one way to ask is expected to do. JSON by dataclasses.asdict.
 
-    feasible           it fits the budget, and is expected to teach at least one label a class
+    feasible           it fits the budget, and is expected to teach `enough`
     cutoff             of CUTOFFS, the one that teaches most; None for mechanisms that do not pay by refusal
     margin_needed      votes by which a winner must lead to fail with odds of 1% at most, whoever else has votes
     teachers_needed    teachers for which a row of average agreement does; None where no number is enough
     expected_answered  rows
     label_error        part of released labels that noise changes
-    worth              labels without noise that would teach as much
+    worth              labelled rows, free of noise, that would teach the student as much
+    lost               share of rows, roughly, that the student gets wrong for want of more; None if columns are unknown
     needs              what must be fixed before it is asked
+    reason             what speaks for it; if it is not feasible, why not
     """
 
     name: str
@@ -200,23 +222,27 @@ class Option:
     label_error: float = 0.0
     expected_right: float = 0.0
     worth: float = 0.0
-    needs: str
+    lost: float | None = None
+    needs: str = ""
     reason: str
 
 
 def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
     """Every mechanism with what is expected of it, best first; at that cutoff alone, where it is fixed already."""
-    options = [plan_mechanism(name, stream, cutoff) for name in MECHANISMS]
-    near = AS_GOOD_AS_BEST * max(option.worth for option in options)
-    return sorted(options, key=lambda option: (not option.feasible, -min(option.worth, near)))
+    return ranked([plan_mechanism(name, stream, cutoff) for name in MECHANISMS])
+
+
+def ranked(options: Sequence[Option]) -> list[Option]:
+    """Best first: those that are feasible, by what they are worth; of equals, as they came."""
+    return sorted(options, key=lambda option: (not option.feasible, -option.worth))
 
 
 def recommend(options: Sequence[Option]) -> Option:
     """The option to take, its reason completed by what is next best. Raises WrongInput if none is feasible."""
     best, *others = options
     if not best.feasible:
-        enough = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
-        hint = f"; from about {enough:,} teachers on, one can" if enough else ""
+        able = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
+        hint = f"; from about {able:,} teachers on, one can" if able else ""
         raise WrongInput(f"no mechanism can label these rows within the budget{hint}")
     rival = next(
         (f"; {other.name} would teach as much as {other.worth:,.0f}" for other in others if other.feasible), ""
@@ -224,26 +250,30 @@ def recommend(options: Sequence[Option]) -> Option:
     return replace(best, reason=f"{best.reason}{rival}")
 
 
-def choose_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[str, int | None]:
-    """What mechanism = "auto" stands for: a name of the catalogue and its cutoff."""
-    best = recommend(plan_mechanisms(stream, cutoff))
-    return best.name, best.cutoff
+def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Mechanism | None]:
+    """The mechanism that is worth most, and what it is worth; None where none fits the budget."""
+    found: list[tuple[float, Mechanism]] = []
+    for name in MECHANISMS:
+        try:
+            mechanism = stream.best(name, cutoff)
+        except WrongInput:
+            continue
+        found.append((stream.worth(stream.outcome(mechanism)), mechanism))
+    return max(found, key=lambda each: each[0], default=(0.0, None))
 
 
 def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Option:
     """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible where it has no place."""
     try:
-        cutoffs = CUTOFFS if cutoff is None else (cutoff,)
-        mechanism = stream.best(name, cutoffs) if "cutoff" in MECHANISMS[name] else stream.calibrated(name, None)
+        mechanism = stream.best(name, cutoff)
     except WrongInput as wrong:
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
     expected = stream.outcome(mechanism)
-    worth = _worth(expected, stream.classes)
+    worth, least = stream.worth(expected), enough(stream.classes, stream.fields)
     needed = teachers_needed(mechanism, stream)
-    feasible = worth >= stream.classes
     return Option(
         name=name,
-        feasible=feasible,
+        feasible=worth >= least,
         cutoff=mechanism.cutoff,
         margin_needed=margin_needed(mechanism, stream),
         teachers_needed=needed,
@@ -251,63 +281,26 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
         label_error=expected.changed,
         expected_right=expected.answered * (1 - expected.changed),
         worth=worth,
+        lost=None if stream.fields is None else lost(worth, stream.classes, stream.fields),
         needs=mechanism.needs,
-        reason=_reason(mechanism, stream, expected, worth) if feasible else _too_few(needed),
+        reason=_reason(mechanism, stream, expected, worth) if worth >= least else _too_few(worth, least, needed),
     )
 
 
 def _reason(mechanism: Mechanism, stream: Stream, expected: Expectation, worth: float) -> str:
     rows = f"answers about {expected.answered:,.0f} of {stream.queries:,} rows"
+    good = f"as good as {worth:,.0f} labels without noise"
     if mechanism.cutoff is not None:
-        return f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave"
-    return f"{rows}, noise changing {expected.changed:.1%} of the labels: as good as {worth:,.0f} labels without noise"
+        return f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave: {good}"
+    if stream.lesson == "soft" and mechanism.counts:
+        return f"{rows}, with counts whose noise is averaged out: {good}"
+    return f"{rows}, noise changing {expected.changed:.1%} of the labels: {good}"
 
 
-def _too_few(needed: int | None) -> str:
+def _too_few(worth: float, least: int, needed: int | None) -> str:
     if needed is None:
         return "at this agreement no number of teachers is enough"
-    return f"teachers are too few or agree too little: a row of average agreement takes {needed:,}"
-
-
-def _worth(expected: Expectation, classes: int) -> float:
-    kept = max(0.0, 1 - expected.changed * classes / (classes - 1))
-    return expected.answered * kept**2
-
-
-def expected_agreement(plan: Plan) -> Guess:
-    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput if the table is none."""
-    guess = plan.labeling.agreement
-    if isinstance(guess, str):
-        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
-    return TYPICAL_AGREEMENT if guess is None else guess
-
-
-def read_agreement(guess: str, classes: int) -> Guess:
-    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput if it is neither.
-
-    A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
-    class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
-    """
-    try:
-        return float(guess)
-    except ValueError:
-        return _votes(guess, classes)
-
-
-def _votes(path: str, classes: int) -> Guess:
-    table = open_public(path, "agreement")
-    if len(table.names) not in (1, classes):
-        rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
-        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
-    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
-    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
-
-
-def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
-    try:
-        numbers = frame.select(pl.all().cast(pl.Float64))
-    except pl.exceptions.InvalidOperationError:
-        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
-    if sum(numbers.null_count().row(0)):
-        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
-    return numbers
+    return (
+        f"as good as {worth:,.0f} labels, and a student needs about {least:,}: teachers are too few or agree too "
+        f"little (a row of average agreement takes {needed:,})"
+    )

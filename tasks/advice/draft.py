@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
-from concord.artifacts.sessions import Domain
-from concord.tasks.advice.compare import Option, Stream, plan_mechanisms, recommend
+from concord.tasks.advice.compare import Option
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
 from concord.tasks.data.formats import FREE_TEXT, check_target, remarks_on, words_of
@@ -107,13 +106,6 @@ def _sometimes(values: NDArray[np.generic], rng: Generator, absent: float) -> pl
     return pl.select(pl.when(pl.Series(rng.random(len(values)) >= absent)).then(pl.Series(values))).to_series()
 
 
-ROWS_A_TEACHER = (100, 50, 25)
-"""Rows a shard, in the order they are tried: the first is taken with which a mechanism can teach ENOUGH."""
-LABELS_A_CLASS = 10
-"""Labels a class, counted as `tasks.advice.compare` counts what noisy ones are worth."""
-MOST_TEACHERS = 2000
-
-
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
     """What the user states. Paths are as given; `rows` is the rough size of the private table, as told in public."""
@@ -139,7 +131,6 @@ class Ensemble:
     """How many teachers, and the mechanism that is expected to teach most with their votes on the public rows."""
 
     teachers: int
-    queries: int
     best: Option
 
 
@@ -172,33 +163,6 @@ def check_public(option: str, path: str, private: str) -> None:
 def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS) -> None:
     """Raise WrongInput if the private table has no such column."""
     private_frames(private, {name: option}, form)
-
-
-def suggest(wishes: Wishes) -> Ensemble:
-    """Teachers and mechanism by public figures alone. Raises WrongInput if none fits the budget."""
-    table = open_public(wishes.public, "--public", wishes.format)
-    queries = sum(frame.height for frame in table.frames(table.names[:1]))
-    cap = {"epsilon": wishes.lifetime_epsilon, "delta": wishes.lifetime_delta}
-    order = Domain.frozen(wishes.domain, unit="", neighbours="", **cap).filter.order
-    for size in ROWS_A_TEACHER:
-        teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
-        stream = Stream.expected(
-            epsilon=wishes.epsilon,
-            delta=wishes.delta,
-            teachers=teachers,
-            queries=queries,
-            classes=len(wishes.classes),
-            order=order,
-        )
-        options = plan_mechanisms(stream)
-        if options[0].worth >= LABELS_A_CLASS * len(wishes.classes):
-            break
-    try:
-        return Ensemble(teachers=teachers, queries=queries, best=recommend(options))
-    except WrongInput as none:
-        raise WrongInput(
-            f"{none}, of at least {ROWS_A_TEACHER[-1]} private rows each; or give a larger --epsilon"
-        ) from None
 
 
 def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
@@ -322,9 +286,3 @@ def _path(path: str | None, folder: Path) -> str:
     absolute = os.path.abspath(path or "")
     relative = os.path.relpath(absolute, folder)
     return _toml(absolute if relative.startswith("..") else relative)
-
-
-def _round(count: int) -> int:
-    """Two leading digits: a figure stated roughly gives one."""
-    step: int = 10 ** max(0, len(str(count)) - 2)
-    return count // step * step

@@ -16,14 +16,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import ORDERS, Filter
 from concord.artifacts.sections import RelabelPlan
-from concord.tasks.advice.compare import (
-    TYPICAL_AGREEMENT,
-    Guess,
-    Option,
-    Stream,
-    expected_agreement,
-    plan_mechanism,
-)
+from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
+from concord.tasks.advice.guess import Guess, expected_agreement
+from concord.tasks.advice.worth import Lesson, learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
 from concord.tasks.data.tables import open_public
@@ -53,13 +48,15 @@ class Premises:
     """What planning goes by, all of it public. Raises WrongInput if that makes no sense.
 
     epsilon, delta   what labels may spend, and beside them the choice of a student
-    agreement        a guess, as `odds.profile` takes it
+    agreement        a guess, as `odds.profile` takes it; None for what is typical
     order            the Rényi order of the domain, where it is known
     mechanism        the one that is planned; None if the best is to be taken
     cutoff           the one that is planned for it; None if the best is to be taken
     choice           the part of ε that the choice of a student takes
     relabel          how rows are relabelled before teachers learn from them, where they are
     accountant       what proves the (ε, δ) of stable voting
+    lesson           what the student makes of the answers
+    units            private units that are learned from, as the plan states them; and the columns they are learned by
     """
 
     epsilon: float
@@ -67,13 +64,16 @@ class Premises:
     teachers: int
     queries: int
     classes: int
-    agreement: Guess = TYPICAL_AGREEMENT
+    agreement: Guess | None = None
     order: float = LEAST_ORDER
     mechanism: str | None = None
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
     accountant: str = "renyi"
+    lesson: Lesson = "soft"
+    units: float | None = None
+    fields: int | None = None
 
     def __post_init__(self) -> None:
         check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
@@ -90,9 +90,10 @@ class Premises:
     @property
     def stream(self) -> Stream:
         """What a mechanism would meet, at the (ε, δ) that is left for it. Raises WrongInput if none is."""
-        left = self.epsilon - self.choice, self.delta
-        if self.subset is not None:
-            left = inner_budget(*left, **self.subset)
+        left, subset, units = (self.epsilon - self.choice, self.delta), self.subset, self.units
+        if subset is not None:
+            left = inner_budget(*left, **subset)
+            units = None if units is None else units * subset["share"]
         return Stream.expected(
             epsilon=left[0],
             delta=left[1],
@@ -102,6 +103,9 @@ class Premises:
             agreement=self.agreement,
             order=self.order,
             accountant=self.accountant,
+            lesson=self.lesson,
+            units=units,
+            fields=self.fields,
         )
 
 
@@ -118,13 +122,15 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
         "teachers": plan.teachers.count,
         **({} if asked is None else {"queries": asked}),
         "classes": len(plan.data.classes),
-        "agreement": expected_agreement(plan),
+        "agreement": None if plan.labeling.agreement is None else expected_agreement(plan),
         "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": plan.student.epsilon or 0.0,
         "relabel": plan.relabel,
         "accountant": labeling.accountant,
+        "lesson": plan.student.refused,
+        "units": learning_units(plan),
     }
 
 
@@ -177,6 +183,29 @@ def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
         nothing = Option(name=name, feasible=False, needs="another budget", reason=str(none_left))
         return AtEpsilon(epsilon=epsilon, share=None, option=nothing)
     return AtEpsilon(epsilon=epsilon, share=share, option=plan_mechanism(name, stream, cutoff))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtTeachers:
+    """What the best mechanism is expected to do were there so many teachers, who agree so much. None if none fits."""
+
+    teachers: int
+    agreement: float
+    name: str | None
+    cutoff: int | None
+    worth: float
+
+
+def at_other_teachers(premises: Premises) -> list[AtTeachers]:
+    """The best mechanism at RATIOS of the planned teachers; fewer know more, where it is known of how many rows."""
+    found = []
+    for teachers in sorted({max(1, round(premises.teachers * ratio)) for ratio in RATIOS}):
+        stream = replace(premises, teachers=teachers).stream
+        worth, best = best_mechanism(stream, premises.cutoff)
+        name, cutoff = (None, None) if best is None else (best.name, best.cutoff)
+        agreement = float(stream.shares[:, 0].mean())
+        found.append(AtTeachers(teachers=teachers, agreement=agreement, name=name, cutoff=cutoff, worth=worth))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,6 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
 from concord.artifacts.vulnerabilities import opened_by
-from concord.tasks.advice.compare import Stream, choose_mechanism, expected_agreement
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.parts import division_of
@@ -145,19 +144,25 @@ def calibrated(plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], or
 
 def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:
     labeling = plan.labeling
-    stream: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "teachers": plan.teachers.count,
-        "queries": labeling.queries or rows,
-        "classes": len(plan.data.classes),
-        "order": order,
-        "accountant": labeling.accountant,
-    }
-    if labeling.mechanism == "auto":
-        name, cutoff = choose_mechanism(Stream.expected(**stream, agreement=expected_agreement(plan)), labeling.cutoff)
-        return calibrate(name, cutoff=cutoff, **stream)
-    return calibrate(labeling.mechanism, cutoff=labeling.cutoff, **stream)
+    return calibrate(
+        labeling.mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        cutoff=labeling.cutoff,
+        teachers=plan.teachers.count,
+        queries=labeling.queries or rows,
+        classes=len(plan.data.classes),
+        order=order,
+        accountant=labeling.accountant,
+    )
+
+
+def as_opened(plan: Plan, session: Session) -> Plan:
+    """The plan of a session that is gone on with, naming what it was opened for if it was left to advice then: another
+    version may advise otherwise."""
+    if not plan.undecided:
+        return plan
+    return plan.naming(str(session.mechanism["name"]), session.cutoff)
 
 
 def session_identity(

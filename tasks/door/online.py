@@ -27,7 +27,7 @@ from concord.tasks.asking.teachers import add_votes, load_teachers, read_only, w
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
-from concord.tasks.door.admit import calibrated, check_going_on
+from concord.tasks.door.admit import as_opened, calibrated, check_going_on
 from concord.tasks.door.checkpoint import (
     check_open,
     checkpoint_to_extend,
@@ -54,7 +54,8 @@ class Online:
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
         own, order = self._recipe.sources[0].batches, door.ledger.domain_of(self.state).filter.order
-        self._mechanism = calibrated(self._recipe.plan, self._recipe.encoding, own, order, door.vault)
+        plan = as_opened(self._recipe.plan, self.state)
+        self._mechanism = calibrated(plan, self._recipe.encoding, own, order, door.vault)
         check_going_on(door.vault, self.state, self._mechanism)
         self._ensemble = [teacher for block in self._recipe.teachers for teacher in load_teachers(block, door.vault)]
 

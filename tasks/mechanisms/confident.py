@@ -151,7 +151,8 @@ class Confident:
     def odds(self, votes: Floats) -> Odds:
         """Odds of failing the test, and of a label changed by the noise of its counts."""
         short = self.threshold - 0.5 - votes[:, 0]
-        return Odds(np.asarray(ndtr(short / self.test_scale)), changed_odds(votes, self.scale, ndtr, ndtri))
+        changed = changed_odds(votes, self.scale, ndtr, ndtri)
+        return Odds(np.asarray(ndtr(short / self.test_scale)), changed, self.scale**2)
 
     def for_teachers(self, ratio: float) -> Self:
         """With a threshold that is the same part of them."""

@@ -175,10 +175,15 @@ def from_settings(settings: dict[str, Any]) -> Mechanism:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected of a stream: rows answered, and the part of their labels that noise has changed."""
+    """What is expected of a stream: rows answered, and the part of their labels that noise has changed.
+
+    kept   of the variance of released counts about their middle, the part that is the votes' own and not noise's
+           (their reliability); None if labels alone are released
+    """
 
     answered: float
     changed: float
+    kept: float | None = None
 
 
 def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
@@ -193,8 +198,18 @@ def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectatio
     else:
         # Wald: rows asked until the T-th refusal or the last row are the expected refusals over their rate.
         answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
-    changed = float((answered_odds * by_row.changed).sum() / max(answered_odds.sum(), 1e-300))
-    return Expectation(answered=answered, changed=changed)
+    weights = answered_odds / max(answered_odds.sum(), 1e-300)
+    changed = float((weights * by_row.changed).sum())
+    return Expectation(answered=answered, changed=changed, kept=_reliability(votes, weights, by_row.variance))
+
+
+def _reliability(votes: Floats, weights: Floats, variance: float | None) -> float | None:
+    """Of votes (rows, classes) that are released with those weights (rows,) under noise of that variance in a count."""
+    if variance is None:
+        return None
+    middle = votes.mean(axis=1, keepdims=True)
+    own = float((weights[:, None] * (votes - middle) ** 2).sum())
+    return own / max(own + float(votes.shape[1]) * variance, 1e-300)
 
 
 def _expected_up_to(most: int, trials: int, chance: float) -> float:

@@ -71,6 +71,7 @@ class NoisyCounts(ABC):
     name: ClassVar[str]
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = True
+    unit_variance: ClassVar[float] = 1.0
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     answers: ClassVar[None] = None
@@ -136,7 +137,8 @@ class NoisyCounts(ABC):
 
     def odds(self, votes: Floats) -> Odds:
         """Nothing is refused; noise changes a label if it outweighs the margin."""
-        return Odds(np.zeros(len(votes)), changed_odds(votes, self.scale, self.distribution, self.quantile))
+        changed = changed_odds(votes, self.scale, self.distribution, self.quantile)
+        return Odds(np.zeros(len(votes)), changed, self.unit_variance * self.scale**2)
 
     def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
         """The same: the noise is in votes, not in shares of them."""

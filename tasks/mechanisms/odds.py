@@ -107,10 +107,14 @@ MIDDLES = (np.arange(64) + 0.5) / 64
 
 @dataclass(frozen=True)
 class Odds:
-    """By row: the probability that it is refused when asked, and that a label released for it is changed by noise."""
+    """By row: the probability that it is refused when asked, and that a label released for it is changed by noise.
+
+    variance   of the noise in every count that is released; None if labels alone are
+    """
 
     refused: Floats
     changed: Floats
+    variance: float | None = None
 
 
 def only_refused(refused: Floats) -> Odds:

@@ -38,7 +38,7 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS, StudentPlan
 from concord.artifacts.sessions import Session
-from concord.tasks.advice.compare import expected_agreement
+from concord.tasks.advice.guess import expected_agreement
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.describe import Certified, answers_of, counted, describe, describe_answers, outcomes

@@ -6,7 +6,6 @@ Checked by tests/flows/cli/test_plan_command.py.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,13 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.tasks.advice.compare import Option, Stream, plan_mechanisms
-from concord.tasks.advice.expect import RATIOS, AtEpsilon, ChosenStudent, Premises
+from concord.tasks.advice.compare import Option
+from concord.tasks.advice.expect import AtEpsilon, AtTeachers, ChosenStudent, Premises
 from concord.tasks.publish.figures import BLUE, GREY, ORANGE, STYLE
 
 
-def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], asked: Premises) -> None:
-    """Draw the options that were planned for what was asked, and one mechanism at `other` ε, and write them to `path`.
+def write_plan_figure(
+    path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], teachers: Sequence[AtTeachers], asked: Premises
+) -> None:
+    """Draw the options that were planned for what was asked, one of them at `other` ε, and the best that votes by
+    teachers, and write them to `path`.
 
     The format is that of its suffix.
     Raises WrongInput if no such format is known, EnvironmentFailed if the file cannot be written.
@@ -29,7 +31,7 @@ def write_plan_figure(path: Path, options: Sequence[Option], other: Sequence[AtE
         left, middle, right = figure.subplots(1, 3)
         stream = asked.stream
         _draw_rows(left, options, asked.queries)
-        _draw_teachers(middle, options, stream)
+        _draw_teachers(middle, teachers, asked)
         _draw_epsilon(right, other, asked)
         if asked.subset is not None:
             share = f"rows relabelled, teachers learn from {asked.subset['share']:.1%} of the private rows"
@@ -81,21 +83,26 @@ def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     axes.set_xlabel(f"of {queries:,} public rows")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, fontsize=8)
+    axes.set_title("What each is expected to answer", fontsize=10)
 
 
-def _draw_teachers(axes: Axes, options: Sequence[Option], stream: Stream) -> None:
+def _draw_teachers(axes: Axes, other: Sequence[AtTeachers], asked: Premises) -> None:
     """Labels without noise that would teach as much, by the number of teachers."""
-    teachers = sorted({max(1, round(stream.teachers * ratio)) for ratio in RATIOS})
-    plans = [plan_mechanisms(replace(stream, teachers=count)) for count in teachers]
-    worth = [{option.name: option.worth for option in plan} for plan in plans]
-    for option in options:
-        axes.plot(teachers, [item[option.name] for item in worth], marker="o", markersize=3, label=option.name)
-    axes.axvline(stream.teachers, color=GREY, linestyle="--", linewidth=1)
-    _scale(axes, stream.queries)
+    teachers = [item.teachers for item in other]
+    axes.plot(
+        teachers, [item.worth for item in other], color=BLUE, marker="o", markersize=3, label="the best that votes"
+    )
+    for item in other:
+        axes.annotate(
+            item.name or "none fits", (item.teachers, max(1, item.worth)), fontsize=7, ha="center", va="bottom"
+        )
+    axes.axvline(asked.teachers, color=GREY, linestyle="--", linewidth=1)
+    _scale(axes, asked.queries)
     axes.set_xticks(teachers, [f"{count:,}" for count in teachers])
     axes.set_xlabel("teachers")
     axes.set_ylabel("worth, in labels without noise")
+    axes.set_title("Were there other teachers", fontsize=10)
 
 
 def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> None:
@@ -109,6 +116,7 @@ def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> No
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_xlabel(f"ε of the plan, by {other[0].option.name}")
     axes.set_ylabel("public rows")
+    axes.set_title(f"Were ε another: {other[0].option.name}", fontsize=10)
 
 
 def _scale(axes: Axes, queries: int) -> None:

@@ -181,11 +181,6 @@ def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
     return np.column_stack([np.zeros(len(rows)), over]) if over.shape[1] == 1 else over
 
 
-def rounds_of(fields_asked: int, rho: float, public: int, guess: int) -> int:
-    """How many rounds to plan, by public facts: one if ν = [F/(8ρ)] / [.007·n²/m] is above .3, else three."""
-    return 1 if fields_asked / (8 * rho) > 0.3 * 0.007 * guess**2 / public else 3
-
-
 def _repairs(
     heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
 ) -> list[tuple[CodeMatrix, float]]:

@@ -29,23 +29,19 @@ from sklearn.compose import ColumnTransformer
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarse_bins, learn_codes
-from concord.tasks.data.encode import PublicBatch, labelled_rows, learn_encoding, read_frame
-from concord.tasks.data.tables import open_public
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.views import VectorField
 from concord.tasks.mechanisms.contributions import IntegerModel, Question
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import Cells
 from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
-from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, rounds_of, scores
+from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, scores
 from concord.tasks.student.evaluate import measured
 
 Published = Mapping[str, Any]
@@ -89,116 +85,6 @@ class Follower:
             model = next_model(decoded).record()
             following["next"] = {"fields": list(next_fields(decoded, self.codes, most)), "model": model}
         return following
-
-
-def check_columns(plan: Plan, encoding: Encoding) -> None:
-    """Raise WrongInput where rows cannot be turned into codes, or codes cannot be what the student reads."""
-    for column in encoding.columns:
-        if column.kind == "list" and plan.student.learner == "linear":
-            raise WrongInput(
-                f"student.estimator must be given, since {column.name!r} holds lists: the model that tallies are "
-                "decoded to knows them by cells alone, and a student that is fitted to inferred labels reads them whole"
-            )
-    if all(column.kind == "null" for column in encoding.columns):
-        raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
-
-
-def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
-    """The tallies that a plan asks for, over those codes of that many public rows. Raises WrongInput."""
-    labeling, classes, fields = plan.labeling, len(plan.data.classes), len(codes.coarse)
-
-    def made(rounds: int) -> Tallies:
-        repair = True if labeling.repair is None else labeling.repair
-        asked = planned_rounds(classes=classes, fields=fields, codes=codes.size, rounds=rounds, repair=repair)
-        return Tallies.calibrate(
-            epsilon=plan.privacy.epsilon,
-            delta=plan.privacy.delta,
-            classes=classes,
-            rounds=asked,
-            many=plan.data.unit is not None,
-        )
-
-    once = made(1)
-    if all(isinstance(field, VectorField) for field in codes.fields):
-        return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
-    rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)
-    return once if rounds == 1 else made(rounds)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundAhead:
-    """A round as it is planned: `noise` is the standard deviation in each released sum, in units."""
-
-    what: str
-    columns: int
-    share: float
-    noise: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class TalliesAhead:
-    """What tallies cost and what to expect of them, by public figures alone.
-
-    codes      in all, of `columns` columns of the public rows
-    rho        what the domain is charged, in zero-concentrated DP
-    seen       units that must share a code before its sum stands out of the noise, by twice its standard deviation
-    typical    units that share a typical code, if there are as many as the plan states; None where it states none
-    feasible   whether a typical code stands out
-    """
-
-    epsilon: float
-    delta: float
-    columns: int
-    codes: int
-    public_rows: int
-    rho: float
-    rounds: tuple[RoundAhead, ...]
-    seen: float
-    typical: float | None
-    feasible: bool
-    reason: str
-
-
-def expect_tallies(plan: Plan) -> TalliesAhead:
-    """What to expect of a plan for tallies. Raises WrongInput where its public table does not fit it."""
-    encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
-    check_columns(plan, encoding)
-    frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
-    bins = plan.labeling.bins or coarse_bins(plan.privacy.epsilon)
-    codes, rows = learn_codes(frames, encoding.columns, coarse=bins), sum(frame.height for frame in frames)
-    mechanism = planned_tallies(plan, codes, rows)
-    rounds = tuple(
-        RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
-        for each in mechanism.rounds
-    )
-    coarse = sum(codes.fields[field].size for field in codes.coarse)
-    labelled = next(each for each in rounds if each.what == "labels")
-    seen = 4 * labelled.noise  # a unit moves its code's sum by half a vote
-    typical = None if plan.labeling.rows is None else plan.labeling.rows * len(codes.coarse) / coarse
-    feasible = typical is None or typical >= seen
-    at_most = f"A code stands out of the noise if about {seen:,.0f} units share it"
-    if typical is None:
-        reason = f"{at_most}."
-    elif feasible:
-        reason = f"{at_most}; of the {plan.labeling.rows:,} stated, about {typical:,.0f} share a typical one."
-    else:
-        reason = (
-            f"{at_most}, and of the {plan.labeling.rows:,} stated only about {typical:,.0f} share a typical one: "
-            "little more than the commonest class can be learned; it takes more units, a larger ε, or fewer columns."
-        )
-    return TalliesAhead(
-        epsilon=plan.privacy.epsilon,
-        delta=plan.privacy.delta,
-        columns=len(codes.coarse),
-        codes=codes.size,
-        public_rows=rows,
-        rho=mechanism.rho,
-        rounds=rounds,
-        seen=seen,
-        typical=typical,
-        feasible=feasible,
-        reason=reason,
-    )
 
 
 def heard(published: Published) -> Heard:

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.artifacts.sections import TeachersPlan
+from concord.tasks.advice.worth import rounds_of
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, coarse_bins, learn_codes
@@ -37,7 +38,6 @@ from concord.tasks.student.decode import (
     next_fields,
     next_model,
     odds_scores,
-    rounds_of,
     scores,
 )
 from tests.benchmarks.tables import Case

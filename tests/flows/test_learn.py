@@ -11,7 +11,7 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Charge
 from concord.flows.outcome import Summary
 from concord.flows.start import start
@@ -203,6 +203,18 @@ def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__agreement=0.97), home)
     chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
     assert start(another(plan, **chosen), home).session == first.session
+
+
+@pytest.mark.slow
+def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
+    """What runs is the plan that names them: asking for it by name goes on with the same session."""
+    asked = another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__rows=3000)
+    first = start(asked, home)
+    assert (first.mechanism["name"], first.teachers, first.inferred) == ("tallies", 0, 300)
+    named = parse_plan(asked.naming("tallies").model_dump(exclude_unset=True))
+    again = start(named, home)
+    assert (again.session, again.asked_now, again.spent_now["epsilon"]) == (first.session, 0, 0.0)
+    assert start(asked, home).asked_now == 0
 
 
 @pytest.mark.usefixtures("session")

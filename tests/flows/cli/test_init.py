@@ -195,7 +195,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         (*tables("csv"), "--classes", "a,b", *STATED, "--lifetime-epsilon", "0.5"),
         "--lifetime-epsilon must be a number of at least 1,",
     ),
-    "too few rows": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "300"), "no mechanism"),
+    "too few rows": (
+        (*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "9"),
+        "nothing can teach a student",
+    ),
 }
 
 

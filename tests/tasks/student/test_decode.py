@@ -24,7 +24,6 @@ from concord.tasks.student.decode import (
     next_fields,
     next_model,
     odds_scores,
-    rounds_of,
     scores,
 )
 from concord.tasks.student.joint import MeasuredColumn, crossed, linearised, squared
@@ -353,11 +352,6 @@ def test_the_prior_odds_point_is_where_the_logit_passes_them() -> None:
     over = logits(decoded, public)[:, 0] > logit(decoded.prior[0])
     assert np.array_equal(np.argmax(odds_scores(decoded, public), axis=1), over)
     assert decoded.prior[0] == pytest.approx(scores(decoded, public)[:, 1].mean())
-
-
-def test_rounds_by_the_public_rule() -> None:
-    assert rounds_of(14, 5e-4, 10_000, 32_561) == 1
-    assert rounds_of(14, 3e-2, 10_000, 32_561) == 3
 
 
 def test_the_linear_form_is_what_was_measured() -> None:

@@ -1,0 +1,183 @@
+"""Choose: what mechanism = "auto" stands for, over votes and tallies, by what each is worth to the student.
+
+The plan says what may be weighed: [teachers] that votes may be asked of, at its cutoff and rows if it names them; and
+labeling.rows, by which tallies are weighed, with its rounds, bins and repair. What is left out is said, and why. What
+is chosen becomes a plan that names it, so that what runs, what it costs and what is on record are that plan's.
+
+Assumes      the plan and the public rows, as `PublicFacts` has them
+Guarantees   no private row is read. The choice is a function of public figures, and is worth no less as ε grows
+Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_choose.py
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Filter
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sections import TALLIES
+from concord.tasks.advice.compare import Option, Stream, best_mechanism
+from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
+from concord.tasks.advice.tallies import check_columns, planned_codes, tallies_option
+from concord.tasks.advice.worth import enough, fields_of
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.tables import open_public
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """What the public table says: its rows, its encoding, the codes that a plan has of them; and the Rényi order of the
+    domain that is charged."""
+
+    rows: int
+    encoding: Encoding
+    codes: Callable[[Plan], Codes]
+    order: float
+
+    @classmethod
+    def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
+        """Of the plan's own table, where it lies. Raises WrongInput if it does not fit the plan."""
+        encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
+        frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
+        lifetime = plan.privacy.lifetime
+        return cls(
+            rows=sum(frame.height for frame in frames),
+            encoding=encoding,
+            codes=lambda asked: planned_codes(asked, encoding, frames),
+            order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+        )
+
+    def stream(self, plan: Plan) -> Stream:
+        """What a mechanism that votes would meet. Raises WrongInput if no budget is left for it."""
+        premises = premises_of(plan, plan.labeling.queries or self.rows)
+        return Premises(**{**premises, "order": self.order, "fields": fields_of(self.encoding)}).stream
+
+
+def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
+    """The plan with what mechanism = "auto" stands for in its place, and why. Raises WrongInput if nothing works."""
+    tallies, worth, mechanism = weigh_tallies(plan, public), 0.0, None
+    if no_votes(plan) is None:
+        stream = public.stream(plan)
+        worth, mechanism = best_mechanism(stream, plan.labeling.cutoff)
+    if not tallies.feasible and worth < enough(len(plan.data.classes), fields_of(public.encoding)):
+        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: {would_work(plan, public)}")
+    if tallies.feasible and tallies.worth > worth:
+        beside = no_votes(plan) or f"votes would teach as much as {worth:,.0f}"
+        return plan.naming(TALLIES), f"{tallies.reason}; {beside}"
+    assert mechanism is not None
+    less = f"tallies would teach as much as {tallies.worth:,.0f}"
+    beside = less if tallies.feasible else f"no tallies: {tallies.reason}"
+    votes = f"{mechanism.name} of {plan.teachers.count:,} teachers is as good as {worth:,.0f} labels"
+    return plan.naming(mechanism.name, mechanism.cutoff), f"{votes}; {beside}"
+
+
+def no_votes(plan: Plan) -> str | None:
+    """Why no teacher can be asked to vote, if so."""
+    if not plan.teachers.count:
+        return "[teachers] does not say who would vote"
+    if plan.student.learner == "linear":
+        return "student.learner = 'linear' is decoded from tallies alone"
+    return None
+
+
+def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
+    """Why rows cannot be asked for tallies, if so."""
+    if plan.privacy.secret == "labels":
+        return "tallies are built for privacy.secret = 'rows'"
+    if plan.relabel is not None:
+        return "[relabel] is for teachers, who learn from the rows"
+    if plan.student.learner == "universal":
+        return "student.learner = 'universal' is chosen beside votes or alone"
+    if plan.labeling.rows is None:
+        return "labeling.rows does not say how many private units there are, roughly"
+    try:
+        check_columns(plan.naming(TALLIES), encoding)
+    except WrongInput as wrong:
+        return str(wrong)
+    return None
+
+
+def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
+    """What to expect if the rows themselves were asked, as the plan would have it."""
+    reason = no_tallies(plan, public.encoding)
+    if reason is not None:
+        return Option(name=TALLIES, feasible=False, reason=reason)
+    asked = plan.naming(TALLIES)
+    return tallies_option(asked, public.codes(asked), public.rows)
+
+
+def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon]:
+    """What to expect of tallies at RATIOS of the plan's ε."""
+    epsilons = (plan.privacy.epsilon * ratio for ratio in RATIOS)
+    return [
+        AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(plan, "privacy", epsilon=each), public))
+        for each in epsilons
+    ]
+
+
+def would_work(plan: Plan, public: PublicFacts) -> str:
+    """What would let the plan teach `enough`, where it cannot."""
+    ways, reason = list[str](), no_tallies(plan, public.encoding)
+    if reason is None:
+        ways.extend(_of_tallies(plan.naming(TALLIES), public))
+    elif no_tallies(_with(plan, "labeling", rows=1), public.encoding) is None:
+        ways.append(f"tallies may: {reason}")
+    if no_votes(plan) is None:
+        ways.extend(_of_votes(plan, public))
+    return "; ".join(ways) or "no ε up to 16 would do, nor any number of rows"
+
+
+def _of_tallies(plan: Plan, public: PublicFacts) -> Iterable[str]:
+    codes, stated = public.codes(plan), plan.labeling.rows or 1
+
+    def works(asked: Plan) -> bool:
+        return tallies_option(asked, codes, public.rows).feasible
+
+    rows = _least(stated, lambda most: works(_with(plan, "labeling", rows=int(most))), LARGEST_ROWS)
+    if rows is not None:
+        yield f"tallies would from about {rows:,.0f} private units on"
+    epsilon = _least(plan.privacy.epsilon, lambda most: works(_with(plan, "privacy", epsilon=most)), LARGEST_EPSILON)
+    if epsilon is not None:
+        yield f"with the {stated:,} stated, tallies would from about ε = {epsilon:g} on"
+
+
+def _of_votes(plan: Plan, public: PublicFacts) -> Iterable[str]:
+    needed = enough(len(plan.data.classes), fields_of(public.encoding))
+
+    def works(epsilon: float) -> bool:
+        try:
+            stream = public.stream(_with(plan, "privacy", epsilon=epsilon))
+        except WrongInput:
+            return False
+        return best_mechanism(stream, plan.labeling.cutoff)[0] >= needed
+
+    epsilon = _least(plan.privacy.epsilon, works, LARGEST_EPSILON, within=1.3)
+    if epsilon is not None:
+        yield f"votes of {plan.teachers.count:,} teachers would from about ε = {epsilon:g} on"
+
+
+LARGEST_EPSILON, LARGEST_ROWS = 16.0, 1e9
+"""Beyond these nothing is suggested."""
+
+
+def _least(start: float, works: Callable[[float], bool], most: float, within: float = 1.05) -> float | None:
+    """The least figure from `start` up to `most` that works, within that ratio, of two digits; None where none does."""
+    low, high = start, start
+    while not works(high):
+        low, high = high, 2 * high
+        if high > most:
+            return None
+    while high > within * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if works(middle) else (middle, high)
+    step = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return math.ceil(round(high / step, 6)) * step
+
+
+def _with(plan: Plan, section: str, **changes: Any) -> Plan:
+    return plan.model_copy(update={section: getattr(plan, section).model_copy(update=changes)})

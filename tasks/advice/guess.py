@@ -1,0 +1,58 @@
+"""Guess: how much teachers agree, as the plan says it or as is typical; public, and never a figure of private teachers.
+
+Not covered  whether the guess is right. Checked by tests/flows/cli/test_plan_command.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.tasks.data.tables import open_public
+
+Guess = float | NDArray[np.float64]
+
+TYPICAL_AGREEMENT = 0.9
+"""The mean share of the winning class where no guess is given: near that of linear teachers on tables and digits."""
+
+
+def expected_agreement(plan: Plan) -> Guess:
+    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput if the table is none."""
+    guess = plan.labeling.agreement
+    if isinstance(guess, str):
+        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
+    return TYPICAL_AGREEMENT if guess is None else guess
+
+
+def read_agreement(guess: str, classes: int) -> Guess:
+    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput if it is neither.
+
+    A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
+    class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
+    """
+    try:
+        return float(guess)
+    except ValueError:
+        return _votes(guess, classes)
+
+
+def _votes(path: str, classes: int) -> Guess:
+    table = open_public(path, "agreement")
+    if len(table.names) not in (1, classes):
+        rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
+        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
+    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
+    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
+
+
+def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    try:
+        numbers = frame.select(pl.all().cast(pl.Float64))
+    except pl.exceptions.InvalidOperationError:
+        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
+    if sum(numbers.null_count().row(0)):
+        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
+    return numbers

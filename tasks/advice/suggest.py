@@ -1,0 +1,81 @@
+"""Suggest: votes or tallies, and how many teachers, for a plan to start from, by public figures alone.
+
+Both are weighed as mechanism = "auto" weighs them, and the plan that is written names what was chosen: the teachers
+that are worth most among a few sizes of shards, or the tallies of that very plan.
+
+Not covered  what a model can express. Checked by tests/flows/cli/test_init.py
+"""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import parse_plan
+from concord.tasks.advice.choose import PublicFacts, weigh_tallies, would_work
+from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
+from concord.tasks.advice.draft import Ensemble, Wishes, draft
+from concord.tasks.advice.worth import fields_of
+
+ROWS_A_TEACHER = (200, 100, 50, 25)
+"""Rows a shard that are tried: fewer make more teachers, who hide noise better and know less."""
+MOST_TEACHERS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggested:
+    """The plan as text, and what it was chosen by: an ensemble for votes; None for tallies."""
+
+    text: str
+    ensemble: Ensemble | None
+    reason: str
+
+
+def suggest(wishes: Wishes, folder: Path, *, tallies: bool | None = None) -> Suggested:
+    """The plan that is expected to teach most, by public figures alone. Raises WrongInput if nothing fits the budget.
+
+    tallies   whether rows are asked themselves, or teachers vote; None for what teaches more
+    """
+    direct = draft(wishes, None, folder)
+    plan = parse_plan({**tomllib.loads(direct), "folder": str(folder)})
+    public = PublicFacts.of(plan)
+    asked = weigh_tallies(plan, public)
+    if tallies:
+        return Suggested(text=direct, ensemble=None, reason=asked.reason)
+    voting = _ensemble(wishes, public)
+    worth = voting.best.worth if voting.best.feasible else 0.0
+    if tallies is None and asked.feasible and asked.worth > worth:
+        beside = f"votes would teach as much as {worth:,.0f}" if worth else "votes would not do"
+        return Suggested(text=direct, ensemble=None, reason=f"{asked.reason}; {beside}")
+    if not worth:
+        ways = would_work(plan, public)
+        raise WrongInput(f"nothing can teach a student within the budget, from {wishes.rows:,} rows: {ways}")
+    less = f"tallies would teach as much as {asked.worth:,.0f}" if asked.feasible else f"no tallies: {asked.reason}"
+    reason = f"{voting.best.reason}; {less}"
+    voting = replace(voting, best=replace(voting.best, reason=reason))
+    return Suggested(text=draft(wishes, voting, folder), ensemble=voting, reason=reason)
+
+
+def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
+    """The teachers, and the mechanism, that are expected to teach most."""
+    found = []
+    figures: dict[str, Any] = {
+        **{"epsilon": wishes.epsilon, "delta": wishes.delta, "classes": len(wishes.classes), "units": wishes.rows},
+        **{"queries": public.rows, "order": public.order, "fields": fields_of(public.encoding)},
+    }
+    for size in ROWS_A_TEACHER:
+        teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
+        stream = Stream.expected(teachers=teachers, **figures)
+        worth, mechanism = best_mechanism(stream)
+        if mechanism is not None:
+            found.append((worth, plan_mechanism(mechanism.name, stream, mechanism.cutoff), teachers))
+    nothing = 0.0, Option(name="none", feasible=False, reason="no mechanism fits the budget"), 0
+    _, best, teachers = max(found, key=lambda each: each[0], default=nothing)
+    return Ensemble(teachers=teachers, best=best)
+
+
+def _round(count: int) -> int:
+    """Two leading digits: a figure stated roughly gives one."""
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return count // step * step

@@ -1,0 +1,153 @@
+"""Tallies, planned: the rounds and the noise that a plan asks for, and what to expect of them.
+
+What is planned is what runs: `planned_tallies` is called by the flow as it is here, over the same codes.
+
+Not covered  interactions of columns, which additive codes do not express. Checked by tests/tasks/advice/test_choose.py
+             and tests/flows/cli/test_plan_command.py
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sections import TALLIES
+from concord.tasks.advice.compare import Option
+from concord.tasks.advice.worth import BINS, enough, learning_units, lost, rounds_of, worth_of_tallies
+from concord.tasks.data.codes import Codes, coarse_bins, learn_codes
+from concord.tasks.data.views import VectorField
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+
+
+def check_columns(plan: Plan, encoding: Encoding) -> None:
+    """Raise WrongInput where rows cannot be turned into codes, or codes cannot be what the student reads."""
+    for column in encoding.columns:
+        if column.kind == "list" and plan.student.learner == "linear":
+            raise WrongInput(
+                f"student.estimator must be given, since {column.name!r} holds lists: the model that tallies are "
+                "decoded to knows them by cells alone, and a student that is fitted to inferred labels reads them whole"
+            )
+    if all(column.kind == "null" for column in encoding.columns):
+        raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
+
+
+def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]) -> Codes:
+    """The codes of a plan, from the cast rows of its public table."""
+    return learn_codes(frames, encoding.columns, coarse=plan.labeling.bins or coarse_bins(plan.privacy.epsilon))
+
+
+def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
+    """The tallies that a plan asks for, over those codes of that many public rows. Raises WrongInput."""
+    labeling, classes, fields = plan.labeling, len(plan.data.classes), len(codes.coarse)
+
+    def made(rounds: int) -> Tallies:
+        repair = True if labeling.repair is None else labeling.repair
+        asked = planned_rounds(classes=classes, fields=fields, codes=codes.size, rounds=rounds, repair=repair)
+        return Tallies.calibrate(
+            epsilon=plan.privacy.epsilon,
+            delta=plan.privacy.delta,
+            classes=classes,
+            rounds=asked,
+            many=plan.data.unit is not None,
+        )
+
+    once = made(1)
+    if all(isinstance(field, VectorField) for field in codes.fields):
+        return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
+    rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)
+    return once if rounds == 1 else made(rounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAhead:
+    """A round as it is planned: `noise` is the standard deviation in each released sum, in units."""
+
+    what: str
+    columns: int
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalliesAhead:
+    """What tallies cost and what to expect of them, by public figures alone.
+
+    codes      in all, of `columns` columns of the public rows
+    rho        what the domain is charged, in zero-concentrated DP
+    seen       units that must share a code before its sum stands out of the noise, by twice its standard deviation
+    worth      as of an Option; None where the plan does not say how many units there are
+    """
+
+    epsilon: float
+    delta: float
+    columns: int
+    codes: int
+    public_rows: int
+    rho: float
+    rounds: tuple[RoundAhead, ...]
+    seen: float
+    worth: float | None
+    lost: float | None
+    feasible: bool
+    reason: str
+
+
+def expect_tallies(plan: Plan, codes: Codes, rows: int) -> TalliesAhead:
+    """What to expect of a plan for tallies, over those codes of that many public rows."""
+    mechanism = planned_tallies(plan, codes, rows)
+    rounds = tuple(
+        RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
+        for each in mechanism.rounds
+    )
+    told = next(each for each in rounds if each.what == "labels")
+    seen = 4 * told.noise  # a unit moves its code's sum by half a vote
+    known = plan.labeling.rows is not None
+    option = tallies_option(plan, codes, rows)
+    return TalliesAhead(
+        epsilon=plan.privacy.epsilon,
+        delta=plan.privacy.delta,
+        columns=len(codes.coarse),
+        codes=codes.size,
+        public_rows=rows,
+        rho=mechanism.rho,
+        rounds=rounds,
+        seen=seen,
+        worth=option.worth if known else None,
+        lost=option.lost if known else None,
+        feasible=option.feasible or not known,
+        reason=f"a code stands out of the noise if about {seen:,.0f} units share it; {option.reason}",
+    )
+
+
+def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
+    """What is expected of tallies, beside mechanisms that vote; not feasible where it is not known how many units there
+    are, or where they do not fit the budget."""
+    units = learning_units(plan)
+    if units is None:
+        return _impossible("labeling.rows does not say how many private units there are, roughly")
+    try:
+        mechanism = planned_tallies(plan, codes, rows)
+    except WrongInput as wrong:
+        return _impossible(str(wrong))
+    asked_of, classes = [codes.fields[field] for field in codes.coarse], len(plan.data.classes)
+    sizes = [field.size if isinstance(field, VectorField) else min(field.size, BINS) for field in asked_of]
+    worth, least = worth_of_tallies(mechanism, sizes, units=units, public=rows), enough(classes, len(sizes))
+    asked = f"sums of {len(sizes)} columns over {units:,.0f} units"
+    few = f"as good as {worth:,.0f} labels, and a student needs about {least:,}: the noise outweighs {asked}"
+    return Option(
+        name=TALLIES,
+        feasible=worth >= least,
+        expected_answered=rows,
+        expected_right=rows,
+        worth=worth,
+        lost=lost(worth, classes, len(sizes)),
+        needs="the number of private units, roughly",
+        reason=f"{asked}, and labels of all public rows: as good as {worth:,.0f} labels" if worth >= least else few,
+    )
+
+
+def _impossible(reason: str) -> Option:
+    return Option(name=TALLIES, feasible=False, reason=reason)

@@ -1,0 +1,147 @@
+"""What mechanism = "auto" stands for: both families, keys it keeps to, the settings that run, and what would work."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan, parse_plan
+from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies, would_work
+from concord.tasks.advice.tallies import planned_tallies, tallies_option
+from concord.tasks.advice.worth import enough
+from concord.tasks.mechanisms.mechanism import calibrate
+from tests.support.people import tables_of_plan, write_tables
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("data"))
+
+
+def auto(folder: Path, *, without: tuple[str, ...] = (), **labeling: Any) -> Plan:
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", **labeling}}
+    return parse_plan({name: section for name, section in tables.items() if name not in without})
+
+
+def test_rows_that_may_be_asked_themselves_are_and_votes_are_told_of(folder: Path) -> None:
+    plan = auto(folder, rows=3000, rounds=1, bins=4, cutoff=9)
+    chosen, reason = decided(plan, PublicFacts.of(plan))
+    assert chosen.tallied
+    assert (chosen.labeling.rounds, chosen.labeling.bins, chosen.labeling.rows) == (1, 4, 3000)
+    assert (chosen.teachers.count, chosen.student.learner) == (0, "linear")
+    assert "votes would teach as much as" in reason
+
+
+def test_without_rows_votes_are_taken_at_the_plan_s_cutoff_and_it_says_why_tallies_are_not(folder: Path) -> None:
+    plan = auto(folder, cutoff=9, agreement=0.99)
+    chosen, reason = decided(plan, PublicFacts.of(plan))
+    assert chosen.labeling.mechanism not in ("auto", "tallies")
+    assert chosen.labeling.cutoff in (9, None)
+    assert chosen.teachers.count == 150
+    assert "no tallies: labeling.rows does not say" in reason
+
+
+def test_without_teachers_tallies_are_taken_and_it_says_why_votes_are_not(folder: Path) -> None:
+    plan = auto(folder, without=("teachers",), rows=3000)
+    chosen, reason = decided(plan, PublicFacts.of(plan))
+    assert chosen.tallied
+    assert "[teachers] does not say who would vote" in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"relabel": {}}, r"\[relabel\] is for teachers"),
+        ({"privacy": {"secret": "labels"}}, "built for privacy.secret = 'rows'"),
+        ({"student": {"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0}}, "chosen beside votes"),
+    ],
+)
+def test_what_only_votes_can_do_is_left_to_them(folder: Path, changes: dict[str, Any], why: str) -> None:
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000, "agreement": 0.99}}
+    for name, section in changes.items():
+        tables[name] = {**tables.get(name, {}), **section}
+    plan = parse_plan(tables)
+    chosen, reason = decided(plan, PublicFacts.of(plan))
+    assert chosen.votes
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(reason)
+
+
+def test_what_was_weighed_is_what_runs(folder: Path) -> None:
+    """Its cost is computed from the settings of the plan that is settled, and so is its worth."""
+    plan = auto(folder, rows=3000)
+    public = PublicFacts.of(plan)
+    chosen, _ = decided(plan, public)
+    named = parse_plan(chosen.model_dump(exclude_unset=True))
+    codes = public.codes(chosen)
+    assert codes == public.codes(named)
+    assert planned_tallies(chosen, codes, public.rows) == planned_tallies(named, codes, public.rows)
+    assert weigh_tallies(plan, public) == tallies_option(named, codes, public.rows)
+    voted = auto(folder, agreement=0.99)
+    chosen, _ = decided(voted, public)
+    stream = public.stream(voted)
+    name, cutoff = chosen.labeling.mechanism, chosen.labeling.cutoff
+    figures = {"epsilon": 4.0, "delta": 1e-5, "queries": 300, "classes": 2, "teachers": 150, "order": public.order}
+    assert stream.best(name, cutoff).settings() == calibrate(name, cutoff=cutoff, **figures).settings()  # type: ignore[arg-type]
+
+
+def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
+    plan = auto(folder, rows=3000, repair=False, queries=200, agreement=0.9)
+    assert plan.naming("tallies").labeling.repair is False
+    assert plan.naming("tallies").labeling.queries is None
+    stable = plan.naming("stable", 7)
+    assert (stable.labeling.cutoff, stable.labeling.queries, stable.labeling.rows) == (7, None, 3000)
+    noisy = plan.naming("noisy_votes")
+    assert (noisy.labeling.queries, noisy.labeling.cutoff, noisy.labeling.repair) == (200, None, None)
+
+
+# What cannot work -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """800 private rows of fourteen columns, at ε = 0.3: what was once recommended for 14 labels' worth."""
+    folder, rng = tmp_path_factory.mktemp("few"), np.random.default_rng(1)
+    columns = {f"column {at}": rng.normal(size=400).round(3) for at in range(14)}
+    pl.DataFrame(columns).write_parquet(folder / "public.parquet")
+    tables = tables_of_plan(folder)
+    data = {**tables["data"], "test": None}
+    privacy = {**tables["privacy"], "epsilon": 0.3}
+    return parse_plan(
+        {
+            **tables,
+            "data": data,
+            "privacy": privacy,
+            "teachers": {"count": 0},
+            "labeling": {"mechanism": "auto", "rows": 800},
+        }
+    )
+
+
+def test_what_cannot_work_is_refused_with_what_would(few: Plan) -> None:
+    with pytest.raises(WrongInput, match=r"finds nothing that can work: tallies would from about [\d,]+ private units"):
+        decided(few, PublicFacts.of(few))
+
+
+def test_what_is_said_to_work_does_and_little_less_does_not(few: Plan) -> None:
+    public = PublicFacts.of(few)
+    words = would_work(few, public)
+    rows = int(words.partition("from about ")[2].split(" ")[0].replace(",", ""))
+    epsilon = float(words.partition("ε = ")[2].split(" ")[0])
+    for ratio, works in ((1.0, True), (0.8, False)):
+        labeling = few.labeling.model_copy(update={"rows": int(rows * ratio)})
+        privacy = few.privacy.model_copy(update={"epsilon": epsilon * ratio})
+        assert weigh_tallies(few.model_copy(update={"labeling": labeling}), public).feasible is works
+        assert weigh_tallies(few.model_copy(update={"privacy": privacy}), public).feasible is works
+    assert enough(2, 14) == 70
+
+
+def test_where_rows_are_not_stated_it_says_that_tallies_may_and_from_which_epsilon_votes(few: Plan) -> None:
+    teachers = few.teachers.model_copy(update={"count": 100})
+    silent = few.model_copy(update={"labeling": few.labeling.model_copy(update={"rows": None}), "teachers": teachers})
+    words = would_work(silent, PublicFacts.of(few))
+    assert "tallies may: labeling.rows does not say" in words
+    assert "votes of 100 teachers would from about ε = " in words
