@@ -46,7 +46,7 @@ def test_the_import_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_it_offers_what_it_says() -> None:
-    offered = {"run", "open_session", "load_student"}
+    offered = {"run", "ask", "open_session", "load_student"}
     assert set(concord.__all__) == {*offered, "__version__"}
     assert all(callable(getattr(concord, name)) for name in offered)
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
