@@ -21,7 +21,8 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
         certified(world, mechanism, labels)
     found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
     drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
-    written = Certified.model_validate({**found, "figures": drawn})
+    there = {name: figure for name, figure in drawn.items() if figure is not None}
+    written = Certified.model_validate({**found, "figures": there})
     return track(
         world.plan,
         written,

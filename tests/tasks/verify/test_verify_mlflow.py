@@ -123,7 +123,7 @@ def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(s
     for name in SERIES[:2]:
         wrong = found(replace(subject, run=replace(run, metrics={**run.metrics, name: 1.5})))
         assert wrong == [f"MLflow's series {name} passes the guarantee"]
-    assert len(found(replace(subject, run=None))) == len(WHEN_PUBLISHED)
+    assert len(found(replace(subject, run=None))) == len(WHEN_PUBLISHED) - 1  # the public test asks nothing of MLflow
 
 
 Change = Callable[[MlflowClient, str, str], object]
