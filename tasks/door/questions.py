@@ -13,7 +13,7 @@ Guarantees   a question is drawn for once, after it was paid for, and its file h
 Ends         with the session: after its one question, or at the cutoff
 Not covered  a home folder restored from an older copy that no witness knows. That another code has the same name is
              found where both source texts are known. Checked by tests/tasks/door/test_question_door.py and
-             tests/promises/test_crash_questions.py
+             tests/promises/test_canary_questions.py
 """
 
 import json
