@@ -8,7 +8,8 @@ By another path than `tasks.student.evaluate`: the published pipeline reads raw 
 Assumes      the certificate's student is the file that it digests, which is checked before
 Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give
 Not covered  rows on which another machine's last bits turn a tie: up to ALIKE of them. How sure the student is, which
-             only illustrates. Checked by tests/tasks/verify/test_verify_measured.py
+             only illustrates. CSV whose plan declared another format than is found in it: a certificate does not hold
+             that. Checked by tests/tasks/verify/test_verify_measured.py
 """
 
 import math
@@ -25,6 +26,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.cells import class_index
+from concord.tasks.data.formats import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.evaluate import digest_of_table, remembered
 from concord.tasks.student.model import load
@@ -105,7 +107,8 @@ def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None
 
 def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str) -> Counts:
     """The student's answers on the raw rows at `path`, (classes, classes)."""
-    rows = pl.concat(open_public(path, "--test").frames((*features, test.label)), how="vertical_relaxed")
+    table = open_public(path, "--test", format_of(path, field="--test"))
+    rows = pl.concat(table.frames((*features, test.label)), how="vertical_relaxed")
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
     index = {name: at for at, name in enumerate(names)}

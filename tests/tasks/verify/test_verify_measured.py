@@ -11,7 +11,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.evaluate import remember
+from concord.tasks.student.evaluate import digest_of_table, remember
 from concord.tasks.verify.measured import public_test
 from tests.support.published import SESSION, World, certified, world
 
@@ -49,6 +49,17 @@ def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Pa
     pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(NotVerified, match="the digest of other"):
         found(small, table=str(tmp_path / "other.parquet"))
+
+
+def test_a_test_table_is_read_as_it_is_written(small: World, tmp_path: Path) -> None:
+    """A table with semicolons and decimal commas was read as usual, and the honest certificate did not verify."""
+    table = str(tmp_path / "test.csv")
+    pl.read_parquet(small.plan.path("test")).write_csv(table, separator=";", decimal_comma=True)
+
+    def written_so(test: dict[str, Any]) -> None:
+        test["table"] = digest_of_table(table)
+
+    assert "those from the student and the 300 rows" in found(small, written_so, table)
 
 
 def moved(test: dict[str, Any]) -> None:
