@@ -5,6 +5,7 @@ Public and deterministic: it holds nothing of the private data, not even how muc
 tests/artifacts/test_certificate_schema.py. An `AuditReport` is kept apart from it: what an attack on a mechanism found.
 """
 
+import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -104,6 +105,30 @@ class StudentRecord(CertificatePart):
     public_test: PublicTest | None = None
 
 
+class ChoiceRecord(CertificatePart):
+    """A student of the session, chosen among candidates by their errors on private units that were set aside.
+
+    session     the session of its own that paid for it; `file` is what it released
+    clean       whether the candidates learned from none of the units that chose
+    candidates  how each learns, as in the plan; `chosen` is the place of the one chosen, from 0
+    """
+
+    session: str
+    guarantee: Budget
+    file: Ref
+    share: float
+    clean: bool
+    candidates: tuple[dict[str, Any], ...]
+    chosen: int
+
+    @classmethod
+    def of(cls, session: Session, file: Ref, text: bytes) -> Self:
+        """What the file of that text says, which the session released."""
+        named = {name: session.mechanism[name] for name in ("share", "clean", "candidates")}
+        guarantee = Budget(epsilon=session.epsilon, delta=session.delta)
+        return cls(session=session.id, guarantee=guarantee, file=file, chosen=json.loads(text)["chosen"], **named)
+
+
 class Beside(CertificatePart):
     """Another session of the same run on the same records: its claim, and the files it released."""
 
@@ -155,9 +180,10 @@ class Certificate(CertificatePart):
     about      what the plan says about the publication; `features` what the student may read of a row
     noise      what noise did to released labels; None if no label was released by itself
     labels     released files of the session's answers
+    choice     among students of the session, if there was one
     test       of this very student, the latest
-    beside     what the same run bought in other sessions; `together` is what all of it, and all tests of the session's
-               students, promise, by basic composition
+    beside     what the same run bought in other sessions; `together` is what all of it, and all choices among the
+               session's students and tests of them, promise, by basic composition
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
     """
 
@@ -178,6 +204,7 @@ class Certificate(CertificatePart):
     labels: tuple[Ref, ...]
     features: tuple[str, ...] = ()
     student: StudentRecord
+    choice: ChoiceRecord | None = None
     test: TestRecord | None = None
     warnings: tuple[str, ...] = ()
     beside: tuple[Beside, ...] = ()
@@ -206,7 +233,7 @@ class Certificate(CertificatePart):
     @property
     def files(self) -> tuple[Ref, ...]:
         """The released files it names: the student's, and those of all answers."""
-        tested = () if self.test is None else (self.test.file,)
+        tested = tuple(tried.file for tried in (self.choice, self.test) if tried)
         return self.student.file, *tested, *self.labels, *(file for other in self.beside for file in other.labels)
 
 

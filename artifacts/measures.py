@@ -84,7 +84,10 @@ class TestRecord(CertificatePart):
 
     session    the session of its own that paid for it; `file` is what it released
     clean      whether the student learned from none of the tested units; where not, the intervals say nothing
-    earlier    tests made on the same units before, on whose outcome this student may have been chosen
+    earlier    tests made on the same units before, and choices among students of other sessions, on whose outcome this
+               student may have been chosen
+    among      candidates of the session that were compared on the same units: each interval is so wide that those of
+               all candidates would hold at once, whichever was chosen
     rows       the noisy number of tested units
     majority   the share of the largest class, by the noisy counts
     matrix     the noisy counts themselves; None if there are too many classes to list
@@ -98,6 +101,7 @@ class TestRecord(CertificatePart):
     share: float
     clean: bool
     earlier: int
+    among: int = 1
     level: float
     rows: int
     accuracy: Interval

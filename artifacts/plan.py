@@ -24,10 +24,10 @@ from concord.artifacts.sections import (
     PrivacyPlan,
     PrivateTestPlan,
     RelabelPlan,
-    StudentPlan,
     TeachersPlan,
     near,
 )
+from concord.artifacts.students import StudentPlan
 
 VOTED_KEYS = ("cutoff", "queries", "agreement", "accountant")
 """Keys of [labeling] that have no meaning for tallies."""
@@ -60,12 +60,13 @@ class Plan(Part):
         labeling, student = given.get("labeling"), given.get("student", {})
         if not (isinstance(labeling, dict) and labeling.get("mechanism") == TALLIES and isinstance(student, dict)):
             return given
-        return given if {"learner", "estimator"} & student.keys() else {**given, "student": {**student, **LINEAR}}
+        named = {"learner", "estimator", "candidates"} & student.keys()
+        return given if named else {**given, "student": {**student, **LINEAR}}
 
     @model_validator(mode="after")
     def tallies_are_of_rows(self) -> Self:
         if not self.tallied:
-            if self.student.learner == "linear" and not self.undecided:
+            if any(student.learner == "linear" for student in self.student.each) and not self.undecided:
                 rule = "student.learner = 'linear' is the model that tallies are decoded to"
                 raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
             return self
@@ -110,6 +111,26 @@ class Plan(Part):
             raise ValueError(f"{rule}, got {student.epsilon}")
         if not self.votes and student.epsilon is not None:
             raise ValueError("student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon")
+        return self
+
+    @model_validator(mode="after")
+    def candidates_are_tried_on_units_set_aside(self) -> Self:
+        student, whole = self.student, self.privacy.epsilon
+        if student.candidates is None or student.epsilon is None:
+            return self
+        if self.undecided:
+            raise ValueError(
+                "student.candidates need labeling.mechanism by its name, got 'auto': what may be chosen depends on it"
+            )
+        if self.test is None:
+            raise ValueError("student.candidates are compared on private units that [test] share sets aside: give it")
+        if student.epsilon >= whole:
+            rule = f"student.epsilon must be below privacy.epsilon = {whole:g}"
+            raise ValueError(f"{rule}, since the test of the chosen student has the rest, got {student.epsilon:g}")
+        softer = [candidate.model_copy(update={"refused": "soft"}) for candidate in student.candidates]
+        if self.tallied and any(candidate in softer[:at] for at, candidate in enumerate(softer)):
+            rule = "student.candidates must differ in more than refused"
+            raise ValueError(f"{rule}, since labels inferred from tallies are soft and none is refused")
         return self
 
     @model_validator(mode="after")
@@ -176,7 +197,8 @@ class Plan(Part):
     @property
     def epsilon_of_labels(self) -> float:
         """What released labels may spend: all, or what the choice of a universal student leaves."""
-        return self.privacy.epsilon - (self.student.epsilon or 0.0)
+        beside = self.student.epsilon if self.student.learner == "universal" else None
+        return self.privacy.epsilon - (beside or 0.0)
 
     @property
     def epsilon_of_choice(self) -> float:
@@ -250,6 +272,13 @@ def _sentence(error: Any) -> str:
 def _known(place: tuple[Any, ...]) -> list[str]:
     model: Any = Plan
     for step in place:
-        annotation = model.model_fields[step].annotation
-        model = next((part for part in get_args(annotation) if part is not type(None)), annotation)
+        if isinstance(step, str):  # a number is a place in a list
+            model = _model_in(model.model_fields[step].annotation)
     return [*model.model_fields]
+
+
+def _model_in(annotation: Any) -> Any:
+    """The section that a field may hold, or a list of such."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

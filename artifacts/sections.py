@@ -291,39 +291,6 @@ class RelabelPlan(HypothesesPlan):
     form: Literal["tight", "published", "none"] = "tight"
 
 
-class StudentPlan(Learner):
-    """The published classifier: fitted to released labels, or (universal) a hypothesis chosen on the private rows, or
-    (linear) the model that tallies are decoded to.
-
-    refused   what a fitted one does with refused rows
-    epsilon   what the choice of a universal one may spend, where labels are bought as well; the labels have the rest
-    """
-
-    learner: Literal["fitted", "universal", "linear"] = "fitted"
-    refused: Literal["random", "drop", "soft"] = "random"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    hypotheses: str | None = None
-    features: Names | None = None
-    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
-    epsilon: Epsilon | None = None
-
-    @model_validator(mode="after")
-    def keys_are_of_its_learner(self) -> Self:
-        fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
-        of_others = {"fitted": chosen, "universal": fitted, "linear": (*chosen, "estimator", "params", "refused")}
-        for key in of_others[self.learner]:
-            if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
-        if self.learner == "universal" and self.hypotheses is None:
-            raise ValueError("hypotheses must be given for learner = 'universal'")
-        return self
-
-    @property
-    def space(self) -> HypothesesPlan:
-        """The class that a universal student is chosen from."""
-        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)
-
-
 def near(word: str, known: Sequence[str]) -> str:
     """The rest of a sentence about a word that is not known: the nearest that is, or all of them."""
     close = difflib.get_close_matches(word, known, n=1)

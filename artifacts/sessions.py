@@ -10,12 +10,12 @@ tests/artifacts/ledger/test_sessions.py.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.privacy import Charge, Cost, Filter
+from concord.artifacts.privacy import Charge, Cost, Filter, compose
 from concord.artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
@@ -111,11 +111,18 @@ class Terms:
         return self.mechanism.get("asks") == QUESTIONS
 
     @property
-    def kind(self) -> Literal["labels", "an estimate", "a test of a student", "questions"]:
+    def kind(self) -> Literal["labels", "an estimate", "a test of a student", "a choice of a student", "questions"]:
         """What it is for: a run means sessions of the first kind alone, and each other has a command of its own."""
         if self.asks:
             return "questions"
+        if self.chooses:
+            return "a choice of a student"
         return "an estimate" if self.estimates else "a test of a student" if self.tests else "labels"
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chose among candidate students by their errors on private rows, and answered no row."""
+        return self.mechanism.get("name") == "student_choice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +135,13 @@ class Opening(Terms):
 
     whole: Cost
     per_refusal: Cost | None
+
+    @classmethod
+    def of_all(cls, openings: Sequence[Self]) -> Self:
+        """What the ledger is asked that should open all of them, or none: at one price."""
+        first, claims = openings[0], [(opening.epsilon, opening.delta) for opening in openings]
+        epsilon, delta = map(sum, zip(*claims, strict=True))
+        return replace(first, whole=compose([opening.whole for opening in openings]), epsilon=epsilon, delta=delta)
 
     def price(self, domain: Domain, before: Charge, after: Charge) -> str:
         """What it would cost a domain that is charged `before` now, in words."""
@@ -292,11 +306,6 @@ class Session(Admission):
     def _beyond_its_terms(self) -> bool:
         over = self.cutoff is not None and self.refused > self.cutoff
         return over or (self.queries is not None and self.asked > self.queries)
-
-
-def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:
-    """Of some sessions, those that tried a student of that session out, in order."""
-    return [session for session in sessions if session.tests and session.mechanism["session"] == learned]
 
 
 def amount(epsilon: float, delta: float) -> str:

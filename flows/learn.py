@@ -20,7 +20,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import StudentPlan
+from concord.artifacts.students import StudentPlan
 from concord.flows.cache import Files
 from concord.flows.console import out
 from concord.flows.outcome import StageName, Summary, shown, spent_in_words
@@ -55,7 +55,6 @@ from concord.flows.steps import (
 from concord.flows.tally import (
     admit_tallies,
     code,
-    each_once,
     gather,
     infer,
     label_claim,
@@ -64,7 +63,7 @@ from concord.flows.tally import (
     study_tallies,
     tally,
 )
-from concord.flows.trial import check_test, try_student
+from concord.flows.trial import check_test, choose, try_student
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import Asked, planned_domain
@@ -79,9 +78,11 @@ from concord.tasks.door.checkpoint import (
 from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
 from concord.tasks.door.release import Stores
 from concord.tasks.door.rounds import sums_digest
+from concord.tasks.door.trial import settled_now
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.infer import Follower, public_codes
+from concord.tasks.student.study import Student
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -111,9 +112,14 @@ def learn_from_votes(run: RunContext, public: Public) -> Summary:
     votes = count_votes(run, stream, teachers)
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
     labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
-    student = study(run, session.id, plan, stream.encoding, stream.batches, labels.released, run.test)
-    tested = try_student(run, admitted, private, labels, student)
-    return publish(run, admitted, tested, student)
+
+    def fit(settled: RunContext, where: str) -> Student:
+        return study(settled, where, settled.plan, stream.encoding, stream.batches, labels.released, run.test)
+
+    chosen = choose(run, admitted, private, labels, fit)  # among candidates, if the plan names any
+    student = fit(chosen.run, session.id)
+    tested = try_student(chosen.run, admitted, private, chosen.passed, student, also=chosen.files)
+    return publish(chosen.run, admitted, tested, student)
 
 
 @flow(name="tallies", flow_run_name="tallies {plan.privacy.domain}")
@@ -142,12 +148,16 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     labels = infer(
         run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
     )
-    student = study_tallies(run, admitted, codes, passed, labels)
-    read = codes if plan.student.learner == "linear" else None
-    tested = try_student(run, admitted, private, passed, student, read, also=[labels])
-    summary = publish(run, admitted, replace(tested, released=[*passed.released, labels]), student)
+
+    def fit(settled: RunContext, where: str) -> Student:
+        return study_tallies(settled, admitted, codes, passed, labels, where)
+
+    chosen = choose(run, admitted, private, passed, fit, codes, also=[labels])
+    student = fit(chosen.run, session.id)
+    tested = try_student(chosen.run, admitted, private, chosen.passed, student, codes, also=[labels, *chosen.files])
+    summary = publish(chosen.run, admitted, replace(tested, released=[*passed.released, labels]), student)
     figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
-    return summary.model_copy(update={**figures, "stages": each_once(summary.stages)})
+    return summary.model_copy(update=figures)
 
 
 @flow(name="extend", flow_run_name="extend {session}")
@@ -157,7 +167,8 @@ def extend(session: str, public: str, home: Path) -> Summary:
     public   a file, a folder or a glob; what the session was given stays given, so a schedule may name one folder
     """
     stores = Stores.of(home)
-    plan = checkpoint_to_extend(stores.vault, stores.ledger.session(session)).plan
+    learned = stores.ledger.session(session)
+    plan = settled_now(stores, learned, checkpoint_to_extend(stores.vault, learned).plan)
     with running(plan, home) as run:
         known = run.hold(session)
         admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
@@ -205,11 +216,13 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
 
     student   how it learns from now on; without it, as the session's plan says
     """
-    if student is not None and student.learner == "universal":
-        raise WrongInput("student.learner = 'universal' chooses on private rows, which costs: `concord run` its plan")
+    if student is not None and (student.learner == "universal" or student.candidates):
+        what = "learner = 'universal' chooses" if student.learner == "universal" else "candidates are chosen among"
+        raise WrongInput(f"student.{what} on private rows, which costs: `concord run` its plan")
     stores = Stores.of(home)
-    earlier = checkpoint_to_study(stores.vault, stores.ledger.session(session)).plan
-    plan = earlier if student is None else earlier.model_copy(update={"student": student})
+    learned = stores.ledger.session(session)
+    earlier = checkpoint_to_study(stores.vault, learned).plan
+    plan = earlier.model_copy(update={"student": student}) if student else settled_now(stores, learned, earlier)
     with running(plan, home) as run:
         known = run.hold(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
@@ -217,8 +230,8 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
         stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
         labels = replayed(run, known, admitted)  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
-        learned = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
-        return shown(publish(run, admitted, labels, learned))
+        fitted = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
+        return shown(publish(run, admitted, labels, fitted))
 
 
 @flow(name="estimate")

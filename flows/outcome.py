@@ -1,6 +1,6 @@
 """What a run came to: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -45,6 +45,7 @@ class Summary(BaseModel):
 
     certificate_digest   SHA-256 of the certificate's file
     student      where it is, and its measures on public test rows and by a private test, if there are such
+    choice       among candidate students by private units set aside, as the certificate has it
     test         of the student on private units set aside, as the certificate has it
     warnings     what whoever relies on the student must know
     spent_now    what the domain was charged while it ran
@@ -66,11 +67,22 @@ class Summary(BaseModel):
     asked_now: int
     inferred: int = 0
     student: dict[str, Any]
+    choice: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
     warnings: list[str] = []
     spent_now: dict[str, float]
     conversion: float
     stages: list[StageReport]
+
+
+def together(reports: Sequence[StageReport]) -> list[StageReport]:
+    """Candidates and rounds run some stages several times: each stage once, in the order of their first runs."""
+    found: dict[str, StageReport] = {}
+    for report in reports:
+        before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
+        seconds, cached = round(before.seconds + report.seconds, 3), before.cached and report.cached
+        found[report.name] = StageReport(name=report.name, cached=cached, seconds=seconds)
+    return list(found.values())
 
 
 def in_words(summary: Summary) -> str:
@@ -109,6 +121,16 @@ def public_in_words(test: Mapping[str, Any]) -> str:
         f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows, where the largest class alone is "
         f"{test['majority']:.1%}; balanced accuracy {test['balanced_accuracy']:.1%}"
     )
+
+
+def chosen_in_words(choice: Mapping[str, Any]) -> str:
+    """A choice among candidates in one line."""
+    chosen, of = choice["candidates"][choice["chosen"]], len(choice["candidates"])
+    what = chosen["estimator"].rpartition(".")[2] if chosen["learner"] == "fitted" else "the decoded model"
+    given = ", ".join(f"{key} = {value!r}" for key, value in chosen["params"].items())
+    clean = "" if choice["clean"] else "; NOT clean: candidates may have learned from the units that chose"
+    number, price = choice["chosen"] + 1, choice["guarantee"]["epsilon"]
+    return f"number {number} of {of} candidates, {what}{given and f' ({given})'}, for ε = {price:g}{clean}"
 
 
 def tested_in_words(test: Mapping[str, Any]) -> str:
@@ -150,6 +172,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",
         "student": "no public test rows" if public is None else public_in_words(public),
+        "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
         "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",

@@ -19,8 +19,8 @@ from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.plan import Plan, load_plan
-from concord.artifacts.sections import StudentPlan
 from concord.artifacts.settings import Settings
+from concord.artifacts.students import StudentPlan
 from concord.flows.environment import prepare
 from concord.flows.outcome import Summary, in_words
 

@@ -210,6 +210,30 @@ def try_out(
     return door_trial.confusion(placed, encoding, says, vault, folder, secret, left_out, codes)
 
 
+@stage("count", reads=UNITS)
+def count_aside(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    encoding: Encoding,
+    students: Sequence[Ref],
+    estimators: Sequence[str],
+    codes: Sequence[Codes | None],
+    erased: Sequence[str],
+) -> Ref:
+    """Count the private units of the test part that each candidate is wrong about; see `try_out`."""
+    vault, domain = place.vault, plan.privacy.domain
+    files = zip(students, estimators, codes, strict=True)
+    candidates = [
+        (student_model.load(place.released.read(file), estimator)["student"].predict, read)
+        for file, estimator, read in files
+    ]
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    return door_trial.errors_aside(placed, encoding, candidates, vault, folder, secret, left_out)
+
+
+choose_candidate = DoorStage("choose", door_trial.release_choice)
 release_test = DoorStage("test", door_trial.release_trial)
 
 

@@ -32,9 +32,10 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import StudentPlan, TeachersPlan
+from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
+from concord.artifacts.students import StudentPlan
 from concord.flows import server
 from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults

@@ -14,7 +14,7 @@ from concord.artifacts.sessions import Domain, Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.mirror import record_missing
-from concord.flows.outcome import Summary, briefly, measured
+from concord.flows.outcome import Summary, briefly, measured, together
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
@@ -70,8 +70,9 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
     plan = run.plan
     if plan.votes:
         asking_teachers.rehearse_teachers(plan.teachers, encoding)
-    if plan.student.learner != "universal":
-        student_study.rehearse_student(plan.student, encoding)
+    for student in plan.student.each:
+        if student.learner != "universal":
+            student_study.rehearse_student(student, encoding)
     if plan.data.test is not None:
         labelled_rows(plan.path("test"), encoding)
 
@@ -251,9 +252,10 @@ def publish(
         refused=session.refused,
         asked_now=passed.asked_now,
         student=measured(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
+        choice=None if certificate.choice is None else certificate.choice.model_dump(mode="json"),
         test=None if certificate.test is None else certificate.test.model_dump(mode="json"),
         warnings=list(certificate.warnings),
-        stages=run.stages.reports,
+        stages=together(run.stages.reports),
         **admitted.balance.charged(run),
     )
 

@@ -13,7 +13,6 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
-from concord.flows.outcome import StageReport
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
 from concord.flows.stages import UNITS, Public, evaluated
@@ -132,8 +131,9 @@ def study_inferred(
 def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if codes, student or test table would fail later: now, while nothing is spent."""
     check_columns(run.plan, encoding)
-    if run.plan.student.learner == "fitted":
-        student_study.rehearse_student(run.plan.student.model_copy(update={"refused": "soft"}), encoding)
+    for student in run.plan.student.each:
+        if student.learner == "fitted":
+            student_study.rehearse_student(student.model_copy(update={"refused": "soft"}), encoding)
     if run.plan.data.test is not None:
         labelled_rows(run.plan.path("test"), encoding)
 
@@ -164,13 +164,13 @@ def release_rounds(
 
 
 def study_tallies(
-    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref
+    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref, where: str
 ) -> Student:
-    """The student: the decoded model itself, or one that is fitted to inferred labels."""
-    stream, session = admitted.stream, passed.session.id
+    """The student: the decoded model itself, or one that is fitted to inferred labels; `where` its file is released."""
+    stream = admitted.stream
     if run.plan.student.learner == "linear":
-        return study_linear(run, session, passed.released[-1], stream.encoding, codes, run.test)
-    return study_inferred(run, session, run.plan, stream.encoding, stream.batches, labels, run.test)
+        return study_linear(run, where, passed.released[-1], stream.encoding, codes, run.test)
+    return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
 
 
 def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:
@@ -184,13 +184,3 @@ def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, An
         "neighbours": domain.neighbours,
         "mechanism": str(session.mechanism["name"]),
     }
-
-
-def each_once(reports: Sequence[StageReport]) -> list[StageReport]:
-    """Rounds run some stages several times: each stage once, in the order of their first runs."""
-    found: dict[str, StageReport] = {}
-    for report in reports:
-        before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
-        seconds, cached = round(before.seconds + report.seconds, 3), before.cached and report.cached
-        found[report.name] = StageReport(name=report.name, cached=cached, seconds=seconds)
-    return list(found.values())

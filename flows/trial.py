@@ -1,7 +1,8 @@
-"""Private tests of a student, on units set aside: the steps of the one a plan asks for, and the flow of one more."""
+"""Students on private units set aside: the choice of one among candidates and the test of it, as a plan asks for them,
+and the flow of one more test."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from prefect import flow
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.reading import choices_of, trials_of
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Session, trials_of
+from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
@@ -24,26 +27,148 @@ from concord.tasks.data.parts import division_of, plan_of
 from concord.tasks.door.admit import Asked, check_ensemble, claim, going_on, reserve_session
 from concord.tasks.door.checkpoint import Checkpoint, checkpoint_to_study, write_checkpoint
 from concord.tasks.door.release import Stores
-from concord.tasks.door.trial import Trial, planned_test, trial_of
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.door.trial import (
+    Trial,
+    choice_of,
+    is_clean,
+    left_for_test,
+    planned_choice,
+    planned_test,
+    settled,
+    settled_now,
+    trial_of,
+)
+from concord.tasks.mechanisms.mechanism import Mechanism, Once
 from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.student_choice import StudentChoice
 from concord.tasks.student.study import Student
+
+Fit = Callable[[RunContext, str], Student]
+"""How the student of a run's plan is fitted, to a file in that folder of released ones."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A run whose plan names one student, and what passed the door before it; `files` are what the choice released."""
+
+    run: RunContext
+    passed: Disclosure
+    files: Sequence[Ref]
 
 
 def check_test(run: RunContext, admitted: Admitted[Asking]) -> Admitted[Asking]:
-    """What was admitted, if the domain covers the test that the plan asks for as well.
+    """What was admitted, if the domain covers the choice and the test that the plan asks for as well: what it lacks of
+    them is opened without being asked for again, since the plan asks for it.
 
-    Raises BudgetRefused if a session would be opened and its test not covered; spends nothing.
+    Raises BudgetRefused if that is not covered, or if the session has chosen among others; spends nothing.
     """
-    if run.plan.test is None or admitted.session is not None:
+    plan, session, domain = run.plan, admitted.session, admitted.balance.domain
+    choice = planned_choice(plan)
+    if plan.test is None:
         return admitted
-    domain = admitted.balance.domain
-    learning = domain.filter.charge(admitted.asked.mechanism.cost)
-    mechanism = planned_test(run.plan, domain, learning, admitted.asked.epsilon)
-    about = {"session": "asked for", "student": "", "share": run.plan.test.share, "clean": True}
-    asked = test_asked(run.plan, Trial(mechanism, about), admitted.stream.encoding, run.stores.vault)
-    run.stores.ledger.check_opening(asked.opening(division_of(run.plan, run.stores.vault)), domain, further=True)
+    if session is not None and (choice is None or settled(run.stores, session, plan) or choices(run, session)):
+        return admitted
+    reserved = domain.filter.charge(admitted.asked.mechanism.cost) if session is None else session.reserved
+    charges = [(domain.filter.charge(choice.cost), choice.epsilon)] if choice else []
+    learning, epsilon = left_for_test(reserved, admitted.asked.epsilon, charges)
+    encoding, vault, about = admitted.stream.encoding, run.stores.vault, "asked for"
+    lacking = list[Asked]()
+    if choice is not None:
+        lacking.append(choice_asked(plan, choice_of(plan, choice, about, (), clean=True), encoding, vault))
+    if session is None:
+        named = {"session": about, "student": "", "share": plan.test.share, "clean": True}
+        lacking.append(test_asked(plan, Trial(planned_test(plan, domain, learning, epsilon), named), encoding, vault))
+    division = division_of(plan, vault)
+    whole = Opening.of_all([asked.opening(division) for asked in lacking])
+    run.stores.ledger.check_opening(whole, domain, further=True)
     return admitted
+
+
+def choices(run: RunContext, session: Session) -> list[Session]:
+    return choices_of(run.stores.ledger.sessions(session.domain), session.id)
+
+
+def choice_asked(plan: Plan, choice: Once[StudentChoice], encoding: Encoding, vault: Vault) -> Asked:
+    """The session that a choice is asked for in."""
+    return Asked.once(plan, choice, encoding, vault, {"chosen": choice.settings()}, part=TEST)
+
+
+def choose(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: Private,
+    passed: Disclosure,
+    fit: Fit,
+    codes: Codes | None = None,
+    *,
+    also: Sequence[Ref] = (),
+) -> Chosen:
+    """The run with the one student to publish: that of its plan, or the one chosen among its candidates, once.
+
+    codes   what the decoded model of tallies reads of a row
+    also    files that this run published before, beside those that passed the door
+    """
+    plan, stores, session = run.plan, run.stores, passed.session
+    known = settled(stores, session, plan)
+    if known is plan:
+        return Chosen(run, passed, ())
+    if known is None:
+        passed = _pass_choice(run, admitted, private, passed, fit, codes, also=also)
+        known = settled_now(stores, session, plan)
+    else:
+        run.stages.uncached("choose", lambda: (None, True))
+    stores.released.discard(_folder(session))
+    made = stores.ledger.choice(session)
+    return Chosen(replace(run, plan=known), passed, () if made is None else (made[1],))
+
+
+def _folder(session: Session) -> str:
+    """Where candidates lie until one is chosen: their files tell when counting began."""
+    return f"{session.id}/candidates"
+
+
+def _pass_choice(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: Private,
+    passed: Disclosure,
+    fit: Fit,
+    codes: Codes | None,
+    *,
+    also: Sequence[Ref],
+) -> Disclosure:
+    """Fit the candidates to what was released, count their errors in private, and choose one at the door."""
+    plan, stores, encoding, session = run.plan, run.stores, admitted.stream.encoding, passed.session
+    mechanism, each = planned_choice(plan), plan.student.each
+    if mechanism is None:
+        raise AssertionError("a plan without candidates has nothing to choose")
+    runs = [replace(run, plan=plan.model_copy(update={"student": student})) for student in each]
+    files = [fit(made, f"{_folder(session)}/{number}").ref for number, made in enumerate(runs, start=1)]
+    read = [codes if student.learner == "linear" else None for student in each]
+    estimators = [student.estimator for student in each]
+    counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
+    choice = choice_of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
+    asked = choice_asked(plan, choice, encoding, stores.vault)
+    opened = going_on(stores, asked, new_session=False)
+    if opened is None:
+        if before := choices(run, session):
+            raise BudgetRefused(
+                f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
+                "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
+            )
+        claim(stores, plan, private.with_rows)
+        opened = reserve_session(stores, asked, (counts.digest,), new_session=True)
+    opened = keep_aside(run, admitted, private, run.hold(opened.id), counts)
+    check_ensemble(stores.vault, opened, (counts.digest,))
+    released = stages.choose_candidate(run, opened, choice, counts)
+    stores.released.restamp([*passed.released, *also])
+    return replace(passed, at=released.at)
+
+
+def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
+    """What a test of a session's student may cost, where the session chose among students and where it did not."""
+    charges = [(choice.reserved, choice.epsilon) for choice in choices(run, session)]
+    return left_for_test(session.reserved, session.epsilon, charges)
 
 
 def test_asked(plan: Plan, trial: Trial, encoding: Encoding, vault: Vault) -> Asked:
@@ -64,7 +189,7 @@ def try_student(
 ) -> Disclosure:
     """The test that the plan asks for: of the first student of a session. Another one is not tested unasked.
 
-    codes   what the student reads of a row, if it does not read encoded ones
+    codes   what a linear student reads of a row; others read encoded ones
     also    files that this run published before, beside those that passed the door
     Returns what passed the door before, at the moment the last of it did: none that is published may be earlier.
     """
@@ -78,7 +203,10 @@ def try_student(
     elif known:
         return _passed_over(run.plan, passed, "is another than the one that was tested")
     else:
-        mechanism = planned_test(run.plan, domain, session.reserved, session.epsilon)
+        try:
+            mechanism = planned_test(run.plan, domain, *left_now(run, session))
+        except BudgetRefused as refused:
+            return _passed_over(run.plan, passed, f"is not tested: {refused}")
     try:
         return pass_test(run, admitted, private, passed, student, mechanism, codes, also=also)
     except BudgetRefused as refused:
@@ -110,13 +238,14 @@ def pass_test(
     """
     plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
     trial = trial_of(plan, mechanism, passed.session, student.ref, stores.vault)
+    read = codes if plan.student.learner == "linear" else None
     asked = test_asked(plan, trial, encoding, stores.vault)
-    counts = stages.try_out(run, plan, private.table, encoding, student.ref, codes, run.erased)
+    counts = stages.try_out(run, plan, private.table, encoding, student.ref, read, run.erased)
     test = going_on(stores, asked, new_session=again)
     if test is None:
         claim(stores, plan, private.with_rows)
         test = reserve_session(stores, asked, (counts.digest,), new_session=True)
-    test = _held(run, admitted, private, run.hold(test.id), counts)
+    test = keep_aside(run, admitted, private, run.hold(test.id), counts)
     check_ensemble(stores.vault, test, (counts.digest,))
     released = stages.release_test(run, test, trial, counts, plan.data.classes)
     # Times of files published before would tell how long the units were counted, and so how many there are.
@@ -124,14 +253,14 @@ def pass_test(
     return replace(passed, at=released.at)
 
 
-def _held(run: RunContext, admitted: Admitted[Any], private: Private, test: Session, counts: Ref) -> Session:
-    """The session of a test, with what is to be forgotten with it."""
+def keep_aside(run: RunContext, admitted: Admitted[Any], private: Private, session: Session, counts: Ref) -> Session:
+    """A session that stands beside the one that learned, with what is to be forgotten with it."""
     stream, plan = admitted.stream, run.plan
     checkpoint = Checkpoint(
         plan=plan, encoding=stream.encoding, teachers=(counts,), sources=stream.sources, private=private.with_rows
     )
-    write_checkpoint(run.stores.vault, test.id, checkpoint)
-    return test
+    write_checkpoint(run.stores.vault, session.id, checkpoint)
+    return session
 
 
 @flow(name="test", flow_run_name="test {session}")
@@ -142,7 +271,8 @@ def try_again(session: str, home: Path, epsilon: float | None = None, again: boo
     again     draw anew if the same was asked before, which costs again
     """
     stores = Stores.of(home)
-    plan = checkpoint_to_study(stores.vault, stores.ledger.session(session)).plan
+    learned = stores.ledger.session(session)
+    plan = settled_now(stores, learned, checkpoint_to_study(stores.vault, learned).plan)
     with running(plan, home) as run:
         known = run.hold(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
@@ -185,7 +315,7 @@ def _divided(run: RunContext, session: Session) -> Plan:
 
 def _price(run: RunContext, admitted: Admitted[Mechanism], session: Session, student: Student) -> str:
     plan, vault = run.plan, run.stores.vault
-    mechanism = planned_test(plan, admitted.balance.domain, session.reserved, session.epsilon)
+    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session))
     trial = trial_of(plan, mechanism, session, student.ref, vault)
     opening = test_asked(plan, trial, admitted.stream.encoding, vault).opening(division_of(plan, vault))
     price = run.stores.ledger.price(opening)

@@ -13,9 +13,8 @@ from typing import Any
 from prefect import flow
 
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import compose
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import Domain, Opening, Session
 from concord.flows import stages
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.precheck import look_over
@@ -123,10 +122,7 @@ def _check_openings(run: RunContext, choice: Admitted[UniversalChoice], labels: 
         lacking.append(choice.asked)
     if lacking:
         division = division_of(run.plan, run.stores.vault)
-        openings = [missing.opening(division) for missing in lacking]
-        claimed = sum(opening.epsilon for opening in openings), sum(opening.delta for opening in openings)
-        cost = compose([opening.whole for opening in openings])
-        whole = replace(openings[0], whole=cost, epsilon=claimed[0], delta=claimed[1])
+        whole = Opening.of_all([missing.opening(division) for missing in lacking])
         run.stores.ledger.check_opening(whole, choice.balance.domain, further=further)
 
 

@@ -5,6 +5,7 @@ plain SHA-256, which anyone can compute. Paths are relative to the folder and be
 """
 
 import hashlib
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,10 @@ class Released:
         """
         for ref in refs:
             self.write(ref.path, self.read(ref))
+
+    def discard(self, folder: str) -> None:
+        """Take back a folder of files that nothing published names; it need not be there."""
+        shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""

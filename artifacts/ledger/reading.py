@@ -3,13 +3,14 @@
 Checked by tests/artifacts/ledger/test_ledger.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, Domain, Session
 
 Value = TypeVar("Value")
@@ -49,6 +50,14 @@ class Reading:
     def batches(self, session: str) -> tuple[Batch, ...]:
         """The session's batches so far, with the outcomes of those committed."""
         return self._read(lambda state: state.batches(session))
+
+    def choice(self, learned: Session) -> tuple[Session, Ref] | None:
+        """The choice among students of a session, and the file that it released; None if none was released yet."""
+        for session in choices_of(self.sessions(learned.domain), learned.id):
+            for batch in self.batches(session.id):
+                if batch.outcome is not None:
+                    return session, batch.outcome.released
+        return None
 
     def remarks(self, domain: str) -> tuple[Remark, ...]:
         """What was remarked of the domain, in order; nothing for a domain without remarks."""
@@ -91,3 +100,13 @@ class Reading:
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         return ask(self._state)
+
+
+def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:
+    """Of some sessions, those that tried a student of that session out, in order."""
+    return [session for session in sessions if session.tests and session.mechanism["session"] == learned]
+
+
+def choices_of(sessions: Iterable[Session], learned: str) -> list[Session]:
+    """Of some sessions, those that chose among students of that session, in order."""
+    return [session for session in sessions if session.chooses and session.mechanism["session"] == learned]

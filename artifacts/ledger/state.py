@@ -251,7 +251,7 @@ class LedgerState:
             raise BudgetRefused(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        # Estimates, tests and questions have an ε of their own: none is a session that a run could take for its own.
+        # Estimates, tests, choices and questions have an ε of their own: a run takes none of them for its own session.
         alike = any(known.kind == opening.kind for known in self.sessions_of(domain.name))
         if alike and not further:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")

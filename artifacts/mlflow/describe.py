@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import Certificate, ChoiceRecord
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import PublicTest, TestRecord
 from concord.artifacts.sections import TALLIES
@@ -102,6 +102,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
             (PUBLIC_ROWS,),
         ),
+        **({} if certificate.choice is None else {"choose": _chosen(certificate.choice)}),
         "study": Stage(
             _settings(student.params, "student.")
             | _settings({"student": student.estimator})
@@ -131,6 +132,17 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
     return found
 
 
+def _chosen(choice: ChoiceRecord) -> Stage:
+    """Which candidate was chosen, and at what price."""
+    chosen = choice.candidates[choice.chosen]
+    among = {"among": len(choice.candidates), "number": choice.chosen + 1, "share": choice.share, "clean": choice.clean}
+    return Stage(
+        _settings({**among, **chosen}, "chosen."),
+        {"choice_epsilon": choice.guarantee.epsilon},
+        "How the student learns was chosen among candidates, by their errors on private units that were set aside.",
+    )
+
+
 def _tested(test: TestRecord) -> Stage:
     """What a private test measured: each share with the ends of its interval; of many classes, none by itself."""
     measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
@@ -141,7 +153,7 @@ def _tested(test: TestRecord) -> Stage:
     if test.majority is not None:
         ends["test_majority"] = test.majority
     return Stage(
-        _settings({"share": test.share, "clean": test.clean, "level": test.level}, "test."),
+        _settings({"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": test.guarantee.epsilon, **ends},
         "The student, tried out on private units that were set aside: noisy counts; intervals count the noise.",
     )

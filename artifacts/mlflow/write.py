@@ -258,7 +258,8 @@ class Tracking(Records):
         """A nested run for each stage. Only moments after the door are told: the release is one, and takes no time."""
         door = parent.info.start_time
         studied = max(door, _milliseconds(publication.studied))
-        lasted = {"release": (door, door), "study": (door, studied), "test": (studied, studied)}
+        lasted = {"release": (door, door), "choose": (door, door), "study": (door, studied)}
+        lasted["test"] = studied, studied
         lasted["certify"] = studied, max(studied, _now())
         for name, stage in published_stages(publication.certificate).items():
             begun, ended = lasted[name]

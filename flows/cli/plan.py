@@ -11,6 +11,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
+from concord.tasks.advice.candidates import expect_candidates
 from concord.tasks.advice.choose import (
     PublicFacts,
     no_votes,
@@ -46,6 +47,11 @@ def report(path: Path | None, agreement: str | None, figure: Path | None, **give
     plan = _planned(path, given) if path else None
     if plan is not None and plan.undecided and no_votes(plan) and not given["teachers"]:
         plan = plan.naming(TALLIES)
+    candidates = None if plan is None else expect_candidates(plan)
+    return {**_report(plan, agreement, figure, **given), "candidates": candidates and asdict(candidates)}
+
+
+def _report(plan: Plan | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
     if plan is not None and plan.tallied:
         return _of_tallies(plan, figure, **given)
     if plan is not None and not (plan.votes or plan.undecided):
@@ -103,6 +109,8 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_choice(found["choice"])
     if "tallies" in found:
         _show_tallies(found["tallies"], found["would_work"], found["what_if"])
+    if found["candidates"]:
+        _show_candidates(found["candidates"])
 
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
@@ -288,6 +296,19 @@ def _show_tallies(found: dict[str, Any], would: str | None, other: list[dict[str
     out.print(WORDS.partition(" margin needed")[0], style="dim", soft_wrap=True)
     if other:
         _show_what_if(other, relabelled=False)
+
+
+def _show_candidates(choice: dict[str, Any]) -> None:
+    out.print(
+        f"The student is chosen among {choice['candidates']} candidates for ε = {choice['epsilon']:g}, pure, by errors "
+        f"on the {choice['share']:.3g} of the units that [test] sets aside. Their part is charged {choice['nats']:.3g} "
+        "nats for it; the test of the chosen one has what that leaves of what learning is charged."
+    )
+    table = _table("units set aside that it takes", "rows apart", "by the draw alone", "whoever is set aside")
+    for item in choice["units"]:
+        table.add_row(f"{item['gap']:.1%}", _count(item["drawn"]), _count(item["proved"]))
+    out.print(table)
+    out.print(choice["reason"])
 
 
 def _table(title: str, first: str, *headings: str) -> Table:

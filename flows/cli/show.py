@@ -22,7 +22,7 @@ OUTCOMES = ("asked", "answered", "refused")
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
-    from concord.flows.outcome import public_in_words, spent_in_words, tested_in_words
+    from concord.flows.outcome import chosen_in_words, public_in_words, spent_in_words, tested_in_words
 
     if quiet:
         out.print(summary.certificate, soft_wrap=True)
@@ -52,6 +52,8 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         )
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
+    if summary.choice is not None:
+        lines["chosen"] = chosen_in_words(summary.choice)
     for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True)
     for test in ("public_test", "private_test"):

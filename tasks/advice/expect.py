@@ -126,7 +126,7 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
         "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
-        "choice": plan.student.epsilon or 0.0,
+        "choice": (plan.student.epsilon or 0.0) if plan.student.learner == "universal" else 0.0,
         "relabel": plan.relabel,
         "accountant": labeling.accountant,
         "lesson": plan.student.refused,

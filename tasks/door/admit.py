@@ -178,7 +178,7 @@ def session_identity(
     }
     if plan.labeling.accountant != "renyi":
         settings["labeling"]["accountant"] = plan.labeling.accountant
-    if plan.student.epsilon is not None:
+    if plan.student.learner == "universal" and plan.student.epsilon is not None:
         settings["choice"] = plan.student.epsilon
     if plan.relabel is not None:
         settings["relabel"] = mechanism.settings()["relabel"]

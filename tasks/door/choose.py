@@ -29,14 +29,13 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
@@ -53,51 +52,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
-
-
-class Pure(Protocol):
-    """A mechanism with one answer: public settings, and ε."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def cost(self) -> Cost: ...
-
-    def settings(self) -> dict[str, Any]: ...
-
-
-Answering = TypeVar("Answering", bound=Pure)
-
-
-@dataclass(frozen=True)
-class Once(Generic[Answering]):
-    """A mechanism with one answer, as a session is opened for it.
-
-    mechanism   what draws the answer
-    about       what else is public of the question, as JSON
-    """
-
-    mechanism: Answering
-    about: dict[str, Any]
-
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
-
-    @property
-    def cost(self) -> Cost:
-        """ε, pure."""
-        return self.mechanism.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self.mechanism.settings(), **self.about}
-
-    @property
-    def epsilon(self) -> float:
-        """Its claim, with δ = 0."""
-        return self.mechanism.epsilon
+from concord.tasks.mechanisms.mechanism import Once
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,41 @@
-"""Trial: a student tried out on private units that took no part in learning, and what noisy counts say of it.
+"""Trial: students tried out on private units that took no part in learning: one is chosen, and then noisy counts.
 
 The units of the test part (tasks.data.parts) are counted by their class and what the student says of them, one row a
 unit, and the counts are released once, through the door, in a session of their own (tasks.mechanisms.private_test). It
 costs no more than learning reserved, and where both sessions name their parts, no unit pays for both (artifacts.parts).
 Where learning was refused little and settled for less, the test part is the larger one, and the domain pays that.
 
+If the plan names candidates, one of them is chosen first, by how many of those units it is wrong about, in a session
+of its own (tasks.mechanisms.student_choice). Choice and test are of the same part and add up there, so the test
+has what the choice leaves.
+
 Assumes      what a student says of a row follows from that row alone: it is asked about one at a time
-Guarantees   (ε, δ) for the released counts; the counts, and how many units there are, stay in the vault
+Guarantees   (ε, δ) for the released counts, (ε, 0) for the choice; the counts, and how many units there are, stay in
+             the vault. A choice that was drawn is the one that is released, however often this runs
 Ends         with its one release
 Not covered  a student that was chosen by earlier tests on the same units: its intervals are optimistic, and the
-             certificate says how many there were. Checked by tests/tasks/door/test_trial.py and
-             tests/flows/test_trial_run.py
+             certificate says how many there were. Checked by tests/tasks/door/test_trial.py,
+             tests/tasks/door/test_choice_of_student.py and tests/flows/test_trial_run.py
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.reading import choices_of
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.students import StudentPlan
 from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
@@ -37,9 +47,12 @@ from concord.tasks.data.units import Erased
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.release import Stores, publish_answer, release_once
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.mechanism import Once
 from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.student_choice import StudentChoice
 
 TEST_FORMAT = "concord private test 1"
+CHOICE_FORMAT = "concord student choice 1"
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """What a student says of rows as it reads them (rows, width): class names (rows,)."""
 
@@ -84,15 +97,55 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
     )
 
 
-def trial_of(plan: Plan, mechanism: PrivateTest, learned: Session, student: Ref, vault: Vault) -> Trial:
-    """The test of a student that learned from a session.
+def planned_choice(plan: Plan) -> StudentChoice | None:
+    """The choice among the candidates that a plan names, if it names any."""
+    student = plan.student
+    if student.candidates is None or student.epsilon is None:
+        return None
+    return StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
 
-    It is clean if that session named the learning part, by the very division whose test part is tried now.
+
+def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Charge, float]]) -> tuple[Charge, float]:
+    """What choices leave the test of what learning was charged, and of its ε; both are of the same units.
+
+    Raises BudgetRefused where that is nothing.
     """
+    renyi, each = learning.renyi, epsilon
+    for charge, claimed in choices:
+        renyi, each = renyi - charge.renyi, each - claimed
+    if renyi <= 0 or each <= 0:
+        raise BudgetRefused(
+            "student.epsilon leaves the private test nothing: the choice is charged as much as learning is, or more; "
+            "make it smaller"
+        )
+    return replace(learning, renyi=renyi), each
+
+
+def choice_of(
+    plan: Plan, mechanism: StudentChoice, learned: str, students: Sequence[Ref], *, clean: bool
+) -> Once[StudentChoice]:
+    """The choice among candidates that learned from a session; `students` are their files, in order."""
+    about = {
+        "session": learned,
+        "candidates": [candidate.model_dump(mode="json") for candidate in plan.student.candidates or ()],
+        "students": [student.digest for student in students],
+        "share": None if plan.test is None else plan.test.share,
+        "clean": clean,
+    }
+    return Once(mechanism, about)
+
+
+def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:
+    """Whether a session learned from no unit that is tried now: it named the learning part, by the very division whose
+    test part that is."""
     division = division_of(plan, vault)
-    clean = division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
+    return division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
+
+
+def trial_of(plan: Plan, mechanism: PrivateTest, learned: Session, student: Ref, vault: Vault) -> Trial:
+    """The test of a student that learned from a session."""
     share = None if plan.test is None else plan.test.share
-    about = {"session": learned.id, "student": student.digest, "share": share, "clean": clean}
+    about = {"session": learned.id, "student": student.digest, "share": share, "clean": is_clean(plan, learned, vault)}
     return Trial(mechanism, about)
 
 
@@ -114,11 +167,45 @@ def confusion(
     matrix = np.zeros((len(encoding.classes),) * 2, dtype=np.int64)
     with silenced():
         for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=TEST):
-            X = encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
-            predicted = answers(says, X, encoding.classes)
-            np.add.at(matrix, (rows[LABEL].to_numpy().astype(np.int64), predicted), 1)
-    with vault.create(f"{folder}/confusion") as sink:
-        sink.write(matrix.astype("<i8").tobytes())
+            predicted = answers(says, _as_read(rows, encoding, codes), encoding.classes)
+            np.add.at(matrix, (_truth(rows), predicted), 1)
+    return _kept(matrix, vault, f"{folder}/confusion")
+
+
+@private_stage
+def errors_aside(
+    plan: Plan,
+    encoding: Encoding,
+    candidates: Sequence[tuple[Says, Codes | None]],
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    erased: Erased,
+) -> Ref:
+    """How many units of the test part, one row each, every candidate is wrong about: (candidates,), in the vault.
+
+    candidates   what each says, and the codes that it reads, if it does not read encoded rows
+    """
+    errors = np.zeros(len(candidates), dtype=np.int64)
+    with silenced():
+        for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=TEST):
+            for at, (says, codes) in enumerate(candidates):
+                predicted = answers(says, _as_read(rows, encoding, codes), encoding.classes)
+                errors[at] += np.count_nonzero(predicted != _truth(rows))
+    return _kept(errors, vault, f"{folder}/errors")
+
+
+def _as_read(rows: pl.DataFrame, encoding: Encoding, codes: Codes | None) -> NDArray[Any]:
+    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
+
+
+def _truth(rows: pl.DataFrame) -> Ints:
+    return rows[LABEL].to_numpy().astype(np.int64)
+
+
+def _kept(counts: Ints, vault: Vault, path: str) -> Ref:
+    with vault.create(path) as sink:
+        sink.write(counts.astype("<i8").tobytes())
     return sink.ref
 
 
@@ -166,3 +253,52 @@ def release_trial(door: Stores, session: Session, trial: Trial, counts: Ref, cla
 
     about = canonical_json(trial.settings()).encode()
     return release_once(door, session, about=about, counted=counted, draw=draw, publish=published)
+
+
+def release_choice(door: Stores, session: Session, choice: Once[StudentChoice], counts: Ref) -> Ref:
+    """The door of a choice: choose once and publish which, or replay. Returns the released file, JSON.
+
+    counts   the file of `errors_aside`
+    Raises NotVerified where candidates, counts or key are not those on record.
+    """
+    counted = door.vault.read(counts)
+
+    def draw() -> Ints:
+        return np.array([choice.mechanism.choose_least(np.frombuffer(counted, dtype="<i8"))])
+
+    def published(answer: Ints) -> Ref:
+        found = {"settings": choice.settings(), "chosen": int(answer[0])}
+        return publish_answer(door, session, "choice.json", format=CHOICE_FORMAT, **found)
+
+    about = canonical_json(choice.settings()).encode()
+    return release_once(door, session, about=about, counted=counted, draw=draw, publish=published)
+
+
+def settled(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
+    """The plan with the student that was chosen among its candidates for a session; None if none was chosen yet.
+
+    Raises BudgetRefused if the session has chosen, or was to choose, among others: that would cost again.
+    """
+    candidates = plan.student.candidates
+    if candidates is None:
+        return plan
+    asked = [candidate.model_dump(mode="json") for candidate in candidates]
+    for session in choices_of(stores.ledger.sessions(learned.domain), learned.id):
+        if session.mechanism["candidates"] != asked:
+            raise BudgetRefused(
+                f"session {learned.id} chose among other candidates: another choice costs again, with what is learned "
+                "from, so ask for it with --new-session; or name one of them in [student], which costs nothing"
+            )
+    made = stores.ledger.choice(learned)
+    if made is None:
+        return None
+    number = int(json.loads(stores.released.read(made[1]))["chosen"])
+    return plan.model_copy(update={"student": StudentPlan.of(candidates[number])})
+
+
+def settled_now(stores: Stores, learned: Session, plan: Plan) -> Plan:
+    """The same, where nothing is chosen any more. Raises WrongInput if none was."""
+    found = settled(stores, learned, plan)
+    if found is None:
+        raise WrongInput(f"session {learned.id} has no student yet: run its plan, which chooses one of its candidates")
+    return found

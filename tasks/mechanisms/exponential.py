@@ -41,7 +41,7 @@ Checked by tests/privacy/test_universal.py, on every pair of small tables.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -94,24 +94,21 @@ class ExponentialMechanism:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Universal:
-    """Public settings only: ε of the one choice, and what is secret of a unit; None of version 0.1.0, see above."""
+class ByErrors:
+    """One choice by errors on private units, of which each counts once. Public settings only: its ε, and what is secret
+    of a unit; None of version 0.1.0, see above."""
 
-    name: ClassVar[str] = "universal"
-    proof: ClassVar[str] = (
-        "tasks/mechanisms/exponential.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
-        "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0"
-    )
+    name: ClassVar[str]
 
     epsilon: float
     secret: Literal["rows", "labels"] | None
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
-            raise WrongInput(f"universal: epsilon must be positive and finite, got {self.epsilon!r}")
+            raise WrongInput(f"{self.name}: epsilon must be positive and finite, got {self.epsilon!r}")
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> "Universal":
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The mechanism that `settings` was taken from."""
         return cls(epsilon=float(settings["epsilon"]), secret=settings.get("secret"))
 
@@ -130,10 +127,20 @@ class Universal:
         result = {"secret": self.secret} if self.secret else {}
         return {"name": self.name, "epsilon": self.epsilon, **result}
 
-    def scores(self, hypotheses: Hypotheses, X: Floats, y: Ints) -> Ints:
-        """What candidates are weighed by, less their errors on the private X (rows, width), y (rows,): never shown."""
-        return -hypotheses.errors(X, y)
-
     def choose(self, scores: Ints) -> int:
         """The number of the chosen candidate, of private scores (candidates,)."""
         return self.choice.choose(scores)
+
+
+class Universal(ByErrors):
+    """The choice of a hypothesis among all dichotomies of public rows."""
+
+    name: ClassVar[str] = "universal"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/exponential.py: the semi-private agnostic learner (Alon, Bassily & Moran 2019): the "
+        "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0"
+    )
+
+    def scores(self, hypotheses: Hypotheses, X: Floats, y: Ints) -> Ints:
+        """What candidates are weighed by, less their errors on the private X (rows, width), y (rows,): never shown."""
+        return -hypotheses.errors(X, y)

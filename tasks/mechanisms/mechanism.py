@@ -6,7 +6,7 @@ in `tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
 
 Offers       `Mechanism` (what all of them have), `calibrate` and `from_settings` (one by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
-             the part of their labels that noise has changed)
+             the part of their labels that noise has changed), `Once` (one that a single answer ends)
 
 Statement of `expectation`
     Assumes      the votes are public: a guess of them, or a simulation
@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, Self, cast
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from scipy.stats import binom
 
@@ -216,3 +216,48 @@ def _expected_up_to(most: int, trials: int, chance: float) -> float:
     """E min(most, N) for N ~ Binomial(trials, chance)."""
     below = trials * chance * float(binom.cdf(most - 2, trials - 1, chance))
     return below + most * float(binom.sf(most - 1, trials, chance))
+
+
+class Pure(Protocol):
+    """A mechanism with one answer: public settings, and ε."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def cost(self) -> Cost: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
+
+Answering = TypeVar("Answering", bound=Pure)
+
+
+@dataclass(frozen=True)
+class Once(Generic[Answering]):
+    """A mechanism with one answer, as a session is opened for it.
+
+    mechanism   what draws the answer
+    about       what else is public of the question, as JSON
+    """
+
+    mechanism: Answering
+    about: dict[str, Any]
+
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
+
+    @property
+    def cost(self) -> Cost:
+        """ε, pure."""
+        return self.mechanism.cost
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**self.mechanism.settings(), **self.about}
+
+    @property
+    def epsilon(self) -> float:
+        """Its claim, with δ = 0."""
+        return self.mechanism.epsilon

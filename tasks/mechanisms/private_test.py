@@ -9,7 +9,8 @@ Privacy statement
     Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
     Ends         after one release
     Not covered  how the unit came to be in the test part (artifacts.parts). The intervals say nothing of a student that
-                 learned from the tested units, or was chosen by tests on them
+                 learned from the tested units, or was chosen by tests on them; of one chosen among candidates, they
+                 are those of student_choice.py
 
 Proof. Where rows are secret, one unit more adds 1 to one cell and to one of right and wrong: `moved` = 1. Where only
 its labels are, its count moves from one cell to another, and from right to wrong or not: two cells and two of the pair

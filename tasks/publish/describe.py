@@ -29,6 +29,7 @@ from concord.artifacts.certificate import (
     Beside,
     Certificate,
     CertificateFormat,
+    ChoiceRecord,
     Counts,
     MechanismRecord,
     RelabellingRecord,
@@ -51,12 +52,12 @@ from concord.artifacts.guarantee import (
     linked_caveat,
 )
 from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.ledger.reading import Reading, choices_of, trials_of
 from concord.artifacts.measures import ClassTested, Interval, Matrix, TestRecord, warnings_of
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import TALLIES
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, trials_of
+from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
@@ -64,6 +65,7 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+from concord.tasks.mechanisms.student_choice import level_for
 from concord.tasks.mechanisms.tallies import Tallies
 
 SINGLE = {form.name: form for form in FORMS.values()}
@@ -107,7 +109,7 @@ def describe(
     by     the version of Concord that writes it: it says what that one knew, in the format `form`
     """
     session = ledger.session(session_id)
-    domain = ledger.domain_of(session)
+    domain, choice = ledger.domain_of(session), ledger.choice(session)
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
@@ -128,6 +130,7 @@ def describe(
         caveats=caveats(domain, sessions, ledger, by, form),
         features=stated.features,
         student=student,
+        choice=None if choice is None else ChoiceRecord.of(*choice, released.read(choice[1])),
         test=test,
         warnings=warnings_of(student.public_test, test) if form == CERTIFICATE_FORMAT else (),
         beside=tuple(others),
@@ -222,16 +225,20 @@ def tested(
         return None
     session, file = done[-1]
     before = everything[: everything.index(session)]
-    earlier = sum(item.tests and item.division == session.division for item in before)
-    found = record(session, file, earlier, released.read(file))
+    own = choices_of(before, learned.id)
+    among = max(1, sum(len(choice.mechanism["candidates"]) for choice in own))
+    others = [item for item in before if (item.tests or item.chooses) and item not in own]
+    earlier = sum(item.division == session.division for item in others)
+    found = record(session, file, released.read(file), earlier=earlier, among=among)
     return found if form == CERTIFICATE_FORMAT else found.model_copy(update={"majority": None, "matrix": None})
 
 
-def record(session: Session, file: Ref, earlier: int, text: bytes) -> TestRecord:
+def record(session: Session, file: Ref, text: bytes, *, earlier: int, among: int) -> TestRecord:
     """What the released counts of a test say."""
     result = json.loads(text)
     noisy = [result["right"], result["wrong"], *(count for row in result["matrix"] for count in row)]
-    found, matrix = Measures.of(PrivateTest.from_settings(session.mechanism), noisy), result["matrix"]
+    mechanism, matrix = PrivateTest.from_settings(session.mechanism), result["matrix"]
+    found = Measures.of(mechanism, noisy, level_for(among, LEVEL))
     classes = zip(result["classes"], found.recall, found.precision, strict=True)
     return TestRecord(
         session=session.id,
@@ -240,6 +247,7 @@ def record(session: Session, file: Ref, earlier: int, text: bytes) -> TestRecord
         share=session.mechanism["share"],
         clean=session.mechanism["clean"],
         earlier=earlier,
+        among=among,
         level=LEVEL,
         rows=found.rows,
         accuracy=_interval(found.accuracy),
@@ -260,13 +268,14 @@ def _majority(matrix: Matrix) -> float | None:
 
 
 def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[Budget, bool]]:
-    """The claims of all tests of students of those sessions; and whether each touches no unit that the sessions do."""
+    """The claims of all tests of students of those sessions and choices among them; and whether each touches no unit
+    that the sessions do."""
     learning = all(ledger.part_of(session.id) == LEARNING for session in sessions)
     everything = ledger.sessions(sessions[0].domain)
     return [
         (Budget(epsilon=test.epsilon, delta=test.delta), learning and ledger.part_of(test.id) == TEST)
         for session in sessions
-        for test in trials_of(everything, session.id)
+        for test in (*choices_of(everything, session.id), *trials_of(everything, session.id))
     ]
 
 

@@ -25,7 +25,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sections import StudentPlan
+from concord.artifacts.students import StudentPlan
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student

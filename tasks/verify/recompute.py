@@ -211,7 +211,7 @@ def _pure(settings: PublicSettings) -> float:
     """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
     the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
     scale."""
-    if settings["name"] == "universal":
+    if settings["name"] in ("universal", "student_choice"):
         return float(settings["epsilon"]) / ROUNDING_ROOM
     return int(settings["steps"]) / float(settings["scale"])
 
@@ -273,6 +273,7 @@ ROUTES = {
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
     "tallies": Route(tallies_delta, tallies_charge),
     "universal": Route(_pure_delta, _choice_charge),
+    "student_choice": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
     "private_test": Route(_test_delta, _test_charge),
     "optimal_release": Route(question_delta, _question_charge),

@@ -99,4 +99,4 @@ def _toml(value: Any) -> str:
     """A TOML value of strings, numbers, lists and inline tables."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
-    return json.dumps(value)
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

@@ -1,0 +1,150 @@
+"""A private choice in a run: what it costs and whom, what is published of it, and that it is made once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.plan import Plan
+from concord.flows.cli.plan import FIGURES, report
+from concord.flows.outcome import Summary, outcome_in_markdown
+from concord.flows.start import start, start_extension, start_study, start_test
+from concord.tasks.verify.verify import verify
+from tests.support.people import arrive, changed, write_plan, write_tables
+
+UNSAID = dict.fromkeys((*FIGURES, "rows"))
+CONSTANT = "sklearn.dummy.DummyClassifier"
+CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": CONSTANT}, {"refused": "drop"}]
+
+
+@pytest.fixture
+def plan(plan: Plan) -> Plan:
+    tables = plan.model_dump()
+    return changed(tables, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
+
+
+def certificate_of(summary: Summary) -> Certificate:
+    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+
+
+def kinds(home: Path) -> list[tuple[str, str]]:
+    ledger = Ledger.of(home)
+    return [(item.mechanism["name"], ledger.part_of(item.id)) for item in ledger.sessions("people")]
+
+
+def all_is_well(home: Path) -> bool:
+    wrong = [check for check in verify(home) if not check.ok]
+    assert wrong == []
+    return True
+
+
+def dies(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_student_is_chosen_once_at_no_further_charge(
+    plan: Plan, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Ledger.commit_batch
+
+    def but_for_the_choice(self: Ledger, session: str, *given: Any, **named: Any) -> Any:
+        return (dies if self.session(session).chooses else commit)(self, session, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit_batch", but_for_the_choice)
+        with pytest.raises(KeyboardInterrupt):  # it was drawn, and nobody has seen it
+            start(plan, home)
+    (drawn,) = list((home / "vault" / "sessions").glob("*/answer.npz"))
+    before = drawn.read_bytes()
+    summary = start(plan, home)
+    assert kinds(home) == [("stable", LEARNING), ("student_choice", TEST), ("private_test", TEST)]
+    assert drawn.read_bytes() == before
+    ledger = Ledger.of(home)
+    totals = ledger.totals("people")
+    assert 0 < totals[TEST].renyi <= totals[LEARNING].renyi == ledger.total("people").renyi
+    certificate = certificate_of(summary)
+    assert certificate.promise.epsilon == plan.privacy.epsilon
+    choice, test = certificate.choice, certificate.test
+    assert choice is not None
+    assert test is not None
+    assert (choice.clean, choice.share, len(choice.candidates), choice.guarantee.epsilon) == (True, 0.3, 3, 0.5)
+    assert choice.chosen in (0, 2)  # the constant is some 200 units worse: e^-100
+    assert (test.among, test.earlier, test.clean) == (3, 0, True)
+    assert test.guarantee.epsilon == plan.privacy.epsilon - 0.5
+    chosen = choice.candidates[choice.chosen]
+    assert (certificate.student.params, certificate.student.refused) == (chosen["params"], chosen["refused"])
+    settings = ledger.session(choice.session).mechanism
+    assert certificate.student.file.digest == settings["students"][choice.chosen]
+    page = Path(summary.report).read_text(encoding="utf-8")
+    assert f"{choice.chosen + 1}, chosen" in page
+    assert "hold at once" in page
+    assert f"number {choice.chosen + 1} of 3 candidates" in outcome_in_markdown(summary)
+    recorded = Records.of(home).recorded(summary.run_id)
+    assert recorded is not None
+    assert recorded.metrics["choice_epsilon"] == 0.5
+    assert recorded.params["chosen.number"] == str(choice.chosen + 1)
+    assert not (home / "released" / summary.session / "candidates").exists()
+    assert all_is_well(home)
+
+    again = start(plan, home)
+    assert all(stage.cached for stage in again.stages)
+    assert (again.spent_now["epsilon"], again.choice, again.test) == (0, summary.choice, summary.test)
+    others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
+    with pytest.raises(BudgetRefused, match="chose among other candidates"):
+        start(others, home)
+    with pytest.raises(WrongInput, match="chosen among on private rows, which costs"):
+        start_study(summary.session, others.student, home)
+    more = start_extension(summary.session, arrive(tmp_path / "arriving", 11), home)
+    assert certificate_of(more).student.params == chosen["params"]  # its way to learn was chosen: it goes on with it
+    assert start_study(summary.session, None, home).choice == summary.choice
+    tested = start_test(summary.session, home, epsilon=1.0, again=False)
+    assert (tested.test["among"], tested.test["earlier"]) == (3, 1)  # type: ignore[index]
+    assert len(kinds(home)) == 4
+    assert all_is_well(home)
+
+
+@pytest.mark.slow
+def test_a_model_of_tallies_may_be_a_candidate(plan: Plan, home: Path) -> None:
+    tables = {name: part for name, part in plan.model_dump().items() if name not in ("teachers", "student")}
+    tables["labeling"] = {"mechanism": "tallies", "rounds": 1}
+    candidates = [{"estimator": CONSTANT}, {"learner": "linear"}]
+    tallied = changed(tables, student__candidates=candidates, student__epsilon=1.0)
+    summary = start(tallied, home)
+    assert kinds(home) == [("tallies", LEARNING), ("student_choice", TEST), ("private_test", TEST)]
+    certificate = certificate_of(summary)
+    assert certificate.choice is not None
+    assert certificate.choice.chosen == 1
+    assert certificate.student.estimator.endswith("Tallied")
+    assert certificate.test is not None
+    assert certificate.test.accuracy.low > 0.7
+    assert certificate.promise.epsilon == tallied.privacy.epsilon
+    assert start(tallied, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert all_is_well(home)
+
+
+@pytest.mark.slow
+def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_read(plan: Plan, home: Path) -> None:
+    dear = changed(plan.model_dump(), student__epsilon=3.9, labeling__cutoff=1)
+    with pytest.raises(BudgetRefused, match=r"the private test nothing|does not cover it"):
+        start(changed(dear.model_dump(), privacy__epsilon=3.95), home)
+    assert Ledger.of(home).domains() == ()
+
+
+def test_a_plan_says_what_a_choice_costs_and_takes(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path / "data")
+    plan = write_plan(folder, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
+    found = report(plan, None, None, **UNSAID)["candidates"]
+    assert (found["candidates"], found["epsilon"], found["aside"]) == (3, 0.5, None)
+    assert 0 < found["nats"] <= found["order"] * 0.5**2 / 8
+    units = {item["gap"]: item["drawn"] for item in found["units"]}
+    assert units[0.01] == pytest.approx(728, abs=2)  # ln(2·19)/(0.5·0.01)
+    assert all(item["proved"] > item["drawn"] for item in found["units"])
+    assert report(write_plan(folder), None, None, **UNSAID)["candidates"] is None
+    assert json.dumps(found)

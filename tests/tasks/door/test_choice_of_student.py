@@ -1,0 +1,209 @@
+"""The choice among students at the door: one row a unit of the test part is counted, and it is drawn once."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.vault import derive
+from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.data import split
+from concord.tasks.data.encode import Matrix, learn_encoding
+from concord.tasks.data.units import NOBODY
+from concord.tasks.door import trial
+from concord.tasks.door.admit import Asked, claim, reserve_session
+from concord.tasks.door.release import Stores
+from concord.tasks.door.trial import choice_of, errors_aside, left_for_test, planned_choice, release_choice, settled
+from concord.tasks.mechanisms.student_choice import StudentChoice
+from tests.support.at_door import STABLE, opening_of
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+CANDIDATES = [{"refused": "drop"}, {"refused": "soft"}, {"params": {"C": 0.1}}]
+PRIVATE = people(300, 1)
+
+
+def by_sign(X: Matrix) -> NDArray[Any]:
+    return np.where(X[:, 0] > 0, "yes", "no")
+
+
+def always(X: Matrix) -> NDArray[Any]:
+    return np.array(["yes"] * len(X))
+
+
+def never(X: Matrix) -> NDArray[Any]:
+    return np.array(["no"] * len(X))
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    tables = tables_of_plan(write_tables(tmp_path / "data", PRIVATE))
+    chosen = {"student__candidates": CANDIDATES, "student__epsilon": 0.5}
+    return changed(tables, test__share=0.5, privacy__domain="d", **chosen)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Stores:
+    (tmp_path / "home").mkdir()
+    return Stores.of(tmp_path / "home")
+
+
+def counted(plan: Plan, door: Stores) -> Ref:
+    key = derive(door.vault.secret("domains/d"), "split")
+    candidates = [(says, None) for says in (by_sign, always, never)]
+    return errors_aside(plan, learn_encoding(plan), candidates, door.vault, "tested/d/1", key, NOBODY)
+
+
+def errors(plan: Plan, door: Stores) -> NDArray[np.int64]:
+    return np.frombuffer(door.vault.read(counted(plan, door)), "<i8").copy()
+
+
+def steps(plan: Plan, door: Stores) -> set[tuple[int, ...]]:
+    """By how much the errors of the candidates differ without one unit."""
+    before, found = errors(plan, door), set()
+    for unit in PRIVATE.group_by("person").len().sort("len", "person")["person"].tail(14):
+        PRIVATE.filter(pl.col("person") != unit).write_csv(plan.path("private"))
+        found.add(tuple((before - errors(plan, door)).tolist()))
+    return found
+
+
+def test_a_unit_more_of_many_rows_adds_one_error_or_none_to_each(plan: Plan, door: Stores) -> None:
+    found = steps(plan, door)
+    assert (0, 0, 0) in found  # those of the learning part
+    assert {step[1:] for step in found} == {(0, 0), (0, 1), (1, 0)}
+    assert {count for step in found for count in step} == {0, 1}
+
+
+def every_row(*given: Any, part: str = LEARNING, **_: Any) -> Iterator[pl.DataFrame]:
+    plan, encoding, _, _, key, erased = given
+    return split._identified(plan, encoding, key, erased, part)
+
+
+def rows_that_learn(*given: Any, part: str) -> Iterator[pl.DataFrame]:
+    assert part == TEST
+    return split.one_row_a_unit(*given)
+
+
+def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "one_row_a_unit", every_row)
+    assert max(count for step in steps(plan, door) for count in step) > 1
+
+
+def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = errors(plan, door)
+    monkeypatch.setattr(trial, "one_row_a_unit", rows_that_learn)
+    assert errors(plan, door).sum() != aside.sum()
+    people = PRIVATE["person"].n_unique()
+    assert aside[1] + aside[2] < people < aside[1] + aside[2] + errors(plan, door)[1:].sum() + 1
+
+
+def opened(plan: Plan, door: Stores, counts: Ref) -> tuple[Session, Session, Any]:
+    claim(door, plan, [])
+    door.vault.secret("sessions/d-1")
+    learned = door.ledger.open_session(opening_of(STABLE))
+    mechanism = planned_choice(plan)
+    assert mechanism == StudentChoice(epsilon=0.5, secret="rows")
+    students = [Ref(path=f"d-1/{at}", digest=str(at) * 64) for at in range(3)]
+    choice = choice_of(plan, mechanism, learned.id, students, clean=False)
+    asked = Asked.once(plan, choice, learn_encoding(plan), door.vault, {"chosen": choice.settings()}, part=TEST)
+    return learned, reserve_session(door, asked, (counts.digest,), new_session=True), choice
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_it_is_drawn_once_recorded_and_replayed(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted(plan, door)
+    learned, session, choice = opened(plan, door, counts)
+    assert (session.part, session.epsilon, session.delta, session.chooses) == (TEST, 0.5, 0.0, True)
+    assert settled(door, learned, plan) is None
+    drawn: list[int] = []
+
+    def draws(number: int) -> Any:
+        return lambda _, __: drawn.append(number) or number  # type: ignore[func-returns-value]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudentChoice, "choose_least", draws(2))
+        patch.setattr(type(door.ledger), "commit_batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            release_choice(door, session, choice, counts)
+    assert (drawn, settled(door, learned, plan)) == ([2], None)
+    monkeypatch.setattr(StudentChoice, "choose_least", draws(0))
+    ref = release_choice(door, session, choice, counts)
+    assert release_choice(door, session, choice, counts) == ref
+    assert drawn == [2]  # a retry that draws again would have taken the first
+    released = json.loads(door.released.read(ref))
+    assert released["chosen"] == 2
+    assert set(released) == {"format", "session", "epsilon", "delta", "settings", "chosen"}
+    assert door.ledger.session(session.id).status == "spent"
+    found = settled(door, learned, plan)
+    assert found is not None
+    assert found.student.params == {"C": 0.1}
+    others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
+    with pytest.raises(BudgetRefused, match="chose among other candidates: another choice costs again"):
+        settled(door, learned, others)
+
+
+def test_other_counts_under_the_same_choice_stop(plan: Plan, door: Stores) -> None:
+    counts = counted(plan, door)
+    _, session, choice = opened(plan, door, counts)
+    release_choice(door, session, choice, counts)
+    people(200, 1).write_csv(plan.path("private"))
+    with pytest.raises(NotVerified, match="votes of batch 0"):
+        release_choice(door, session, choice, counted(plan, door))
+
+
+def test_the_test_has_what_the_choice_leaves() -> None:
+    learning, choice = Charge(renyi=Decimal(1), delta=Decimal("1e-6")), Charge(renyi=Decimal("0.25"))
+    left, epsilon = left_for_test(learning, 1.0, [(choice, 0.5)])
+    assert (float(left.renyi), epsilon) == (0.75, 0.5)
+    assert left_for_test(learning, 1.0, []) == (learning, 1.0)
+    for charges in ([(choice, 1.0)], [(choice, 0.1)] * 4):
+        with pytest.raises(BudgetRefused, match="leaves the private test nothing"):
+            left_for_test(learning, 1.0, charges)
+
+
+LINEAR = {"learner": "linear"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"test": None}, r"student.candidates are compared on private units that \[test\] share sets aside: give it"),
+        ({"student__candidates": CANDIDATES[:1]}, "student.candidates must hold at least 2 of them"),
+        (
+            {"student__candidates": [*CANDIDATES, CANDIDATES[1]]},
+            "must differ from one another, and number 4 came before",
+        ),
+        ({"student__epsilon": None}, "epsilon must be given where there are candidates: what the choice may spend"),
+        ({"student__epsilon": 4.0}, "student.epsilon must be below privacy.epsilon = 4.*, got 4"),
+        ({"student__refused": "soft"}, "refused has no meaning where there are candidates, each of which has its own"),
+        ({"student__candidates": [LINEAR, {}]}, "student.learner = 'linear' is the model that tallies are decoded to"),
+        (
+            {"student__candidates": [{"epsilon": 1}, {}]},
+            "student.candidates.0.epsilon is not a key of the plan; it knows",
+        ),
+        (
+            {"student__candidates": [{"params": {"Cc": 1}}, {}]},
+            "student.candidates.0: params holds 'Cc'.*did you mean 'C'",
+        ),
+        ({"student__learner": "universal", "student__hypotheses": "stumps"}, "candidates has no meaning for learner"),
+    ],
+)
+def test_a_plan_that_cannot_choose_is_refused_by_name(plan: Plan, changes: dict[str, Any], sentence: str) -> None:
+    tables = plan.model_dump()
+    if "test" in changes:
+        tables, changes = {**tables, **changes}, {}
+    with pytest.raises(WrongInput, match=sentence):
+        changed(tables, **{"student__seed": 0, **changes})
