@@ -39,8 +39,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify": ("concord verify", "concord verify census-1751dd7e --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "predict": (
-        "concord predict census-1751dd7e --from more.csv --to classes.parquet",
-        "concord predict models:/census-student@champion --from more.parquet --to classes.csv",
+        "concord predict census-1751dd7e more.csv --out classes.parquet",
+        "concord predict models:/census-student@champion more.parquet --out classes.csv",
     ),
     "export": ("concord export census-1751dd7e --to classifier",),
     "ui": ("concord ui --port 8080",),

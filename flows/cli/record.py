@@ -168,8 +168,8 @@ def export_command(
 @app.command("predict")
 def predict_command(
     student: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
-    table: Annotated[Path, typer.Option("--from", help="The rows: Parquet, Arrow IPC or CSV, as in a plan.")],
-    to: Annotated[Path, typer.Option(help="The file to write, .parquet or .csv, not there yet.")],
+    rows: Annotated[Path, typer.Argument(help="A table of them: Parquet, Arrow IPC or CSV, as in a plan.")],
+    out_file: Annotated[Path, typer.Option("--out", help="The file to write, .parquet or .csv, not there yet.")],
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -182,5 +182,7 @@ def predict_command(
     ready_for(student, home)
     from concord.tasks.publish.predict import predict_table, student_of
 
-    rows = predict_table(student_of(student, home), str(table), to)
-    print_json({"rows": rows, "file": str(to)}) if as_json else out.print(f"{to}: {rows} rows", soft_wrap=True)
+    count = predict_table(student_of(student, home), str(rows), out_file)
+    print_json({"rows": count, "file": str(out_file)}) if as_json else out.print(
+        f"{out_file}: {count} rows", soft_wrap=True
+    )

@@ -6,7 +6,7 @@ is chosen becomes a plan that names it, so that what runs, what it costs and wha
 
 Assumes      the plan and the public rows, as `PublicFacts` has them
 Guarantees   no private row is read. The choice is a function of public figures, and is worth no less as ε grows
-Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_choose.py
+Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_recommend.py
 """
 
 import math

@@ -2,7 +2,7 @@
 
 What is planned is what runs: `planned_tallies` is called by the flow as it is here, over the same codes.
 
-Not covered  interactions of columns, which additive codes do not express. Checked by tests/tasks/advice/test_choose.py
+Not covered  interactions of columns, which additive codes do not express. Checked by tests/tasks/advice/test_recommend.py
              and tests/flows/cli/test_plan_command.py
 """
 

@@ -45,10 +45,10 @@ def predict_table(student: Any, table: str, target: Path) -> int:
     Raises WrongInput if the table lacks a column of the student's, or the file is there or of another kind.
     """
     if target.suffix.lower() not in WRITERS:
-        raise WrongInput(f"--to must be a new file named .parquet or .csv, got {target}")
+        raise WrongInput(f"--out must be a new file named .parquet or .csv, got {target}")
     if target.exists():
-        raise WrongInput(f"--to must be a new file, but {target} is there already")
-    frames = open_public(table, "--from", format_of(table, field="--from")).frames([*student.feature_names_in_])
+        raise WrongInput(f"--out must be a new file, but {target} is there already")
+    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*student.feature_names_in_])
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         rows = _write(predictions(student, frames), passing, WRITERS[target.suffix.lower()])

@@ -29,7 +29,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def predict(home: Path, table: str, target: Path, *more: str) -> tuple[int, str, str]:
-    return concord("predict", SESSION, "--from", table, "--to", str(target), "--home", str(home), *more)
+    return concord("predict", SESSION, table, "--out", str(target), "--home", str(home), *more)
 
 
 @pytest.mark.parametrize("written", ["parquet", "csv"])
@@ -54,16 +54,16 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
 def test_a_copy_of_what_was_published_is_enough(small: World, tmp_path: Path) -> None:
     shutil.copytree(small.home / "released" / SESSION, tmp_path / "copy")
     table = str(small.home / "public.parquet")
-    arguments = ("--from", table, "--to", str(tmp_path / "c.csv"), "--home", str(tmp_path / "nowhere"))
+    arguments = (table, "--out", str(tmp_path / "c.csv"), "--home", str(tmp_path / "nowhere"))
     assert concord("predict", str(tmp_path / "copy"), *arguments)[0] == 0
     assert not (tmp_path / "nowhere").exists()
 
 
 WRONG = {
-    "another kind": ("rows.parquet", "classes.txt", r"--to must be a new file named .parquet or .csv"),
+    "another kind": ("rows.parquet", "classes.txt", r"--out must be a new file named .parquet or .csv"),
     "there already": ("rows.parquet", "rows.parquet", "is there already"),
-    "no such table": ("none.parquet", "c.csv", "--from must be a file"),
-    "a column is missing": ("narrow.parquet", "c.csv", "--from must hold the column 'shade', which"),
+    "no such table": ("none.parquet", "c.csv", "ROWS must be a file"),
+    "a column is missing": ("narrow.parquet", "c.csv", "ROWS must hold the column 'shade', which"),
     "no such folder": ("rows.parquet", "no/c.csv", "cannot be written"),
 }
 
