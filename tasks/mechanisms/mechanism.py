@@ -169,8 +169,12 @@ def calibrate(
 
 
 def from_settings(settings: dict[str, Any]) -> Mechanism:
-    """The mechanism of recorded settings, as it ran. Raises WrongInput if its name is none of the catalogue."""
-    return mechanism_class(str(settings["name"])).from_settings(settings)
+    """The mechanism of recorded settings, as it answered: of relabelled rows, the inner one.
+
+    Raises WrongInput if its name is none of the catalogue.
+    """
+    inner = {name: value for name, value in settings.items() if name != "relabel"}
+    return mechanism_class(str(inner["name"])).from_settings(inner)
 
 
 @dataclass(frozen=True)
