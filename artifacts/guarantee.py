@@ -82,7 +82,7 @@ class SessionCharge(Budget):
             delta=session.delta,
             session=session.id,
             mechanism=str(session.mechanism["name"]),
-            share=_share(session.charge, domain),
+            share=domain.filter.share(session.charge),
             status=session.status,
             part=part,
         )
@@ -123,7 +123,7 @@ class DomainCharge(CertificatePart):
             sessions=len(sessions),
             order=cap.order,
             charges=tuple(SessionCharge.of(session, domain, counted[session.id]) for session in sessions),
-            lost=_share(lost, domain),
+            lost=cap.share(lost),
             parts={} if parts is None else {part: _budget(cap.spent(total)) for part, total in totals.items()},
             cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
             spent=Budget(epsilon=epsilon, delta=delta),
@@ -135,9 +135,10 @@ def _budget(pair: tuple[float, float]) -> Budget:
     return Budget(epsilon=pair[0], delta=pair[1])
 
 
-def _share(charge: Charge, domain: Domain) -> float:
-    budget = domain.filter.budget
-    return float(charge.renyi / budget) if budget > 0 else float(charge.renyi > 0)
+def lifetime_in_words(share: float, more: int) -> str:
+    """What a session takes of its domain's lifetime budget, and how many more it lasts for."""
+    fit = {0: "no further one like it fits", 1: "1 more like it fits"}.get(more, f"{more:,} more like it fit")
+    return f"{share:.1%}; {fit}"
 
 
 UNWITNESSED = (

@@ -169,7 +169,7 @@ class Plan(Part):
         return self.labeling.mechanism not in ("none", TALLIES) and bool(self.teachers.count or not self.undecided)
 
     def naming(self, mechanism: str, cutoff: int | None = None) -> "Plan":
-        """The plan that names that mechanism, without what has no meaning for it."""
+        """The plan that names that mechanism, without what has no meaning for it. Raises WrongInput if it is none."""
         tables: dict[str, Any] = self.model_dump(exclude_unset=True)
         tallied, labeling = mechanism == TALLIES, {**tables["labeling"], "mechanism": mechanism}
         voted = (*TALLIED_KEYS, *({"cutoff", "queries"} - {*MECHANISMS.get(mechanism, ())}))
@@ -182,7 +182,7 @@ class Plan(Part):
                 tables["student"] = {**LINEAR, **{key: student[key] for key in ("seed",) if key in student}}
         elif cutoff is not None:
             labeling["cutoff"] = cutoff
-        return Plan.model_validate({**tables, "labeling": labeling})
+        return parse_plan({**tables, "labeling": labeling})
 
     @property
     def undecided(self) -> bool:

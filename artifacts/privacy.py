@@ -303,6 +303,16 @@ class Filter:
         """Whether everything settled and reserved, `total`, stays within the cap."""
         return total.renyi <= self.budget and total.delta <= Decimal(self.delta_additive)
 
+    def share(self, charge: Charge) -> float:
+        """The part of the budget that a charge takes, by its Rényi nats."""
+        return float(charge.renyi / self.budget) if self.budget > 0 else float(charge.renyi > 0)
+
+    def more(self, total: Charge, each: Charge) -> int:
+        """How many further charges of `each`, which is more than nothing, fit after `total`."""
+        with localcontext(prec=80):
+            left = (self.budget - total.renyi, each.renyi), (Decimal(self.delta_additive) - total.delta, each.delta)
+            return max(0, min(int(rest // once) for rest, once in left if once))
+
     def spent(self, total: Charge) -> tuple[float, float]:
         """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) if nothing."""
         if not total.renyi and not total.delta:

@@ -44,15 +44,17 @@ QUESTIONS = {
 }
 
 
-def begin(given: Mapping[str, Any], path: Path, *, tallies: bool | None = None) -> dict[str, Any]:
-    """Write the plan at `path` and say what is in it. Raises WrongInput where something is missing, wrong or there.
+def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None) -> dict[str, Any]:
+    """Write the plan at `path` and say what is in it.
 
+    home      whose ledger, if there is one, says what the domain has left
     tallies   whether private rows are asked themselves, or teachers vote; None for what is expected to teach more
+    Raises WrongInput where something is missing, wrong or there, BudgetRefused if the lifetime does not cover it.
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
     wishes = wishes_of(given)
-    suggested = suggest(wishes, path.absolute().parent, tallies=tallies)
+    suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text)
     voting = suggested.ensemble
     return {

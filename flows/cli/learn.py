@@ -142,6 +142,7 @@ def init_command(
             "is expected to teach more."
         ),
     ] = None,
+    home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
@@ -154,7 +155,7 @@ def init_command(
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
-    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, tallies=tallies)
+    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, home, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 
 
@@ -171,6 +172,7 @@ def plan_command(
         str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Where to draw it, as PNG, SVG or PDF.")] = None,
+    home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
@@ -180,7 +182,7 @@ def plan_command(
     from concord.flows.cli.plan import report, show_plan
 
     given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
-    found = report(path, agreement, figure, rows=rows, **given)
+    found = report(path, agreement, figure, home, rows=rows, **given)
     print_json(found) if as_json else show_plan(found)
 
 

@@ -15,11 +15,13 @@ from concord.tasks.advice.candidates import expect_candidates
 from concord.tasks.advice.choose import (
     PublicFacts,
     no_votes,
+    recommended,
     tallies_at_other_epsilons,
     weigh_tallies,
     would_work,
 )
-from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms, ranked, recommend
+from concord.tasks.advice.compare import plan_mechanism, plan_mechanisms, ranked
+from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
     EXCESSES,
     AtEpsilon,
@@ -39,24 +41,30 @@ from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_fi
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 
 
-def report(path: Path | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
+def report(
+    path: Path | None, agreement: str | None, figure: Path | None, home: Path, **given: float | None
+) -> dict[str, Any]:
     """What to expect of a plan, or of the figures `given`, which go before it; its figure is written if wanted.
 
-    Raises WrongInput if a figure is missing or makes no sense.
+    home   whose ledger, if there is one, says what the plan's domain has left
+    Raises WrongInput if a figure is missing or makes no sense, BudgetRefused if the domain does not cover the plan.
     """
-    plan = _planned(path, given) if path else None
-    if plan is not None and plan.undecided and no_votes(plan) and not given["teachers"]:
+    if path is None:
+        return {**_of_votes(None, None, agreement, figure, **given), "candidates": None, "lifetime": None}
+    plan = _planned(path, given)
+    if plan.undecided and no_votes(plan) and not given["teachers"]:
         plan = plan.naming(TALLIES)
-    candidates = None if plan is None else expect_candidates(plan)
-    return {**_report(plan, agreement, figure, **given), "candidates": candidates and asdict(candidates)}
-
-
-def _report(plan: Plan | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
-    if plan is not None and plan.tallied:
-        return _of_tallies(plan, figure, **given)
-    if plan is not None and not (plan.votes or plan.undecided):
-        return _of_choice(plan, figure, **given)
-    return _of_votes(plan, agreement, figure, **given)
+    account, asks = Account.of(plan, home), plan.votes or plan.tallied
+    public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
+    covered = check_cover(plan, public, account)
+    if not asks:
+        found = _of_choice(plan, figure, **given)
+    elif plan.tallied and public is not None:
+        found = _of_tallies(plan, public, figure, **given)
+    else:
+        found = _of_votes(plan, public, agreement, figure, **given)
+    candidates = expect_candidates(plan)
+    return {**found, "candidates": candidates and asdict(candidates), "lifetime": covered and asdict(covered)}
 
 
 def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
@@ -68,9 +76,10 @@ def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
     return plan.model_copy(update=changes)
 
 
-def _of_votes(plan: Plan | None, agreement: str | None, figure: Path | None, **given: float | None) -> dict[str, Any]:
+def _of_votes(
+    plan: Plan | None, public: PublicFacts | None, agreement: str | None, figure: Path | None, **given: float | None
+) -> dict[str, Any]:
     """What to expect of every mechanism that votes, and of tallies beside them."""
-    public = None if plan is None or plan.data.public is None else PublicFacts.of(plan)
     asked = _asked(plan, public, agreement, **given)
     stream = asked.stream
     votes = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
@@ -97,7 +106,7 @@ def _of_votes(plan: Plan | None, agreement: str | None, figure: Path | None, **g
         "planned": planned and asdict(planned),
         "what_if": [_flat(item) for item in other],
         "what_if_teachers": [asdict(item) for item in teachers],
-        **_recommended(options, plan, public),
+        **recommended(options, plan, public),
     }
 
 
@@ -111,6 +120,8 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_tallies(found["tallies"], found["would_work"], found["what_if"])
     if found["candidates"]:
         _show_candidates(found["candidates"])
+    if found["lifetime"]:
+        out.print(f"The {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
 
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
@@ -138,14 +149,13 @@ def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[s
     return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
 
 
-def _of_tallies(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
+def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: float | None) -> dict[str, Any]:
     """What tallies cost and what to expect of them."""
     for name, value in given.items():
         if value is not None and name not in ("epsilon", "delta", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
     if figure is not None:
         raise WrongInput("--figure draws mechanisms that vote, and a choice: there is none of tallies yet")
-    public = PublicFacts.of(plan)
     check_columns(plan, public.encoding)
     found = expect_tallies(plan, public.codes(plan), public.rows)
     other = [] if found.worth is None else tallies_at_other_epsilons(plan, public)
@@ -163,15 +173,6 @@ def _of_tallies(plan: Plan, figure: Path | None, **given: float | None) -> dict[
 
 def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
     return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
-
-
-def _recommended(options: list[Option], plan: Plan | None, public: PublicFacts | None) -> dict[str, Any]:
-    try:
-        best = recommend(options)
-    except WrongInput as none:
-        ways = "" if plan is None or public is None else f"; {would_work(plan, public)}"
-        return {"recommended": None, "reason": f"{none}{ways}"}
-    return {"recommended": {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}, "reason": best.reason}
 
 
 # What the console shows -----------------------------------------------------------------------------------------------
@@ -204,15 +205,12 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
     if own is not None:
         named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
         out.print(f"As planned, {named}: {own['reason']}.", markup=False)
-    out.print(f"This cannot work: {found['reason']}." if best is None else _taken(best), soft_wrap=True)
+    advice = f"Take [bold]{best['name']}[/bold]: {best['reason']}." if best else f"This cannot work: {found['reason']}."
+    out.print(advice, soft_wrap=True)
     for name, why in _why_not(found).items():
         out.print(f"Not {name}: {why}.", markup=False, soft_wrap=True)
     _show_what_if(found["what_if"], relabelled=found["relabel"] is not None)
     _show_teachers(found["what_if_teachers"])
-
-
-def _taken(best: dict[str, Any]) -> str:
-    return f"Take [bold]{best['name']}[/bold]: {best['reason']}."
 
 
 def _why_not(found: dict[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ Not covered  how well guesses describe the private rows (worth.py). Checked by t
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Filter
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import TALLIES
-from concord.tasks.advice.compare import Option, Stream, best_mechanism
+from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
 from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
-from concord.tasks.advice.tallies import check_columns, planned_codes, tallies_option
+from concord.tasks.advice.tallies import bins_of, check_columns, planned_codes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes
@@ -48,7 +48,7 @@ class PublicFacts:
         return cls(
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
-            codes=lambda asked: planned_codes(asked, encoding, frames),
+            codes=_once_by_bins(lambda asked: planned_codes(asked, encoding, frames)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
         )
 
@@ -56,6 +56,19 @@ class PublicFacts:
         """What a mechanism that votes would meet. Raises WrongInput if no budget is left for it."""
         premises = premises_of(plan, plan.labeling.queries or self.rows)
         return Premises(**{**premises, "order": self.order, "fields": fields_of(self.encoding)}).stream
+
+
+def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
+    """The codes of a plan, learned once for each number of bins: they follow nothing else that is planned by."""
+    learned: dict[int, Codes] = {}
+
+    def codes(plan: Plan) -> Codes:
+        bins = bins_of(plan)
+        if bins not in learned:
+            learned[bins] = learn(plan)
+        return learned[bins]
+
+    return codes
 
 
 def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
@@ -112,12 +125,23 @@ def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
 
 
 def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon]:
-    """What to expect of tallies at RATIOS of the plan's ε."""
-    epsilons = (plan.privacy.epsilon * ratio for ratio in RATIOS)
+    """What to expect of tallies at RATIOS of the plan's ε, were its lifetime as large."""
+    epsilons, lifetime = [plan.privacy.epsilon * ratio for ratio in RATIOS], plan.privacy.lifetime
+    ample = _with(plan, "privacy", lifetime=lifetime.model_copy(update={"epsilon": max(lifetime.epsilon, *epsilons)}))
     return [
-        AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(plan, "privacy", epsilon=each), public))
+        AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(ample, "privacy", epsilon=each), public))
         for each in epsilons
     ]
+
+
+def recommended(options: Sequence[Option], plan: Plan | None, public: PublicFacts | None) -> dict[str, Any]:
+    """The option to take, and why; or why there is none, and what would let the plan work."""
+    try:
+        best = recommend(options)
+    except WrongInput as none:
+        ways = "" if plan is None or public is None else f"; {would_work(plan, public)}"
+        return {"recommended": None, "reason": f"{none}{ways}"}
+    return {"recommended": {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}, "reason": best.reason}
 
 
 def would_work(plan: Plan, public: PublicFacts) -> str:

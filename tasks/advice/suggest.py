@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import parse_plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.choose import PublicFacts, weigh_tallies, would_work
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
+from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import Ensemble, Wishes, draft
 from concord.tasks.advice.worth import fields_of
 
@@ -32,14 +33,29 @@ class Suggested:
     reason: str
 
 
-def suggest(wishes: Wishes, folder: Path, *, tallies: bool | None = None) -> Suggested:
-    """The plan that is expected to teach most, by public figures alone. Raises WrongInput if nothing fits the budget.
+def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
+    """The plan that is expected to teach most, by public figures alone.
 
+    home      whose ledger, if there is one, says what the domain has left
     tallies   whether rows are asked themselves, or teachers vote; None for what teaches more
+    Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
     direct = draft(wishes, None, folder)
-    plan = parse_plan({**tomllib.loads(direct), "folder": str(folder)})
-    public = PublicFacts.of(plan)
+    plan = _parsed(direct, folder)
+    account = Account.of(plan, home)
+    public = PublicFacts.of(plan, account.domain.filter.order)
+    suggested = _suggested(wishes, folder, direct, public, tallies)
+    check_cover(_parsed(suggested.text, folder), public, account)
+    return suggested
+
+
+def _parsed(text: str, folder: Path) -> Plan:
+    return parse_plan({**tomllib.loads(text), "folder": str(folder)})
+
+
+def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, tallies: bool | None) -> Suggested:
+    """Tallies, by that plan, or votes."""
+    plan = _parsed(direct, folder)
     asked = weigh_tallies(plan, public)
     if tallies:
         return Suggested(text=direct, ensemble=None, reason=asked.reason)

@@ -2,8 +2,8 @@
 
 What is planned is what runs: `planned_tallies` is called by the flow as it is here, over the same codes.
 
-Not covered  interactions of columns, which additive codes do not express. Checked by tests/tasks/advice/test_recommend.py
-             and tests/flows/cli/test_plan_command.py
+Not covered  interactions of columns, which additive codes do not express. Checked by
+             tests/tasks/advice/test_recommend.py and tests/flows/cli/test_plan_command.py
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,12 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
 
 def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]) -> Codes:
     """The codes of a plan, from the cast rows of its public table."""
-    return learn_codes(frames, encoding.columns, coarse=plan.labeling.bins or coarse_bins(plan.privacy.epsilon))
+    return learn_codes(frames, encoding.columns, coarse=bins_of(plan))
+
+
+def bins_of(plan: Plan) -> int:
+    """Bins of a number in the first round."""
+    return plan.labeling.bins or coarse_bins(plan.privacy.epsilon)
 
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:

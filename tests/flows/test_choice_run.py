@@ -140,11 +140,11 @@ def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_rea
 def test_a_plan_says_what_a_choice_costs_and_takes(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "data")
     plan = write_plan(folder, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
-    found = report(plan, None, None, **UNSAID)["candidates"]
+    found = report(plan, None, None, tmp_path, **UNSAID)["candidates"]
     assert (found["candidates"], found["epsilon"], found["aside"]) == (3, 0.5, None)
     assert 0 < found["nats"] <= found["order"] * 0.5**2 / 8
     units = {item["gap"]: item["drawn"] for item in found["units"]}
     assert units[0.01] == pytest.approx(728, abs=2)  # ln(2·19)/(0.5·0.01)
     assert all(item["proved"] > item["drawn"] for item in found["units"])
-    assert report(write_plan(folder), None, None, **UNSAID)["candidates"] is None
+    assert report(write_plan(folder), None, None, tmp_path, **UNSAID)["candidates"] is None
     assert json.dumps(found)

@@ -182,3 +182,15 @@ def test_refusals_at_their_own_charge_add_up_to_the_reservation() -> None:
     each, whole = CAP.charge(stable.per_refusal).times(20), CAP.charge(stable.cost)
     assert abs(each.renyi - whole.renyi) <= whole.renyi * Decimal("1e-12") + 20 * RENYI_QUANTUM
     assert each.delta == pytest.approx(whole.delta, rel=Decimal("1e-12"))
+
+
+@pytest.mark.parametrize(
+    ("renyi", "delta"), [("0.01", "0"), ("0.3", "1e-7"), ("1e-18", "4e-6"), ("99", "0"), ("0.1", "1")]
+)
+def test_further_sessions_are_counted_as_they_would_be_admitted(renyi: str, delta: str) -> None:
+    """The last that it counts is admitted, and no other; shares of what it counts stay within one."""
+    total, each = Charge(renyi=CAP.budget / 7), Charge(renyi=Decimal(renyi), delta=Decimal(delta))
+    more = CAP.more(total, each)
+    assert not CAP.admits(total + each.times(more + 1))
+    assert more == 0 or CAP.admits(total + each.times(more))
+    assert more == 0 or CAP.share(total) + more * CAP.share(each) <= 1 + 1e-9

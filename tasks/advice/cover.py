@@ -1,0 +1,193 @@
+"""Cover: whether a domain's lifetime budget covers what a plan asks for, and the largest ε that it does.
+
+The rule is the ledger's own (`artifacts.privacy.Filter`), at the plan's lifetime, or for the real domain if a home has
+it: with the order that was frozen and all that it is charged. The session is calibrated as the door would.
+
+Assumes      a home's ledger is the one that the plan will be run with
+Guarantees   no private row is read, and nothing is made or written: a home that is not there is not begun
+Not covered  sessions of the same version and charge are taken for the plan's own, which a run goes on with at no
+             further charge; a run itself knows by their identity. Checked by tests/tasks/advice/test_cover.py
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.guarantee import lifetime_in_words
+from concord.artifacts.home.whole import is_home
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.parts import LEARNING, NOTHING
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.settings import Settings, sqlite_file
+from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.expect import Premises, premises_of
+from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.mechanisms.exponential import Universal
+
+EPSILONS = tuple(round(digits * 10.0**power, 9) for power in range(-5, 1) for digits in range(100, 1000))
+"""Those of three digits, from 0.001 up: among them the largest is searched that fits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A domain, what the units that are learned from are charged in it now, and its sessions that can be gone on with.
+
+    named   whether it is on the record yet
+    """
+
+    domain: Domain
+    charged: Charge = NOTHING
+    sessions: tuple[Session, ...] = ()
+    named: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan, home: Path) -> Self:
+        """The plan's domain as the home's ledger has it, or as the plan would name it.
+
+        Raises WrongInput if the two caps differ, NotVerified if the ledger does not verify.
+        """
+        name, lifetime = plan.privacy.domain, plan.privacy.lifetime
+        ledger = _ledger(home)
+        known = None if ledger is None else ledger.domain(name)
+        if ledger is None or known is None:
+            terms = {"unit": "", "neighbours": ""}
+            return cls(domain=Domain.frozen(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta))
+        terms = {"unit": known.unit, "neighbours": known.neighbours}
+        ledger.plan_domain(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
+        gone = {remark.about for remark in ledger.remarks(name) if remark.kind == "forgotten"}
+        sessions = tuple(session for session in ledger.sessions(name) if session.id not in gone)
+        return cls(domain=known, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
+
+    def charge(self, plan: Plan, costs: Iterable[Cost]) -> tuple[Charge, bool]:
+        """What those costs of the plan come to, and whether sessions for all of them are there already.
+
+        Raises BudgetRefused if one is infinite at the domain's order.
+        """
+        try:
+            charges = [self.domain.filter.charge(cost) for cost in costs]
+        except ValueError as infinite:
+            raise BudgetRefused(f"domain {self.domain.name!r} cannot cover this session: {infinite}") from None
+        there = [session.reserved for session in self.sessions if session.data_version == plan.data.version]
+        return sum(charges, NOTHING), all(charge in there for charge in charges)
+
+    def admits(self, charge: Charge) -> bool:
+        """Whether so much more stays within the cap."""
+        return self.domain.filter.admits(self.charged + charge)
+
+
+def _ledger(home: Path) -> Ledger | None:
+    """The ledger of a home that is there; to open one that is not would make it."""
+    file = sqlite_file(Settings.now().ledger_of(home))
+    there = is_home(home) if file is None else file.is_file()
+    return Ledger.of(home) if there else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covered:
+    """What a plan's session takes of its domain's lifetime budget.
+
+    share   of the whole budget
+    used    of the whole budget, by sessions before it
+    more    further sessions like it that fit after it
+    own     whether it is there already: a run goes on with it and is charged nothing more
+    reason  all that in words
+    """
+
+    share: float
+    used: float
+    more: int
+    own: bool
+    reason: str
+
+
+def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Covered | None:
+    """What the plan's session takes of its domain; None if that is open, since the plan does not say when it ends, or
+    cannot be met.
+
+    Raises BudgetRefused, naming the largest ε that fits, if the domain does not cover it.
+    """
+    try:
+        if plan.undecided and public is not None:
+            plan, _ = decided(plan, public)
+        costs = costs_of(plan, public, account)
+    except WrongInput:
+        return None
+    if costs is None:
+        return None
+    charge, own = account.charge(plan, costs)
+    rule = account.domain.filter
+    if not own and not account.admits(charge):
+        raise BudgetRefused(_refusal(plan, account, largest_epsilon(plan, public, account)))
+    share, used = rule.share(charge), rule.share(account.charged)
+    more = rule.more(account.charged if own else account.charged + charge, charge)
+    words = f"{lifetime_in_words(share, more)}{GOES_ON if own else ''}"
+    before = f"{used:.1%} of it is used; " if used else ""
+    reason = f"lifetime budget of domain {account.domain.name}: {before}the session takes {words}"
+    return Covered(share=share, used=used, more=more, own=own, reason=reason)
+
+
+GOES_ON = "; such a session is there, and a run that goes on with it is charged nothing"
+
+
+def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[Cost] | None:
+    """What each session of the plan costs at its end, calibrated as the door would; None if that is open.
+
+    Raises WrongInput if the plan's settings cannot be met.
+    """
+    labeling, costs = plan.labeling, list[Cost]()
+    if plan.tallied:
+        if public is None:
+            return None
+        costs.append(planned_tallies(plan, public.codes(plan), public.rows).cost)
+    elif plan.relabel is not None:
+        costs.append(Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta))  # whatever answers, the whole
+    elif plan.votes:
+        rows = labeling.queries or (public.rows if public else None)
+        if (
+            plan.undecided
+            or rows is None
+            or (labeling.cutoff is None and MECHANISMS[labeling.mechanism] == ("cutoff",))
+        ):
+            return None
+        premises = Premises(**{**premises_of(plan, rows), "order": account.domain.filter.order})
+        costs.append(premises.stream.calibrated(labeling.mechanism, labeling.cutoff).cost)
+    if plan.student.learner == "universal":
+        costs.append(Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost)
+    return costs
+
+
+def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) -> float | None:
+    """The largest ε of three digits, below the plan's, that the domain covers; None if none does."""
+
+    def too_much(epsilon: float) -> bool | None:
+        asked = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": epsilon})})
+        try:
+            costs = costs_of(asked, public, account) or []
+        except WrongInput:
+            return None  # too little to run by
+        return not account.admits(account.charge(asked, costs)[0])
+
+    below = [epsilon for epsilon in EPSILONS if (plan.student.epsilon or 0.0) < epsilon < plan.privacy.epsilon]
+    first = bisect_left(below, True, key=lambda epsilon: bool(too_much(epsilon)))
+    return below[first - 1] if first and too_much(below[first - 1]) is False else None
+
+
+NONE_FITS = "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion"
+
+
+def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
+    privacy, cap, used = plan.privacy, account.domain.filter, account.domain.filter.share(account.charged)
+    of = f" (ε = {cap.epsilon:g}, δ = {cap.delta:g})"
+    spent = f", of which {used:.0%} is used," if account.named else ""
+    raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
+    fits = NONE_FITS if largest is None else f"the largest ε that fits is {largest:g}"
+    return (
+        f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
+        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {fits}; {raised}"
+    )

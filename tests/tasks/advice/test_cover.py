@@ -1,0 +1,193 @@
+"""What planning says of a domain's budget is what the ledger will say, at the largest ε that fits and at the next."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.parts import LEARNING, TEST, Division
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.privacy import Cost
+from concord.artifacts.sessions import Opening
+from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.cover import EPSILONS, Account, check_cover, largest_epsilon
+from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.data.encode import learn_encoding, stage_public
+from concord.tasks.door.admit import Asked, Charged, calibrated
+from concord.tasks.door.choose import UniversalChoice
+from concord.tasks.door.rounds import Tallied
+from tests.support.console import concord
+from tests.support.people import tables_of_plan, write_plan, write_tables
+
+TALLIES = {"mechanism": "tallies", "rows": 6000}
+UNIVERSAL = {"learner": "universal", "hypotheses": "stumps", "features": ["size"]}
+PLANS: dict[str, dict[str, Any]] = {
+    "tallies": {"labeling": TALLIES, "teachers": None},
+    "stable": {},
+    "noisy_votes": {"labeling": {"mechanism": "noisy_votes"}},
+    "relabelled": {"relabel": {}, "student": {}},
+    "universal": {"labeling": None, "teachers": None, "student": UNIVERSAL},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("data"))
+
+
+def planned(folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5) -> Plan:
+    tables = {**tables_of_plan(folder), **PLANS[kind]}
+    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta}}
+    kept = {name: section for name, section in tables.items() if section is not None}
+    return parse_plan({**kept, "privacy": {**tables["privacy"], **privacy}})
+
+
+def facts(plan: Plan) -> PublicFacts:
+    return PublicFacts.of(plan)
+
+
+def runs(plan: Plan, folder: Path) -> Charged:
+    """What the door would open a session for."""
+    encoding, vault = learn_encoding(plan), Vault(folder / "vault")
+    batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
+    domain = Account.of(plan, folder / "nowhere").domain
+    if plan.tallied:
+        public = facts(plan)
+        return Tallied(planned_tallies(plan, public.codes(plan), public.rows), "")
+    if plan.votes:
+        return calibrated(plan, encoding, batches, domain.filter.order, vault)
+    return UniversalChoice.of(plan, encoding, batches, vault)
+
+
+def opening(plan: Plan, mechanism: Charged, name: str = "first") -> Opening:
+    asked = Asked(plan=plan, mechanism=mechanism, identity=name, epsilon=plan.privacy.epsilon, delta=1e-5, teachers=0)
+    return asked.opening(None, name, commitment=name)
+
+
+def named(home: Path, plan: Plan) -> Ledger:
+    home.mkdir()
+    ledger = Ledger.of(home)
+    cap = plan.privacy.lifetime
+    ledger.name_domain("people", unit="one row", neighbours="added", epsilon=cap.epsilon, delta=cap.delta)
+    return ledger
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path, tmp_path: Path, kind: str) -> None:
+    delta = 1.1e-5 if kind == "stable" else 4e-5  # by the larger, it fits
+    plan = planned(folder, kind, epsilon=1.0, delta=delta)
+    public, account = facts(plan), Account.of(plan, tmp_path)
+    with pytest.raises(BudgetRefused, match=r"the largest ε that fits is 0\.") as refused:
+        check_cover(plan, public, account)
+    largest = largest_epsilon(plan, public, account)
+    assert largest is not None
+    assert f"fits is {largest:g};" in str(refused.value)
+    ledger, (fits, above) = Ledger.of(tmp_path), (planned(folder, kind, each, delta=delta) for each in near(largest))
+    ledger.check_opening(opening(fits, runs(fits, tmp_path)), account.domain)
+    with pytest.raises(BudgetRefused, match="does not cover it"):
+        ledger.check_opening(opening(above, runs(above, tmp_path)), account.domain)
+
+
+def test_if_delta_alone_is_too_much_it_says_that_no_epsilon_fits(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder, "relabelled", epsilon=1.0, lifetime=4.0, delta=1.1e-5)
+    with pytest.raises(BudgetRefused, match="no smaller ε fits either, for sessions may be charged half of its δ"):
+        check_cover(plan, facts(plan), Account.of(plan, tmp_path))
+
+
+def near(epsilon: float) -> tuple[float, float]:
+    """That one and the next above it."""
+    at = EPSILONS.index(epsilon)
+    return EPSILONS[at], EPSILONS[at + 1]
+
+
+def test_a_home_that_is_not_there_is_not_begun(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder, "tallies", epsilon=1.0, lifetime=4.0)
+    covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
+    assert covered is not None
+    assert (covered.used, covered.own) == (0.0, False)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_sessions_that_fit_after_it_are_counted_as_the_ledger_opens_them(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder, "tallies", epsilon=1.0, lifetime=2.5)
+    covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
+    assert covered is not None
+    ledger, mechanism, opened = named(tmp_path / "home", plan), runs(plan, tmp_path), 0
+    with suppress(BudgetRefused):
+        while True:
+            ledger.open_session(opening(plan, mechanism, f"number-{opened}"), further=True)
+            opened += 1
+    assert (opened, covered.more >= 1) == (1 + covered.more, True)
+    assert f"{covered.more} more like it fit" in covered.reason
+
+
+def test_the_real_domain_is_asked_and_a_session_that_is_there_is_not_paid_again(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder, "tallies", epsilon=1.0, lifetime=1.2)
+    ledger = named(tmp_path / "home", plan)
+    ledger.open_session(opening(plan, runs(plan, tmp_path)))
+    records = ledger.records()
+    there = Account.of(plan, tmp_path / "home")
+    covered = check_cover(plan, facts(plan), there)
+    assert covered is not None
+    assert (covered.own, covered.share) == (True, covered.used)
+    newer = plan.model_copy(update={"data": plan.data.model_copy(update={"version": "2"})})
+    with pytest.raises(BudgetRefused, match=r"of which \d+% is used, does not cover .* `concord domain` raises"):
+        check_cover(newer, facts(newer), there)
+    assert ledger.records() == records
+
+
+def test_another_cap_than_is_on_the_record_is_refused_as_a_run_would(folder: Path, tmp_path: Path) -> None:
+    named(tmp_path / "home", planned(folder, "tallies", epsilon=1.0, lifetime=4.0))
+    with pytest.raises(WrongInput, match=r"lifetime\.epsilon of domain 'people' is 4\.0"):
+        Account.of(planned(folder, "tallies", epsilon=1.0, lifetime=8.0), tmp_path / "home")
+
+
+def test_of_a_divided_domain_the_part_that_is_learned_from_counts(folder: Path, tmp_path: Path) -> None:
+    plan = planned(folder, "stable", epsilon=1.0, lifetime=4.0)
+    ledger, halves = named(tmp_path / "home", plan), Division(share=0.5, naming="person", commitment="c")
+    ledger.divide("people", halves)
+    asked = opening(plan, runs(plan, tmp_path))
+    tested = {**vars(asked), "whole": Cost.gaussian(0.01), "per_refusal": None, "division": "c", "part": TEST}
+    ledger.open_session(Opening(**tested))
+    assert Account.of(plan, tmp_path / "home").charged == ledger.totals("people")[LEARNING]
+    assert ledger.total("people").renyi > Account.of(plan, tmp_path / "home").charged.renyi == 0
+
+
+# The commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None:
+    changes = {"teachers": None, "labeling": None, "student": None, "privacy__epsilon": 1.0}
+    tallied = {"labeling__mechanism": "tallies", "labeling__rows": 6000}
+    write_tables(tmp_path)
+    lifetime = {"privacy__lifetime": {"epsilon": 1.0, "delta": 4e-5}}
+    path = str(write_plan(tmp_path, **changes, **tallied, **lifetime))
+    home = ("--home", str(tmp_path / "home"))
+    status, printed, error = concord("plan", path, *home)
+    assert (status, printed) == (3, "")
+    assert "'people' (ε = 1, δ = 4e-05) does not cover a session of ε = 1, δ = 1e-05: the largest ε that fits" in error
+    largest = error.split("fits is ")[1].split(";")[0]
+    status, printed, _ = concord("plan", path, "--epsilon", largest, *home, "--json")
+    found = json.loads(printed)
+    assert (status, found["lifetime"]["more"]) == (0, 0)
+    assert all(item["feasible"] for item in found["what_if"])  # beyond the lifetime as well
+    assert "no further one like it fits" in concord("plan", path, "--epsilon", largest, *home)[1]
+    assert not (tmp_path / "home").exists()
+
+
+def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> None:
+    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"))
+    stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
+    places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"))
+    status, printed, error = concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1")
+    assert (status, printed) == (3, "")
+    assert "the largest ε that fits is 0.9" in error
+    assert [*tmp_path.iterdir()] == []
+    largest = error.split("fits is ")[1].split(";")[0]
+    assert concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1", "--epsilon", largest)[0] == 0
+    assert concord("plan", str(tmp_path / "plan.toml"), *places[2:])[0] == 0
