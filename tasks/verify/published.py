@@ -2,9 +2,10 @@
 
 Assumes      the folder holds the certificate and the files beside it; those of other sessions, if it names any, lie in
              folders beside this one
-Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove, or
-             whose budget passes the cap; a file that it names and that is missing or has another digest; released
-             labels that are not as many as it counts
+Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove or
+             that says more was asked than they pay for, or whose budget passes the cap; a file that it names and that
+             is missing or has another digest; released labels that are not as many as it counts. Whatever cannot be
+             read is a fault that is found: no file makes a check end otherwise
 Not covered  what the ledger alone knows (`LEFT`, which a check lists); a certificate made up as a whole, and the report
              and figures, which it does not digest
              Checked by tests/tasks/verify/test_verify_published.py
@@ -12,19 +13,22 @@ Not covered  what the ledger alone knows (`LEFT`, which a check lists); a certif
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from concord import __version__
 from concord.artifacts.answers import ANSWERS_FORMAT, AnswersCertificate, Promising
 from concord.artifacts.certificate import Certificate, Counts
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
+from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
-from concord.artifacts.schemas import Ref
+from concord.artifacts.measures import warnings_of
+from concord.artifacts.schemas import Budget, Ref
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import NEIGHBOURS
 from concord.tasks.verify.checks import Check, equal, promising
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import least_delta
@@ -35,6 +39,8 @@ LEFT = (
     "published this: `concord verify` in the home folder says the first three"
 )
 SLACK = 1 + 1e-9
+MOST = {"copies": 2**20, "steps": 2**20, "classes": 2**20, "cutoff": 2**30, "queries": 2**40}
+"""Larger counts than a mechanism runs with: to recompute the cost of one might not end."""
 
 
 def is_published(path: Path) -> bool:
@@ -66,6 +72,7 @@ def verify_published(path: Path, test: str | None = None) -> list[Check]:
     if isinstance(certificate, Certificate):
         student = certificate
         checks["public test"] = lambda: public_test(student, lambda ref: _read(ref, student, file.parent), test, None)
+        checks["what it says"] = lambda: _consistent(student)
     left = Check(name=f"{certificate.session}: not checked here", ok=True, warning=True, detail=LEFT)
     return [*(_checked(f"{certificate.session}: {name}", check) for name, check in checks.items()), left]
 
@@ -77,8 +84,10 @@ def _certificate_file(path: Path) -> Path:
 def _checked(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name=name, ok=True, detail=check())
-    except NotVerified as wrong:
+    except ConcordError as wrong:
         return Check(name=name, ok=False, detail=str(wrong))
+    except Exception as failed:  # whoever made the folder may have made it so
+        return Check(name=name, ok=False, detail=f"what Concord writes does not fail so ({type(failed).__name__})")
 
 
 def _as_written(certificate: Promising, text: bytes) -> str:
@@ -93,15 +102,35 @@ def _proved(certificate: Promising) -> str:
     claim, settings = certificate.guarantee, certificate.mechanism.settings
     equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
     equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
-    try:
-        delta = least_delta(settings, claim.epsilon)
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        raise NotVerified("the mechanism's settings are none that Concord runs with") from None
+    equal("what is protected", claim.neighbours, NEIGHBOURS[settings.get("secret", _secret(claim.neighbours))])
+    for name, number in _counts_in(settings):
+        if number > MOST[name]:
+            raise NotVerified(f"the mechanism's {name} is beyond {MOST[name]:,}, with which Concord does not run")
+    delta = least_delta(settings, claim.epsilon)
     if not delta <= claim.delta * SLACK:
         raise NotVerified(f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g}, claimed {claim.delta:g}")
-    if (promised := certificate.promise).epsilon < claim.epsilon or promised.delta < claim.delta:
-        raise NotVerified("all that was published together is claimed to cost less than the session alone")
+    others = [other.guarantee for other in certificate.beside] if isinstance(certificate, Certificate) else []
+    for name in ("epsilon", "delta"):
+        least = math.fsum(getattr(of, name) for of in (claim, *others))
+        if not getattr(certificate.promise, name) * SLACK >= least:
+            raise NotVerified(f"all that was published together is claimed to cost less than its sessions' {least:g}")
     return f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g} of the {claim.delta:g} claimed"
+
+
+def _secret(neighbours: str) -> str:
+    """What is secret of a unit between such neighbours. Raises NotVerified if Concord compares none such."""
+    secret = next((secret for secret, words in NEIGHBOURS.items() if words == neighbours), None)
+    if secret is None:
+        raise NotVerified(f"Concord proves nothing of neighbours {neighbours!r}")
+    return secret
+
+
+def _counts_in(settings: object) -> Iterator[tuple[str, float]]:
+    """Every number inside settings that is one of MOST, by its name."""
+    if isinstance(settings, dict):
+        yield from ((name, item) for name, item in settings.items() if name in MOST and isinstance(item, int | float))
+    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
+        yield from _counts_in(part)
 
 
 def _within_cap(certificate: Promising) -> str:
@@ -113,6 +142,11 @@ def _within_cap(certificate: Promising) -> str:
     shares: dict[str, list[float]] = defaultdict(list)
     for charge in domain.charges:
         shares[charge.part].append(charge.share)
+        if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
+            raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
+    for other in certificate.beside if isinstance(certificate, Certificate) else ():
+        claims = [Budget(epsilon=of.epsilon, delta=of.delta) for of in domain.charges if of.session == other.session]
+        equal(f"what the domain says that session {other.session} claims", claims, [other.guarantee])
     in_every = [domain.lost, *shares.pop("", [])]
     for part in shares or {"": []}:
         if not math.fsum([*in_every, *shares.get(part, [])]) <= SLACK:
@@ -124,6 +158,17 @@ def _within_cap(certificate: Promising) -> str:
     return f"{domain.sessions} sessions of the domain {domain.name} stay within ε = {domain.cap.epsilon:g}"
 
 
+def _consistent(certificate: Certificate) -> str:
+    """The student's accuracy stands twice alike, and no warning or caveat that must stand is left out."""
+    if (measured := certificate.student.public_test) is not None:
+        equal("the student's accuracy", certificate.student.accuracy, measured.accuracy)
+    if certificate.versions.get("concord") == __version__:
+        for text in (*warnings_of(measured, certificate.test), *CAVEATS):
+            if text not in (*certificate.warnings, *certificate.caveats):
+                raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
+    return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"
+
+
 def _files(certificate: Promising, folder: Path) -> str:
     """Every file that the certificate names is there, with the bytes it digests."""
     for ref in certificate.files:
@@ -132,17 +177,28 @@ def _files(certificate: Promising, folder: Path) -> str:
 
 
 def _counts(certificate: Promising, folder: Path) -> str:
-    """The released labels are as many as it counts. What was not asked row by row has no such labels."""
+    """The released labels are as many as it counts, and no more than its settings pay for.
+
+    What was not asked row by row has no such labels.
+    """
+    counts, settings = certificate.counts, certificate.mechanism.settings
+    single = isinstance(certificate, AnswersCertificate) and settings.get("cutoff") is None
+    for name, most in (("asked", settings.get("queries", 1 if single else None)), ("refused", settings.get("cutoff"))):
+        if most is not None and getattr(counts, name) > most:
+            raise NotVerified(f"{getattr(counts, name)} were {name}, where the settings pay for {most}")
     if isinstance(certificate, AnswersCertificate):
         return _answers(certificate, folder)
     if not certificate.teachers:
+        if certificate.mechanism.name in MECHANISMS:
+            raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
         return "nothing was asked row by row"
-    tables = [pa.ipc.open_file(pa.BufferReader(_read(ref, certificate, folder))) for ref in certificate.labels]
-    outcomes = pa.concat_tables([table.read_all() for table in tables])["outcome"]
-    found = {item["values"]: item["counts"] for item in pc.value_counts(outcomes).to_pylist()}
-    counts = certificate.counts
+    found = Counter[str]()
+    for ref in certificate.labels:
+        table = pa.ipc.open_file(pa.BufferReader(_read(ref, certificate, folder))).read_all()
+        table.validate(full=True)  # what is damaged inside would end the process
+        found.update(table["outcome"].to_pylist())
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
-        equal(f"the number of rows {name}", found.get(name, 0), claimed)
+        equal(f"the number of rows {name}", found[name], claimed)
     equal("the number of rows asked", counts.answered + counts.refused, counts.asked)
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
@@ -151,14 +207,19 @@ def _answers(certificate: AnswersCertificate, folder: Path) -> str:
     """Each released answer is the one that it tells of, and they are as many as it counts."""
     for record in certificate.answers:
         released = json.loads(_read(record.file, certificate, folder))
-        told = {"question": record.question, "code": record.code, "outcome": record.outcome, "answer": record.answer}
-        equal(f"the answer in {record.file.path}", {name: released.get(name) for name in told}, told)
+        recorded = {
+            "question": record.question,
+            "code": record.code,
+            "outcome": record.outcome,
+            "answer": record.answer,
+        }
+        equal(f"the answer in {record.file.path}", {name: released.get(name) for name in recorded}, recorded)
     refused = sum(record.outcome == "refused" for record in certificate.answers)
     found = Counts(
         asked=len(certificate.answers), answered=len(certificate.answers) - refused, refused=refused, not_asked=0
     )
     equal("the number of questions", certificate.counts, found)
-    return f"{found.answered} answers and {refused} refusals are as told"
+    return f"{found.answered} answers and {refused} refusals are as counted"
 
 
 def _read(ref: Ref, certificate: Promising, folder: Path) -> bytes:
@@ -167,8 +228,10 @@ def _read(ref: Ref, certificate: Promising, folder: Path) -> bytes:
     if ".." in Path(ref.path).parts or Path(ref.path).is_absolute():
         raise NotVerified(f"the certificate names the file {ref.path}, which lies outside what is published")
     try:
+        if not file.is_file():  # as a pipe is none, which never ends
+            raise FileNotFoundError
         data = file.read_bytes()
-    except OSError:
+    except (OSError, ValueError):
         raise NotVerified(f"the published file {ref.path} is missing: put it beside the certificate") from None
     if sha256(data) != ref.digest:
         raise NotVerified(f"the published file {ref.path} is not the one that the certificate digests")

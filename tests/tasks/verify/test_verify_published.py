@@ -1,5 +1,6 @@
 """A published folder is verified by itself: no home, no ledger; what was changed in it is found and named."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -119,11 +120,51 @@ def other_session(values: dict[str, Any]) -> None:
     values["session"] = "people-2"
 
 
+def other_accuracy(values: dict[str, Any]) -> None:
+    values["student"]["accuracy"] = 0.999
+
+
+def no_caveats(values: dict[str, Any]) -> None:
+    values["caveats"] = []
+
+
+def spent_nothing(values: dict[str, Any]) -> None:
+    values["domain"]["remaining"] = values["domain"]["cap"]
+    values["domain"]["spent"] = {"epsilon": 0.0, "delta": 0.0}
+
+
+def other_neighbours(values: dict[str, Any]) -> None:
+    values["guarantee"]["neighbours"] = "any two tables"
+
+
+def asked_without_teachers(values: dict[str, Any]) -> None:
+    values["teachers"] = 0
+
+
+def a_dear_session_beside(values: dict[str, Any]) -> None:
+    dear = {"session": "people-2", "mechanism": "stable", "teachers": 3, "labels": []}
+    values["beside"] = [{**dear, "guarantee": {"epsilon": 50.0, "delta": 0.5}}]
+
+
+def a_cost_that_takes_for_ever(values: dict[str, Any]) -> None:
+    values["mechanism"]["settings"]["relabel"] = {"copies": 10**12, "share": "1e-6", "choice_epsilon": "0"}
+
+
+def settings_of_another_kind(values: dict[str, Any]) -> None:
+    values["mechanism"]["settings"]["refusal"] = ""
+
+
+def a_name_of_no_file(values: dict[str, Any]) -> None:
+    values["labels"][0]["path"] = f"{SESSION}/\x00"
+
+
+WORDS = (other_accuracy, no_caveats, spent_nothing, other_neighbours, asked_without_teachers, a_dear_session_beside)
+ODD = (a_cost_that_takes_for_ever, settings_of_another_kind, a_name_of_no_file)
 LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
 MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap, outside_the_folder, other_session)
 
 
-@pytest.mark.parametrize("lie", [*LIES, *MORE])
+@pytest.mark.parametrize("lie", [*LIES, *MORE, *WORDS, *ODD])
 def test_a_certificate_that_says_more_than_it_proves_is_found(
     folder: Path, lie: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -131,6 +172,32 @@ def test_a_certificate_that_says_more_than_it_proves_is_found(
     assert faults(folder) == []  # written thus, an honest one passes
     change(folder, lie)
     assert faults(folder) != []
+
+
+def name_labels(folder: Path, data: bytes) -> None:
+    """Have the certificate name those labels."""
+    change(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
+
+
+@pytest.mark.parametrize("bits", [b"nonsense", b""])
+def test_labels_that_cannot_be_read_are_a_fault_and_no_traceback(folder: Path, bits: bytes) -> None:
+    file = folder / "labels" / "batch-00000.arrow"
+    file.write_bytes(bits)
+    name_labels(folder, bits)
+    assert len(faults(folder)) == 1
+
+
+def test_damage_inside_labels_ends_no_process(folder: Path) -> None:
+    """Arrow reads offsets as it finds them: a count of damaged words ended the process."""
+    rng, file = np.random.default_rng(4), folder / "labels" / "batch-00000.arrow"
+    whole = file.read_bytes()
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for at in rng.integers(len(whole), size=20):
+            damaged[at] ^= int(rng.integers(1, 256))
+        file.write_bytes(damaged)
+        name_labels(folder, bytes(damaged))
+        faults(folder)
 
 
 def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
