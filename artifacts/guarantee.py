@@ -135,10 +135,14 @@ def _budget(pair: tuple[float, float]) -> Budget:
     return Budget(epsilon=pair[0], delta=pair[1])
 
 
-def lifetime_in_words(share: float, more: int) -> str:
-    """What a session takes of its domain's lifetime budget, and how many more it lasts for."""
+def lifetime_in_words(share: float, used: float, more: int | None) -> str:
+    """What is spent of a domain's lifetime budget, of which `used` is used with it, and how often that still fits."""
+    if more is None:
+        back = f"{-share:.1%} came back" if share < 0 else "nothing"
+        return f"{back}; {used:.1%} of the domain's lifetime budget is used"
     fit = {0: "no further one like it fits", 1: "1 more like it fits"}.get(more, f"{more:,} more like it fit")
-    return f"{share:.1%}; {fit}"
+    whole = f", of which {used:.1%} is used now" if used > share else ""
+    return f"{share:.1%} of the domain's lifetime budget{whole}; {fit}"
 
 
 UNWITNESSED = (

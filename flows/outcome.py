@@ -7,6 +7,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.guarantee import lifetime_in_words
 
 StageName = Literal[
     "encode",
@@ -51,6 +52,7 @@ class Summary(BaseModel):
     spent_now    what the domain was charged while it ran
     inferred     public rows whose labels follow from tallies, at no charge
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
+    lifetime     of the domain's budget: what was charged while it ran, what is in all, and how often that still fits
     """
 
     run_id: str
@@ -72,6 +74,7 @@ class Summary(BaseModel):
     warnings: list[str] = []
     spent_now: dict[str, float]
     conversion: float
+    lifetime: dict[str, Any]
     stages: list[StageReport]
 
 
@@ -88,14 +91,12 @@ def together(reports: Sequence[StageReport]) -> list[StageReport]:
 def in_words(summary: Summary) -> str:
     """A run in one line."""
     rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
-    return f"session {summary.session}: {rows}; spent now {spent_in_words(summary.spent_now, summary.conversion)}"
+    return f"session {summary.session}: {rows}; spent now: {spent_in_words(summary.lifetime)}"
 
 
-def spent_in_words(spent: Mapping[str, float], conversion: float) -> str:
-    """What was spent of a domain's budget; and why a first session is charged more than it claims."""
-    whole = f"ε = {spent['epsilon']:.3g} of the domain's budget"
-    rest = spent["epsilon"] - conversion
-    return f"{whole}: {conversion:.3g} for its one-off conversion, {rest:.3g} for this run" if conversion else whole
+def spent_in_words(lifetime: Mapping[str, Any]) -> str:
+    """What a run took of its domain's lifetime budget, and how much there is left."""
+    return lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
 
 
 def measured(certificate: Certificate) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
-        "spent now": f"{spent_in_words(summary.spent_now, summary.conversion)}; δ = {summary.spent_now['delta']:.3g}",
+        "spent now": spent_in_words(summary.lifetime),
         "report": f"`{summary.report}`",
         "certificate": f"`{summary.certificate}`",
         "MLflow run": f"`{summary.run_id}`",

@@ -11,6 +11,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Domain, Session
 from concord.flows.cache import Files
@@ -21,7 +22,7 @@ from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.split import with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import private_files
-from concord.tasks.door.admit import Asked, Charged, spent
+from concord.tasks.door.admit import Asked, Charged
 from concord.tasks.door.checkpoint import PublicSource, check_staged, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.release import RUN, Stores, a_run_in, alone, opening
@@ -118,19 +119,27 @@ class Balance:
     """A domain, and what it was charged before this run asked for anything."""
 
     domain: Domain
-    before: tuple[float, float]
+    total: Charge
 
     @classmethod
     def of(cls, run: RunContext, domain: Domain) -> Self:
         """The domain's balance as it stands."""
-        return cls(domain, spent(run.stores, domain))
+        return cls(domain, run.stores.ledger.total(domain.name))
 
     def charged(self, run: RunContext) -> dict[str, Any]:
-        """The charge added by this run, and the one-off conversion in it, as a summary has them."""
-        before, after = self.before, spent(run.stores, self.domain)
-        conversion = self.domain.filter.conversion if any(after) and not any(before) else 0.0
-        charge = {"epsilon": after[0] - before[0], "delta": after[1] - before[1]}
-        return {"spent_now": charge, "conversion": conversion}
+        """The charge added by this run, the one-off conversion in it, and its share of the lifetime."""
+        rule, total = self.domain.filter, run.stores.ledger.total(self.domain.name)
+        before, after = rule.spent(self.total), rule.spent(total)
+        added = Charge(renyi=total.renyi - self.total.renyi, delta=total.delta - self.total.delta)
+        return {
+            "spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]},
+            "conversion": rule.conversion if any(after) and not any(before) else 0.0,
+            "lifetime": {
+                "now": rule.share(added),
+                "used": rule.share(total),
+                "more": rule.more(total, added) if added.renyi > 0 else None,
+            },
+        }
 
 
 @dataclass(frozen=True)

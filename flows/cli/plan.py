@@ -121,7 +121,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if found["candidates"]:
         _show_candidates(found["candidates"])
     if found["lifetime"]:
-        out.print(f"The {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
+        out.print(f"As planned {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
 
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:

@@ -34,7 +34,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
         "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
         "student": "published; the plan names no public test rows",
-        "spent now": spent_in_words(summary.spent_now, summary.conversion),
+        "spent now": spent_in_words(summary.lifetime),
         "certificate": summary.certificate,
         "report": summary.report,
         "audit view": f"concord ui --home {home}",

@@ -124,11 +124,10 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     rule = account.domain.filter
     if not own and not account.admits(charge):
         raise BudgetRefused(_refusal(plan, account, largest_epsilon(plan, public, account)))
-    share, used = rule.share(charge), rule.share(account.charged)
-    more = rule.more(account.charged if own else account.charged + charge, charge)
-    words = f"{lifetime_in_words(share, more)}{GOES_ON if own else ''}"
-    before = f"{used:.1%} of it is used; " if used else ""
-    reason = f"lifetime budget of domain {account.domain.name}: {before}the session takes {words}"
+    after = account.charged if own else account.charged + charge
+    share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
+    words = lifetime_in_words(share, rule.share(after), more)
+    reason = f"the session takes {words}{GOES_ON if own else ''}"
     return Covered(share=share, used=used, more=more, own=own, reason=reason)
 
 

@@ -302,11 +302,6 @@ def _terms(plan: Plan) -> dict[str, Any]:
     }
 
 
-def spent(door: Stores, domain: Domain) -> tuple[float, float]:
-    """The (ε, δ) the domain is charged so far, by the ledger's rule."""
-    return domain.filter.spent(door.ledger.total(domain.name))
-
-
 def runs(session: Session, mechanism: Charged) -> bool:
     """Whether the session was opened with that very mechanism: its table or scales are what the session is certified
     for."""

@@ -151,12 +151,25 @@ def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any]
     assert domain["spent"]["epsilon"] > session["guarantee"]["epsilon"]
     assert 0 < domain["conversion"] == session["conversion"] < domain["spent"]["epsilon"]
     assert f"of it ε = {domain['conversion']:.3g} once" in concord("budget")[1]
+    charged, budget = (float(domain["renyi"][name]) for name in ("charged", "budget"))
+    now, used, more = (session["lifetime"][name] for name in ("now", "used", "more"))
+    assert (now, more) == (pytest.approx(charged / budget), int((budget - charged) / charged))
+    assert used == now > 0
+    again = concord("run", str(folder / "plan.toml"))[1]
+    assert f"spent now    nothing; {now:.1%} of the domain's lifetime budget is used\n" in again
+    assert "conversion" not in again
 
 
-def test_a_first_session_says_why_it_is_charged_more_than_it_claims() -> None:
-    whole = "ε = 1.93 of the domain's budget"
-    assert spent_in_words({"epsilon": 1.93}, 1.69) == f"{whole}: 1.69 for its one-off conversion, 0.24 for this run"
-    assert spent_in_words({"epsilon": 1.93}, 0.0) == whole
+def test_what_is_left_is_said_in_words_that_fit() -> None:
+    whole = "of the domain's lifetime budget"
+    for lifetime, words in {
+        (0.3, 0.3, 2): f"30.0% {whole}; 2 more like it fit",
+        (0.3, 0.6, 1): f"30.0% {whole}, of which 60.0% is used now; 1 more like it fits",
+        (0.3, 0.9, 0): f"30.0% {whole}, of which 90.0% is used now; no further one like it fits",
+        (0.0, 0.9, None): f"nothing; 90.0% {whole} is used",
+        (-0.1, 0.2, None): f"10.0% came back; 20.0% {whole} is used",
+    }.items():
+        assert spent_in_words(dict(zip(("now", "used", "more"), lifetime, strict=True))) == words
 
 
 @pytest.mark.usefixtures("session")
