@@ -36,6 +36,8 @@ class Settings(BaseSettings):
     vault_key       the vault's key in base64; vault_key_file is the file that holds it so. Without either, a vault is
                     made without encryption
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
+    trust           a package whose types published students may hold, with all its code; without it, none but those
+                    that Concord publishes with scikit-learn
     """
 
     model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", frozen=True)
@@ -46,6 +48,7 @@ class Settings(BaseSettings):
     vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
     vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
     tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
+    trust: Annotated[str | None, Unset, Field(validation_alias="CONCORD_TRUST")] = None
 
     @classmethod
     def now(cls) -> "Settings":

@@ -69,8 +69,7 @@ class Run:
         from concord.artifacts.home.released import Released
         from concord.tasks.student.model import AnyRows, load
 
-        record = self.certificate.student
-        return AnyRows(load(Released(self.home).read(record.file), record.estimator).steps)
+        return AnyRows(load(Released(self.home).read(self.certificate.student.file)).steps)
 
     @cached_property
     def labels(self) -> Any:

@@ -26,7 +26,8 @@ from concord.artifacts.certificate import SCHEMA_FILE, Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import PublicTest
 from concord.tasks.student.concord_tallied import Tallied
-from concord.tasks.student.model import is_older, load, published, travelling, trusted_types
+from concord.tasks.student.model import is_older, load, published, travelling
+from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
@@ -71,8 +72,7 @@ def export(source: Path, target: Path) -> Exported:
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
-    estimator = certificate.student.estimator
-    student, trusted, parts = load(file, estimator), trusted_types(file, estimator), travelling(file, estimator)
+    student, trusted = load(file), trusted_types(file)
     target.mkdir(parents=True, exist_ok=True)
     (target / STUDENT).write_bytes(file)
     for name in COPIED:
@@ -81,9 +81,9 @@ def export(source: Path, target: Path) -> Exported:
     without = _write_onnx(student, target / ONNX)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
     texts = {
-        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts},
+        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in travelling(trusted)},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
-        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(estimator)),
+        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(certificate.student.estimator)),
         "MODEL_CARD.md": "\n".join(_card(certificate, student, without)),
     }
     for name, text in texts.items():

@@ -35,8 +35,8 @@ def student_of(subject: str, home: Path) -> AnyRows:
         from concord.artifacts.mlflow.read import Records  # heavy, and rarely asked for
 
         subject = Records.of(home).session_of(subject)
-    certificate, file = published(Path(subject) if Path(subject).is_dir() else home / "released" / subject)
-    return AnyRows(load(file, certificate.student.estimator).steps)
+    _, file = published(Path(subject) if Path(subject).is_dir() else home / "released" / subject)
+    return AnyRows(load(file).steps)
 
 
 def predict_table(student: Any, table: str, target: Path) -> int:

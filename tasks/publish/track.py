@@ -29,7 +29,8 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.describe import Certified, outcomes
 from concord.tasks.publish.figures import spending
-from concord.tasks.student.model import is_older, load, travelling, trusted_types
+from concord.tasks.student.model import is_older, load, travelling
+from concord.tasks.student.trust import trusted_types
 
 EXAMPLE_ROWS = 5
 Points = list[tuple[int, float]]
@@ -64,6 +65,7 @@ def track(
             f"the student of session {session.id} is of an earlier version, and MLflow could not load it: publish it "
             "anew with `concord run PLAN --from study`, which spends nothing"
         )
+    types = trusted_types(file, plan.student.estimator)
     return tracking.publish(
         Publication(
             certificate=certificate,
@@ -75,10 +77,10 @@ def track(
             },
             student=load(file, plan.student.estimator),
             student_file=file,
-            trusted_types=trusted_types(file, plan.student.estimator),
+            trusted_types=types,
             example=_example(batches[0], encoding, vault),
             columns=column_types(plan.path("public"), encoding),
-            code=[Path(str(part.__file__)) for part in travelling(file, plan.student.estimator)],
+            code=[Path(str(part.__file__)) for part in travelling(types)],
             started=started,
             studied=studied,
         )

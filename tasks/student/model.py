@@ -20,7 +20,7 @@ import itertools
 import json
 import re
 import zipfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -45,6 +45,7 @@ from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
+from concord.tasks.student.trust import trusted_types
 
 Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, what it does, and the columns it does it to."""
@@ -132,8 +133,6 @@ def _words(column: OneHot) -> Pipeline:
     return make_pipeline(Cells(column.kind), ranks, OneHotEncoder(categories=[np.arange(end + 1.0)], **known))
 
 
-PACKAGES = (concord_student.NAME, concord_tallied.NAME, "sklearn", "numpy", "scipy")
-"""Where the types of a student may come from, beside the package of its own estimator."""
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry of the file: the earliest a zip archive can hold."""
 OLDER = re.compile(r'"__module__": "(?:concord|tasks)\.')
@@ -207,29 +206,16 @@ class _Names:
             node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
 
 
-def trusted_types(file: bytes, estimator: str) -> list[str]:
-    """The types in a student's file beyond skops' own defaults, sorted.
-
-    Raises NotVerified if one is neither of PACKAGES nor of the package of `estimator`, its dotted name, nor Encode.
-    """
-    packages = {*PACKAGES, estimator.split(".")[0]}
-    types: list[str] = sorted(skops.io.get_untrusted_types(data=file))
-    for name in types:
-        if name.split(".")[0] not in packages and name != f"{Encode.__module__}.{Encode.__name__}":
-            raise NotVerified(f"the student's file holds {name}, which is not of {', '.join(sorted(packages))}")
-    return types
-
-
-def travelling(file: bytes, estimator: str) -> list[ModuleType]:
+def travelling(types: Iterable[str]) -> list[ModuleType]:
     """The modules of ours that a student's types are of, whose files travel with it."""
-    named = {name.split(".")[0] for name in trusted_types(file, estimator)}
+    named = {name.split(".")[0] for name in types}
     return [concord_student, *([concord_tallied] * (concord_tallied.NAME in named))]
 
 
-def load(file: bytes, estimator: str) -> Any:
-    """The student of a file. Raises NotVerified if it holds types it should not."""
+def load(file: bytes, planned: str | None = None) -> Any:
+    """The student of a file. Raises NotVerified if it holds types it should not: `planned` as in `trusted_types`."""
     current = _renamed(file) if is_older(file) else file
-    student = skops.io.loads(current, trusted=trusted_types(current, estimator))
+    student = skops.io.loads(current, trusted=trusted_types(current, planned))
     if current is file:
         return student
     return published_student(Encoding.model_validate_json(student["encode"].encoding), student["student"])

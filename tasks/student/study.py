@@ -20,7 +20,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
@@ -29,6 +29,7 @@ from concord.artifacts.students import StudentPlan
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student
+from concord.tasks.student.trust import trusted_types
 
 Targets = NDArray[np.float64]
 Refused = Literal["random", "drop", "soft"]
@@ -97,7 +98,11 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
         targets[:classes] = 1 / classes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as of too few iterations, on rows that mean nothing
-        _fit(plan, X, targets, encoding.classes)
+        learned = _fit(plan, X, targets, encoding.classes)
+    try:
+        trusted_types(dump(learned), plan.estimator)
+    except NotVerified as refused:
+        raise WrongInput(f"student: {plan.estimator} could not be read back once published: {refused}") from None
 
 
 def publish_student(student: Pipeline, session: str, test: PublicTest | None, released: Released) -> Student:

@@ -50,7 +50,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     table = _table(test, named, home)
     if table is None:
         return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
-    student = load(read(certificate.student.file), certificate.student.estimator)
+    student = load(read(certificate.student.file))
     _answers(test, _counted(student, certificate.features, test, table))
     return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"
 

@@ -1,6 +1,5 @@
 """The student: what each rule for refused rows teaches, that it always works, and that its file is canonical."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVR
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.students import StudentPlan
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.evaluate import evaluate
-from concord.tasks.student.model import canonical_file, dump, load, trusted_types
+from concord.tasks.student.model import canonical_file, dump, load
 from concord.tasks.student.study import Refused, lessons, publish_student, study
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
 
@@ -171,13 +170,6 @@ def test_memory_between_the_fields_of_records_is_not_published() -> None:
     file = dump(records)
     assert file.count(b"\xaa" + bytes(7) + b"\xaa" * 8) == 3
     assert (skops.io.loads(file) == records).all()
-
-
-def test_a_file_that_holds_foreign_types_is_refused() -> None:
-    file = dump(Counter("abc"))
-    with pytest.raises(NotVerified, match=r"collections\.Counter"):
-        trusted_types(file, LOGISTIC)
-    assert trusted_types(file, "collections.Counter") == ["collections.Counter"]
 
 
 def test_unseen_and_missing_cells_are_predicted_for(small: World) -> None:
