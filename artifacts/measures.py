@@ -133,6 +133,9 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
 def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
     if test is None:
         return
+    if not test.clean:
+        yield "the private test says nothing of the student, which may have learned from the tested units"
+        return
     if test.majority is not None and test.accuracy.value <= test.majority:
         yield (
             "by the private test the student is no better than naming the largest class for every unit: it is right on "

@@ -263,7 +263,8 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
 
     By the plan's word if it has one. Otherwise a student that is warned of is not, nor is one that does not beat the
     champion: by balanced accuracy on the same public test rows, or on the private units set aside. One that was
-    measured beats one that was not; among those that nobody measured, the latest is champion.
+    measured beats one that was not; among those that nobody measured, the latest is champion. A private test that is
+    not clean measures nothing.
     """
     if certificate.about.champion != "better":
         return certificate.about.champion == "always"
@@ -274,9 +275,10 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     public, private = certificate.student.public_test, certificate.test
     if public is not None and now.params.get(TEST_TABLE) == public.table:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
-    if private is not None and "test_balanced_accuracy" in now.metrics:
+    tried = "test_balanced_accuracy" in now.metrics and now.params.get("test.clean") != str(False)
+    if private is not None and private.clean and tried:
         return private.balanced_accuracy.value > now.metrics["test_balanced_accuracy"]
-    return TEST_TABLE not in now.params and "test_balanced_accuracy" not in now.metrics
+    return TEST_TABLE not in now.params and not tried
 
 
 def budget_in_words(certificate: Certificate) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.measures import ClassMeasured, PublicTest
+from concord.artifacts.measures import ClassMeasured, Interval, PublicTest, TestRecord, warnings_of
 from concord.artifacts.mlflow.describe import Champion, takes_alias
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import AboutPlan
@@ -64,3 +64,26 @@ def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
 )
 def test_who_is_champion(candidate: Certificate, champion: Champion | None, takes: bool) -> None:
     assert takes_alias(candidate, champion) is takes
+
+
+def tried(balanced: float, *, clean: bool) -> TestRecord:
+    share = Interval(value=balanced, low=balanced - 0.01, high=balanced + 0.01)
+    return TestRecord.model_construct(clean=clean, accuracy=share, balanced_accuracy=share, majority=0.5, classes=())
+
+
+@pytest.mark.parametrize(
+    ("clean", "champion", "takes"),
+    [(True, True, True), (False, True, False), (True, False, True), (False, False, True)],
+)
+def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: bool, takes: bool) -> None:
+    """A student tried on what it learned from took the alias of one that was tried on units it never saw."""
+    certificate = student(None).model_copy(update={"test": tried(0.99, clean=clean)})
+    there = Champion({}, {"test.clean": str(champion)}, {"test_balanced_accuracy": 0.9})
+    assert takes_alias(certificate, there) is takes
+    assert takes_alias(certificate, Champion({}, {}, {})) is True
+
+
+def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
+    assert warnings_of(None, tried(0.99, clean=True)) == ()
+    (warning,) = warnings_of(None, tried(0.99, clean=False))
+    assert "may have learned from the tested units" in warning
