@@ -134,7 +134,7 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
         if name not in result:
             raise WrongInput(f"--{name} must be given, or a plan file that says it")
     if agreement is not None:
-        result["agreement"] = read_agreement(agreement, result["classes"])
+        result["agreement"] = read_agreement(agreement, result["classes"], plan.data.format if plan else None)
     return Premises(**result)
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import TextFormat
+from concord.tasks.data.formats import format_of
 from concord.tasks.data.tables import open_public
 
 Guess = float | NDArray[np.float64]
@@ -23,24 +25,26 @@ def expected_agreement(plan: Plan) -> Guess:
     """The plan's guess: its figure, its table, or what is typical. Raises WrongInput if the table is none."""
     guess = plan.labeling.agreement
     if isinstance(guess, str):
-        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes))
+        return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes), plan.data.format)
     return TYPICAL_AGREEMENT if guess is None else guess
 
 
-def read_agreement(guess: str, classes: int) -> Guess:
+def read_agreement(guess: str, classes: int, form: TextFormat | None = None) -> Guess:
     """The figure that `guess` is, or the votes of the table it names. Raises WrongInput if it is neither.
 
     A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
     class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
+
+    form   how a CSV file is written; as is found in it if not given
     """
     try:
         return float(guess)
     except ValueError:
-        return _votes(guess, classes)
+        return _votes(guess, classes, form)
 
 
-def _votes(path: str, classes: int) -> Guess:
-    table = open_public(path, "agreement")
+def _votes(path: str, classes: int, form: TextFormat | None) -> Guess:
+    table = open_public(path, "agreement", form or format_of(path, field="agreement"))
     if len(table.names) not in (1, classes):
         rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
         raise WrongInput(f"{rule}; {path} has {len(table.names)}")

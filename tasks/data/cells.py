@@ -9,7 +9,7 @@ conversion has one exact or nearest result, and a choice copies bits. What is co
 (`numbers_of`, tasks.data.encode). Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -170,13 +170,17 @@ def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
     return _looked_up(pl.col(name), vocabulary, pl.Int32())
 
 
-def clean_text(frame: pl.DataFrame, form: TextFormat = COMMAS) -> pl.DataFrame:
-    """Cells of a text file: outer blanks cut off, words for nothing made null, and numbers written plainly."""
+def clean_text(frame: pl.DataFrame, form: TextFormat = COMMAS, names: Collection[str] = ()) -> pl.DataFrame:
+    """Cells of a text file: outer blanks cut off, words for nothing made null, and numbers written plainly.
+
+    names   columns whose cells are names and no amounts: `1.234` stays as it is in every format
+    """
     word = pl.all().str.strip_chars()
     cells = frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
     for pattern, sign, by in form.rules:
-        plain = pl.all().str.replace_all(sign, by, literal=True)
-        cells = cells.select(pl.when(pl.all().str.contains(f"^(?:{pattern})$")).then(plain).otherwise(pl.all()))
+        for cell in (pl.col(name) for name in cells.columns if name not in names):
+            plain = cell.str.replace_all(sign, by, literal=True)
+            cells = cells.with_columns(pl.when(cell.str.contains(f"^(?:{pattern})$")).then(plain).otherwise(cell))
     return cells
 
 

@@ -9,8 +9,9 @@ Assumes      the part key is fixed for the domain's life and independent of the 
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
 Not covered  units whose name changes. Where a later file stores a column as doubles, all its numbers are named anew,
-             and UUIDs, single floats and moments with a zone have names of their own: that is part of the naming rule,
-             and the ledger refuses another one. Checked by
+             and UUIDs, single floats and moments with a zone have names of their own; and in another declared format
+             cells of CSV files read otherwise: all that is part of the naming rule, and the ledger refuses another
+             one. Checked by
              tests/tasks/data/test_set_aside.py
 """
 
@@ -23,10 +24,13 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import TEST, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
+from concord.tasks.data.tables import PRIVATE, find_files
 from concord.tasks.data.units import sampled, stored_as_one, stored_oddly, unit_names
 
 BY_UNIT, BY_CELLS = "data.unit", "test.columns"
 """The fields of a plan that may name units."""
+FORMAT = "data.format"
+"""The field of a plan that says how cells of CSV files are written, names too."""
 ABSENT = b"\xff"
 """What stands for a cell that says nothing: no length, which others begin with, is so large."""
 
@@ -42,8 +46,8 @@ def division_of(plan: Plan, vault: Vault) -> Division | None:
 
 def plan_of(division: Division) -> PrivateTestPlan:
     """The section of a plan that divides a domain's units like that."""
-    ((field, named_by),) = json.loads(division.naming).items()
-    columns = tuple(column for column, *_ in named_by) if field == BY_CELLS else None
+    named_by = json.loads(division.naming).get(BY_CELLS)
+    columns = None if named_by is None else tuple(column for column, *_ in named_by)
     return PrivateTestPlan(share=division.share, columns=columns)
 
 
@@ -54,13 +58,21 @@ def part_key(key: bytes) -> bytes:
 
 def naming_rule(plan: Plan) -> str:
     """What units are named by, as the ledger keeps it: columns, which of them hold numbers as doubles do, and
-    types whose values are named otherwise than in any other type (tasks.data.names)."""
+    types whose values are named otherwise than in any other type (tasks.data.names); and what is unusual in the format
+    of CSV files, since in another one their cells read otherwise."""
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
     named_by = [
         (column, _rounded(plan, column), *stored_oddly(plan.path("private"), column, plan.data.format))
         for column in columns
     ]
-    return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by})
+    written = {FORMAT: unusual} if (unusual := format_of_names(plan)) else {}
+    return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by, **written})
+
+
+def format_of_names(plan: Plan) -> dict[str, str]:
+    """What is unusual in how the private table is written: nothing, if its files are not CSV."""
+    text = find_files(plan.path("private"), PRIVATE, plan.data.format)[0].format == "csv"
+    return plan.data.format.model_dump(exclude_defaults=True) if text else {}
 
 
 def columns_of_names(plan: Plan) -> dict[str, str]:

@@ -8,7 +8,7 @@ Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,15 +79,16 @@ class TableFile:
         """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
         return polars_type(self.stored_as(name))
 
-    def frames(self, columns: Sequence[str], rows: int = 0) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: Sequence[str], rows: int = 0, names: Collection[str] = ()) -> Iterator[pl.DataFrame]:
         """Those of the columns that the file has; of a CSV file all of them, null if it has none. Raises WrongInput.
 
-        rows   of a frame at most; ROWS_IN_MEMORY if not given
+        rows    of a frame at most; ROWS_IN_MEMORY if not given
+        names   columns in which no cell is a number, however it is written (`clean_text`)
         """
         rows = rows or ROWS_IN_MEMORY
         if self.format == "csv":
             with self.readable():
-                yield from self._text_frames(columns, rows)
+                yield from self._text_frames(columns, rows, names)
             return
         present = {name: self.stored_as(name) for name in columns if name in self.names}
         with self.readable():
@@ -100,7 +101,7 @@ class TableFile:
                 ]
                 yield pl.DataFrame(cells)
 
-    def _text_frames(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+    def _text_frames(self, columns: Sequence[str], rows: int, words: Collection[str]) -> Iterator[pl.DataFrame]:
         """Cells of all lines by the place of their column. In a private file, a cell that a line lacks is null, and so
         is nothing a reason to fail; in a public one each line must have as many cells as the first."""
         places = [self.names.index(name) if name in self.names else len(self.names) for name in columns]
@@ -112,7 +113,7 @@ class TableFile:
                 name: [row[place] if place < len(row) else None for row in split]
                 for name, place in zip(columns, places, strict=True)
             }
-            yield clean_text(pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)), self.form)
+            yield clean_text(pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)), self.form, words)
 
     def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
         for cells in split:

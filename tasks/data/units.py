@@ -68,6 +68,7 @@ def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COM
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
     `columns` maps each name to the plan's field that asks for it, and `form` is how it says that CSV files are written.
+    What names units, as `data.unit` says, is read as words: no rule for numbers changes who somebody is.
     Raises WrongInput, before any row is read, where no file has a column, or has it twice, or a file is missing or of
     another format.
     """
@@ -78,7 +79,7 @@ def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COM
         if name not in present:
             rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
             raise WrongInput(rule + files[0].what_to_try(name))
-    return _frames(files, tuple(columns))
+    return _frames(files, tuple(columns), [name for name, asked_by in columns.items() if asked_by == "data.unit"])
 
 
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
@@ -105,9 +106,9 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
                 raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.path}")
 
 
-def _frames(files: Sequence[TableFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _frames(files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str]) -> Iterator[pl.DataFrame]:
     for file in files:
-        for frame in file.frames(columns):
+        for frame in file.frames(columns, names=names):
             if frame.is_empty():
                 continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]

@@ -19,10 +19,11 @@ erased may never have been in it: what is done does not depend on that.
                  reason, and gives nothing back. It waits for runs of the domain, and is finished by erasing again if it
                  was interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then
                  on
-    Not covered  what was published, which differential privacy alone protects; the table itself, which is its owner's
-                 to change; all units of a domain, erased at once, come back with a further session; copies of the
-                 vault, and what a disk keeps of removed files; what workers of a cluster write after their flow was
-                 killed. Checked by tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
+    Not covered  a name that a format with another separator or quote cuts or keeps otherwise; what was published, which
+                 differential privacy alone protects; the table itself, which is its owner's to change; all units of a
+                 domain, erased at once, come back with a further session; copies of the vault, and what a disk keeps of
+                 removed files; what workers of a cluster write after their flow was killed. Checked by
+                 tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
 
 Upgrade: a home written by an earlier version is brought to this one's format, once, with a copy of what is touched.
     format 1 → 2   the private files of known sessions are put on the ledger's record
@@ -36,7 +37,7 @@ Upgrade: a home written by an earlier version is brought to this one's format, o
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import polars as pl
 
@@ -52,9 +53,11 @@ from concord.artifacts.home.whole import (
     set_format,
     sync_folder,
 )
+from concord.artifacts.schemas import TextFormat
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
+from concord.tasks.data.names import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, votes_folder
 from concord.tasks.door.release import RUN, Stores, alone, no_run_in
@@ -159,7 +162,7 @@ def _everybody(units: Erased) -> str:
 
 
 def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
-    """What the ledger keeps of the unit's name: of both, where doubles round it."""
+    """What the ledger keeps of the unit's name: of both, where doubles round it, and of each way it may be read in."""
     known = door.ledger.domain(domain)
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
@@ -171,11 +174,20 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
             f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: leave "
             "--unit out, and all rows of the domain are erased"
         )
-    ids = clean_text(pl.DataFrame({"unit": [unit]}))["unit"]
+    ids = clean_text(pl.DataFrame({"unit": _readings(unit)}))["unit"]
     names = [*unit_names(ids, rounded=False), *unit_names(ids, rounded=True)]
-    if None in names:
+    if names[0] is None:
         raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
-    return tuple(dict.fromkeys(map(units.digest, names)))
+    return tuple(dict.fromkeys(units.digest(name) for name in names if name is not None))
+
+
+def _readings(unit: str) -> list[str]:
+    """The name, and what it reads as in a CSV file of any known encoding that is declared to be of any other: a plan
+    that declares another brings nobody back."""
+    known: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
+    stored = {unit.encode(encoding, errors=ESCAPED) for encoding in known}
+    read = {name.decode(encoding, errors=ESCAPED) for name in stored for encoding in known}
+    return [unit, *sorted(read - {unit})]
 
 
 def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:

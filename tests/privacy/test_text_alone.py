@@ -144,13 +144,35 @@ def test_every_byte_of_an_encoding_stays_within_its_line(tmp_path: Path, encodin
     assert len(read(tmp_path / "t.csv", form, *rows)) == len(rows)
 
 
+def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
+    """An erased `1.234` was read as `1234`, whom nobody had erased, once digits came in groups."""
+    path = tmp_path / "t.csv"
+
+    @settings(max_examples=60)
+    @given(
+        formats,
+        st.lists(st.one_of(lines, st.from_regex(rb"[+-]?[0-9]{1,3}([.,' ][0-9]{3}){0,2}([.,][0-9]*)?")), max_size=9),
+    )
+    def holds(keys: dict[str, Any], ids: list[bytes]) -> None:
+        form = TextFormat.model_validate(keys)
+        numbers = form.model_copy(update={"decimal": ".", "thousands": ""})
+        path.write_bytes(b"unit\n" + b"\n".join(ids) + b"\n")
+        owners = [
+            [each for _, owner in owned_frames(str(path), {}, "unit", NOBODY, how) for each in owner]
+            for how in (form, numbers)
+        ]
+        assert owners[0] == owners[1]
+
+    holds()
+
+
 def test_words_of_a_number_are_the_same_word_in_all_columns(tmp_path: Path) -> None:
     form = TextFormat(separator=";", decimal=",", thousands=".")
     (tmp_path / "t.csv").write_bytes(b"c;d;unit\n1.234,5;-1,50;1.000\n")
     columns = dict.fromkeys(("c", "d"), "data.features")
     (frame, owner), *_ = owned_frames(str(tmp_path / "t.csv"), columns, "unit", NOBODY, form)
-    assert frame.rows() == [("1234.5", "-1.50", "1000")]
-    assert owner.to_list() == [b"1000"]
+    assert frame.rows() == [("1234.5", "-1.50", "1.000")]
+    assert owner.to_list() == [b"1"]  # a name, and so what it is in every format
     assert form.plain("-1.234.567,5e3") == "-1234567.5e3"
     assert COMMAS.plain("1,5") == "1,5"
     assert pl.Series(["1.234,5"])[0] == "1.234,5"

@@ -163,6 +163,13 @@ def test_a_guess_may_be_a_table_of_votes_or_of_shares(tmp_path: Path, suffix: st
     assert planned(*ASKED, "--agreement", paths[0]) == planned(*ASKED, "--agreement", paths[1])
 
 
+def test_a_guess_is_read_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("yes;no\n0,875;0,125\n0,5;0,5\n")
+    for form in (None, TextFormat(separator=";", decimal=",")):
+        assert np.array_equal(read_agreement(str(path), 2, form), [[0.875, 0.125], [0.5, 0.5]])
+
+
 @pytest.mark.parametrize("name", ["plan.png", "plan.svg"])
 def test_the_figure_is_written(tmp_path: Path, name: str) -> None:
     planned(*ASKED, "--figure", str(tmp_path / name))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import polars as pl
@@ -10,12 +11,13 @@ import pytest
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.flows.cli.show import erased
 from concord.flows.console import err
 from concord.flows.start import start
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
-from concord.tasks.data.units import NOBODY, Erased
+from concord.tasks.data.units import NOBODY, Erased, owned_frames
 from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.release import Stores
 from tests.promises.test_erasing import UNIT, named
@@ -126,3 +128,34 @@ def test_a_further_session_on_the_same_table_does_not_read_it_back(home: Path, t
         assert ref is not None
         assert 9.75 not in pl.read_ipc(vault.read(ref))["size"]
     assert Ledger.of(home).session(again.session).asked
+
+
+@pytest.mark.parametrize(
+    ("unit", "form"),
+    [
+        ("1.234", TextFormat(thousands=".", decimal=",")),
+        ("1,5", TextFormat(separator=";", decimal=",")),
+        ("1'234", TextFormat(thousands="'")),
+        ("1 234,5", TextFormat(separator=";", thousands=" ", decimal=",")),
+    ],
+)
+def test_a_name_of_digits_is_left_out_in_every_format(
+    door: Stores, tmp_path: Path, unit: str, form: TextFormat
+) -> None:
+    erase(door, "people", unit)
+    (tmp_path / "t.csv").write_text(f"person\n{unit}\nsomebody\n", encoding="utf-8")
+    for how in (form, COMMAS.model_copy(update={"separator": form.separator})):
+        frames = owned_frames(str(tmp_path / "t.csv"), {}, "person", units_left(door), how)
+        assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]
+
+
+@pytest.mark.parametrize("stored", ["utf-8", "latin-1", "cp1250"])
+@pytest.mark.parametrize("declared", get_args(TextFormat.model_fields["encoding"].annotation))
+def test_no_encoding_that_is_declared_later_brings_a_unit_back(
+    door: Stores, tmp_path: Path, stored: str, declared: str
+) -> None:
+    erase(door, "people", "José")
+    (tmp_path / "t.csv").write_text("person\nJosé\nsomebody\n", encoding=stored)
+    form = TextFormat.model_validate({"encoding": declared})
+    frames = owned_frames(str(tmp_path / "t.csv"), {}, "person", units_left(door), form)
+    assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]

@@ -1,5 +1,6 @@
 """Which units are set aside: by their own names alone; and none of them reaches a shard or a count of learning."""
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Encoding, TextFormat
 from concord.tasks.asking.tally import gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.parts import division_of, naming_rule, of_part, plan_of
 from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import NOBODY
+from concord.tasks.data.units import NOBODY, owned_frames
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 COLUMNS = ["size", "shade", "visits"]
@@ -211,3 +212,54 @@ def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: 
     encoding, plan = learn_encoding(plan), changed(plan.model_dump(), data__private=str(folder))
     with pytest.raises(WrongInput, match=r"'size' that test\.columns names in every file"):
         shards(plan, encoding, vault)
+
+
+GERMAN = {"separator": ";", "decimal": ",", "thousands": ".", "quote": "'", "encoding": "latin-1"}
+
+
+def written(folder: Path, **changes: object) -> Plan:
+    """A plan whose private table is CSV, with digits in groups for the ids of units."""
+    plan = planned(folder, people(ROWS, 1), **changes)
+    table = people(ROWS, 1).with_columns(person=pl.Series([f"1.{at:03d}" for at in range(ROWS)]))
+    table.write_csv(folder / "private.csv", separator=";")
+    return changed(plan.model_dump(), data__private=str(folder / "private.csv"), data__format={"separator": ";"})
+
+
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_another_format_of_csv_files_is_another_naming_rule(
+    tmp_path: Path, vault: Vault, changes: dict[str, object]
+) -> None:
+    """Under one commitment, 84 of 114 test units were in the learning part of the plan with digits in groups."""
+    plan = written(tmp_path / "data", **changes)
+    formats: list[dict[str, str]] = [{key: sign} for key, sign in GERMAN.items() if key != "thousands"]
+    formats += [{}, GERMAN, {"thousands": " "}, {"encoding": "cp1252"}]
+    found = []
+    for form in formats:
+        people(ROWS, 1).write_csv(plan.path("private"), separator=form.get("separator", ","))
+        found.append(division_of(changed(plan.model_dump(), data__format=form), vault))
+    assert len({item.naming for item in found if item}) == len({item.commitment for item in found if item})
+    assert len({item.naming for item in found if item}) == len(formats)
+    assert [plan_of(item) for item in found if item] == [plan.test] * len(formats)
+
+
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_the_naming_rule_of_usual_files_is_what_it_always_was(tmp_path: Path, changes: dict[str, object]) -> None:
+    plan = written(tmp_path / "data", **changes)
+    people(ROWS, 1).write_csv(plan.path("private"))
+    field, columns = ("data.unit", ["person"]) if plan.data.unit else ("test.columns", COLUMNS)
+    usual = json.dumps({field: [[column, False] for column in columns]})
+    assert naming_rule(changed(plan.model_dump(), data__format={})) == usual
+    people(ROWS, 1).with_columns(pl.col(pl.Float64).cast(pl.String)).write_parquet(tmp_path / "data/same.parquet")
+    parquet = changed(plan.model_dump(), data__private=str(tmp_path / "data/same.parquet"), data__format=GERMAN)
+    assert naming_rule(parquet) == usual  # of files that are not CSV, the format says nothing
+
+
+def test_digits_in_groups_move_no_unit_to_the_other_part(tmp_path: Path, vault: Vault) -> None:
+    plan = written(tmp_path / "data", **BY_UNIT)
+    parts = []
+    for numbers in ({}, {"thousands": ".", "decimal": ","}):
+        form = TextFormat.model_validate({"separator": ";", **numbers})
+        frames = owned_frames(plan.path("private"), {"size": "data.features"}, "person", NOBODY, form)
+        parts.append([aside for raw, owner in frames for aside in of_part(plan, key_in(vault), TEST)(raw, owner)])
+    assert parts[0] == parts[1]
+    assert 0 < sum(parts[0]) < ROWS
