@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import (
@@ -279,6 +279,6 @@ def _known(place: tuple[Any, ...]) -> list[str]:
 
 def _model_in(annotation: Any) -> Any:
     """The section that a field may hold, or a list of such."""
-    if isinstance(annotation, type) and issubclass(annotation, Part):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

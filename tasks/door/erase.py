@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, get_args
+from unicodedata import normalize
 
 import polars as pl
 
@@ -185,7 +186,8 @@ def _readings(unit: str) -> list[str]:
     """The name, and what it reads as in a CSV file of any known encoding that is declared to be of any other: a plan
     that declares another brings nobody back."""
     known: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
-    stored = {unit.encode(encoding, errors=ESCAPED) for encoding in known}
+    spelled = {normalize("NFC", unit), normalize("NFD", unit)}
+    stored = {word.encode(encoding, errors=ESCAPED) for word in spelled for encoding in known}
     read = {name.decode(encoding, errors=ESCAPED) for name in stored for encoding in known}
     return [unit, *sorted(read - {unit})]
 

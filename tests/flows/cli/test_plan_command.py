@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from concord.artifacts.schemas import TextFormat
 from concord.tasks.advice.guess import read_agreement
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
