@@ -111,9 +111,17 @@ class TestRecord(CertificatePart):
     matrix: Matrix | None = None
 
 
-def warnings_of(public: PublicTest | None, private: TestRecord | None) -> tuple[str, ...]:
+def warnings_of(
+    public: PublicTest | None, private: TestRecord | None, taught: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """What whoever relies on such a student must know: that it is no better than one that looks at nothing, or that it
-    never finds a class."""
+    never finds a class.
+
+    taught   the classes that released labels name, if they are what it learned from
+    """
+    if public is None and private is None and taught is not None and len(taught) < 2:
+        named = f"every released label names the class {taught[0]!r}" if taught else "no released label names a class"
+        return (f"{named}, and no test says whether the student tells classes apart",)
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
     return (*_of_public(public), *_of_private(private, found))
 

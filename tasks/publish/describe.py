@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -114,6 +115,7 @@ def describe(
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
     student, test = stated.student, tested(session, stated.student.file, ledger, released, form)
+    taught = _taught(tuple(labels), released) if session.teachers and student.public_test is None else None
     return Certificate(
         format=form,
         session=session.id,
@@ -132,7 +134,7 @@ def describe(
         student=student,
         choice=None if choice is None else ChoiceRecord.of(*choice, released.read(choice[1])),
         test=test,
-        warnings=warnings_of(student.public_test, test) if form == CERTIFICATE_FORMAT else (),
+        warnings=warnings_of(student.public_test, test, taught) if form == CERTIFICATE_FORMAT else (),
         beside=tuple(others),
         together=together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
@@ -184,6 +186,12 @@ def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa
         return released.labels(answers)
     rounds = sum(file.path.startswith(f"{session.id}/rounds/") for file in answers)
     return pa.table({"outcome": ["answered"] * (rounds if session.mechanism["name"] == TALLIES else 1)})
+
+
+@lru_cache(maxsize=8)
+def _taught(labels: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
+    """The classes that released labels name. They are read once, though a session is described as of many moments."""
+    return tuple(pc.unique(released.labels(labels)["label"].drop_null()).to_pylist())
 
 
 def counted(labels: pa.Table, session: Session) -> Counts:

@@ -87,3 +87,11 @@ def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
     assert warnings_of(None, tried(0.99, clean=True)) == ()
     (warning,) = warnings_of(None, tried(0.99, clean=False))
     assert "may have learned from the tested units" in warning
+
+
+def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:
+    """A student of such labels names one class for every row, and became champion."""
+    (warning,) = warnings_of(None, None, ("no",))
+    assert "every released label names the class 'no'" in warning
+    assert "no released label names a class" in warnings_of(None, None, ())[0]
+    assert warnings_of(None, None, ("no", "yes")) == warnings_of(None, None) == ()
