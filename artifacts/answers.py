@@ -22,8 +22,8 @@ Outcome = Literal["answered", "no answer", "refused"]
 class AnswerRecord(CertificatePart):
     """What was released for one question.
 
-    code     digest of the question's source text; empty if that was not known
-    answer   in the plain form of `tasks.asking.questions`; null where there is none
+    code     digest of the question's source text and the values it takes from around it; empty if one was not known
+    answer   in the plain form of `tasks.asking.answers`; null where there is none
     """
 
     question: str

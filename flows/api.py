@@ -118,7 +118,7 @@ class Answer:
     @property
     def value(self) -> Any:
         """The common answer; None unless there is one."""
-        from concord.tasks.asking.questions import from_plain
+        from concord.tasks.asking.answers import from_plain
 
         return from_plain(self.details["answer"])
 

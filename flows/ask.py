@@ -1,6 +1,7 @@
 """The flow of `concord.ask`: one question to every shard, its common answer or a refusal, and the certificate of it."""
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from concord.flows.run import Admitted, Private, RunContext, running
 from concord.flows.stage import Disclosure, DoorStage
 from concord.flows.stages import blocks, encode, split
 from concord.flows.steps import begin_session, check_unchanged, covered, find
-from concord.tasks.asking.questions import Question, answers, rehearse_question
+from concord.tasks.asking.questions import Question, rehearse_question
+from concord.tasks.asking.shards import answers
 from concord.tasks.door import questions as door_questions
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.questions import Questions, batch_of, check_code, keep_answers
@@ -52,7 +54,9 @@ def ask(plan: Plan, question: Question, home: Path, terms: Terms) -> dict[str, A
         if session is None or known is None:
             session = put_to_shards(run, admitted, question)
         passed = release_question(run, session, questions, question.name)
-        check_code(question, run.stores.released.read(passed.released[0]), session.id)
+        same = check_code(question, run.stores.released.read(passed.released[0]), session.id)
+        if known is not None and not same:
+            warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
         return write_up(run, admitted, passed)
 
 
@@ -85,7 +89,7 @@ def put_to_shards(run: RunContext, admitted: Admitted[Questions], question: Ques
 
 def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encoding, question: Question) -> Ref:
     vault, parts = run.stores.vault, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
-    return keep_answers(vault, session.id, question, answers(question, parts, encoding, vault))
+    return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault))
 
 
 def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:

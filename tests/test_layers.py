@@ -51,6 +51,9 @@ ROOMS: dict[str, set[str]] = {
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
     "flows/start.py": {"dask", "distributed"},
+    "tasks/asking/alone.py": {"cloudpickle"},
+    "tasks/asking/answers.py": {"cloudpickle"},
+    "tasks/asking/questions.py": {"cloudpickle"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/student/onnx.py": {"skl2onnx"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},

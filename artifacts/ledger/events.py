@@ -172,11 +172,18 @@ class LogRecord:
 
     @classmethod
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
-        """The record of `entry` following `head`, or the first one."""
+        """The record of `entry` following `head`, or the first one. Raises WrongInput if it could not be read back."""
         kind = _KIND_OF[type(entry.event)]
         text = {"at": at, "domain": entry.domain, "session": entry.session, "kind": kind, "body": _text(entry.event)}
         seq, previous = _next(head)
-        return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+        record = cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+        try:
+            record.entry_after(head)
+        except NotVerified:
+            raise WrongInput(
+                f"the ledger could not read back this entry ({kind}): a text in it is no Unicode"
+            ) from None
+        return record
 
     def entry_after(self, head: Self | None) -> Entry:
         """What this record says. Raises NotVerified if it does not follow `head` or cannot be read."""

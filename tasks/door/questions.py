@@ -12,8 +12,8 @@ Guarantees   a question is drawn for once, after it was paid for, and its file h
              runs; what shards answered stays in the vault, and goes when the session is forgotten
 Ends         with the session: after its one question, or at the cutoff
 Not covered  a home folder restored from an older copy that no witness knows. That another code has the same name is
-             found where both source texts are known. Checked by tests/tasks/door/test_question_door.py and
-             tests/promises/test_canary_questions.py
+             found where both are known, values and all; where not, a replay warns. Checked by
+             tests/tasks/door/test_question_door.py and tests/promises/test_canary_questions.py
 """
 
 import json
@@ -29,7 +29,8 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import QUESTIONS, Batch, Session
-from concord.tasks.asking.questions import NO_ANSWER, Question
+from concord.tasks.asking.answers import NO_ANSWER
+from concord.tasks.asking.questions import Question
 from concord.tasks.data.guard import private_stage
 from concord.tasks.door.admit import Asked
 from concord.tasks.door.checkpoint import Randomness, session_key
@@ -64,6 +65,8 @@ class Questions:
             raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {form!r}")
         if cutoff is None:
             return cls(FORMS[form](epsilon=spend, delta=delta), question.name)
+        if form != "optimal":
+            raise WrongInput(f"form is of a question by itself: with cutoff={cutoff}, leave out form={form!r}")
         if cutoff < 1 or not 0 < spend < float("inf"):
             raise WrongInput(f"a stream of questions needs a cutoff of at least 1 and ε > 0, got {cutoff} and {spend}")
         return cls(StableVoting.calibrate(epsilon=spend, delta=delta, cutoff=cutoff, order=order), None)
@@ -163,14 +166,16 @@ def release_question(door: Stores, session: Session, questions: Questions, name:
         return _release(door, session, questions, Answered.read(door.vault, kept))
 
 
-def check_code(question: Question, released: bytes, session: str) -> None:
-    """Raise WrongInput where what was released under a question's name was asked by other code."""
+def check_code(question: Question, released: bytes, session: str) -> bool:
+    """Whether what was released under a question's name is known to be asked by its code. Raises WrongInput if it was
+    asked by other code."""
     code = json.loads(released)["code"]
     if code and question.code and code != question.code:
         raise WrongInput(
             f"question {question.name!r} was asked in session {session} by other code, and its answer stands: a "
             "question that has changed needs another name, and costs again"
         )
+    return bool(code and question.code)
 
 
 def answer_path(session: str, index: int) -> str:
@@ -202,7 +207,7 @@ def _release(door: Stores, session: Session, questions: Questions, asked: Answer
 
     def draw() -> Ints:
         answer = ask(questions.mechanism, [asked.answers], source, begun.first, state.refused)
-        return np.array([REFUSED_ANSWER if answer == [None] else ANSWERED])
+        return np.array([ANSWERED if answer == [leaders(asked.answers)[0]] else REFUSED_ANSWER])
 
     answered = int(source.once(f"answer-{begun.index:05d}", draw)[0])
     released = _publish(door, session, begun.index, asked, answered=answered == ANSWERED)

@@ -1,9 +1,15 @@
 """Questions to shards: every shard answers, from its own rows alone, and an answer is known by its bits."""
 
+import fcntl
 import itertools
 import json
+import logging
 import math
+import os
 import random
+import signal
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum
@@ -17,17 +23,10 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.tasks.asking.questions import (
-    LARGEST,
-    LONGEST,
-    NO_ANSWER,
-    Question,
-    answers,
-    canonical,
-    from_plain,
-    own_copy,
-    rehearse_question,
-)
+from concord.tasks.asking.alone import frame
+from concord.tasks.asking.answers import DEEPEST, LARGEST, LONGEST, NO_ANSWER, canonical, from_plain
+from concord.tasks.asking.questions import Question, rehearse_question
+from concord.tasks.asking.shards import answer_of, answers, as_bytes, asking
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -61,7 +60,7 @@ class Odd(str):
 
 DIFFERENT: list[Hashable] = [
     *(None, True, False, 0, 1, -1, 0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 5e-324, 2**53 + 1, -(2**70)),
-    *("", "1", "true", "null", "a", "A", "é", "e\u0301", "\ud800", b"", b"1", (), (1,), (True,), (1.0,), ((1,),)),
+    *("", "1", "true", "null", "a", "A", "é", "e\u0301", b"", b"1", (), (1,), (True,), (1.0,), ((1,),)),
     *(("a", "b"), ("b", "a"), frozenset(), frozenset({1}), frozenset({"a"}), (frozenset({1}),), ("int", "0x1")),
 ]
 
@@ -107,8 +106,15 @@ def test_the_sets_tried_do_list_their_parts_in_two_orders() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        *([1], {1}, {"a": 1}, object(), Other.DARK, 1j, np.datetime64("2020-01-01"), np.longdouble(1)),
-        *(pl.Series([1]), "a" * LONGEST, 2 ** (LARGEST + 1), (("x" * 99,) * 99,)),
+        *(pl.Series([1]), [1], {1}, {"a": 1}, object(), Other.DARK, 1j, np.datetime64("2020-01-01"), np.longdouble(1)),
+        *(
+            "\ud800",
+            ("a", frozenset({"\udfff"})),
+            pl.Series([1]),
+            "a" * LONGEST,
+            2 ** (LARGEST + 1),
+            (("x" * 99,) * 99,),
+        ),
     ],
 )
 def test_an_answer_of_another_type_or_of_any_length_is_none(answer: Any) -> None:
@@ -116,14 +122,18 @@ def test_an_answer_of_another_type_or_of_any_length_is_none(answer: Any) -> None
         canonical(answer)
 
 
-def test_a_nested_answer_without_end_is_none() -> None:
-    nested: Any = ()
-    for _ in range(100_000):
-        nested = (nested,)
-    with pytest.raises(RecursionError):
-        canonical(nested)
-    while nested:  # taken apart by hand: Python's own way is as deep
-        (nested,) = nested
+def nested(levels: int) -> Hashable:
+    answer: Hashable = 1
+    for _ in range(levels):
+        answer = (answer,)
+    return answer
+
+
+def test_an_answer_nested_deeper_than_a_certificate_can_be_read_is_none() -> None:
+    assert json.loads(canonical(nested(DEEPEST)))
+    for levels in (DEEPEST + 1, 300):
+        with pytest.raises(ValueError, match="nested"):
+            canonical(nested(levels))
 
 
 # Shards -------------------------------------------------------------------------------------------------------------
@@ -141,7 +151,7 @@ class Table:
         self.blocks = [(range(at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
 
     def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:
-        return answers(Question("q", function), self.blocks, self.encoding, self.vault)
+        return answers(Question("q", function).portable, self.blocks, self.encoding, self.vault)
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +164,15 @@ def height(rows: pl.DataFrame) -> int:
 
 
 def test_a_shard_is_shown_by_the_plan_s_columns_and_class_names(table: Table) -> None:
-    seen: list[pl.DataFrame] = []
-    table.ask(seen.append)
+    def look(rows: pl.DataFrame) -> Hashable:
+        return (tuple(rows.columns), frozenset(rows["outcome"]), rows.height, float(rows["visits"].sum()))
+
+    seen = [from_plain(json.loads(text)) for text in table.ask(look)]
+    columns, outcomes, heights, visits = zip(*seen, strict=True)
     assert len(seen) == SHARDS
-    assert sum(rows.height for rows in seen) == 700
-    assert seen[0].columns == ["size", "shade", "visits", "outcome"]
-    assert set(pl.concat(seen)["outcome"]) == {"no", "yes"}
-    everything = pl.concat(seen).sort(pl.all())
-    given = people(700, 1).select(pl.col("size"), "shade", pl.col("visits").cast(pl.Float64), "outcome")
-    assert everything.equals(given.sort(pl.all()))
+    assert (sum(heights), sum(visits)) == (700, people(700, 1)["visits"].sum())
+    assert set(columns) == {("size", "shade", "visits", "outcome")}
+    assert frozenset().union(*outcomes) == {"no", "yes"}
 
 
 class Rude(BaseException):
@@ -179,7 +189,16 @@ def failing(error: BaseException) -> Callable[[pl.DataFrame], str]:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("p1-17"), SystemExit(3), Rude("p1-17"), RecursionError(), StopIteration()]
+    "error",
+    [
+        ValueError("p1-17"),
+        SystemExit(3),
+        Rude("p1-17"),
+        RecursionError(),
+        StopIteration(),
+        MemoryError(),
+        KeyboardInterrupt(),
+    ],
 )
 def test_a_shard_on_which_the_question_fails_still_answers(table: Table, error: BaseException) -> None:
     found = table.ask(failing(error))
@@ -187,11 +206,36 @@ def test_a_shard_on_which_the_question_fails_still_answers(table: Table, error: 
     assert set(found) == {'"fine"', NO_ANSWER}
 
 
-def test_what_the_operator_or_the_machine_ends_is_no_answer_of_a_shard(table: Table) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        table.ask(failing(KeyboardInterrupt()))
-    with pytest.raises(EnvironmentFailed, match=r"\(MemoryError\); nothing of the data is shown"):
-        table.ask(failing(MemoryError("p1-17")))
+ENDS: list[Callable[[], object]] = [
+    lambda: os._exit(3),
+    lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    lambda: os.kill(os.getpid(), signal.SIGKILL),
+    os.abort,
+    lambda: os.closerange(0, 99),  # what it would answer to
+    lambda: [os.write(at, b'"forged"') for at in range(3, 9) if writable(at)],
+]
+
+
+def writable(descriptor: int) -> bool:
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_shard_whose_process_ends_still_answers(table: Table, end: Callable[[], object]) -> None:
+    def question(rows: pl.DataFrame) -> str:
+        if "yes" in rows["outcome"].head(1):
+            end()
+        return "fine"
+
+    assert set(table.ask(question)) == {'"fine"', NO_ANSWER}
+
+
+def test_an_answer_is_taken_from_a_helper_that_is_there_alone() -> None:
+    with pytest.raises(EnvironmentFailed, match="has ended"), asking() as helper:
+        answer_of(helper, Question("q", lambda _: os.kill(os.getppid(), signal.SIGKILL)).portable, people(5, 1))
 
 
 def test_answers_of_no_such_type_or_too_long_are_none(table: Table) -> None:
@@ -201,12 +245,48 @@ def test_answers_of_no_such_type_or_too_long_are_none(table: Table) -> None:
 
 
 def test_nothing_a_question_says_is_heard(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
-    def loud(rows: pl.DataFrame) -> None:
-        print(rows["size"][0])
-        warnings.warn(str(rows["size"][0]), stacklevel=1)
+    """Nor what threads of Polars say, nor what is written past Python."""
 
-    table.ask(loud)
+    def say(cell: object) -> int:
+        print(cell)
+        print(cell, file=sys.stderr)
+        logging.warning("%s", cell)
+        warnings.warn(str(cell), stacklevel=1)
+        return os.write(1, b"p1") + os.write(2, b"p2")
+
+    def loud(rows: pl.DataFrame) -> int:
+        say(rows["size"][0])
+        cells = [pl.col(name).map_elements(say, return_dtype=pl.Int64) for name in ("size", "visits")]
+        return int(rows.select(cells).to_series().sum() > 0)
+
+    assert set(table.ask(loud)) == {"1"}
     assert capfd.readouterr() == ("", "")
+
+
+def codes(rows: pl.DataFrame) -> int:
+    """By the numbers of Polars' categories, which are the whole process's."""
+    return int(rows["shade"].cast(pl.Categorical).to_physical().max())  # type: ignore[arg-type]
+
+
+def test_one_shard_s_words_do_not_change_what_another_answers() -> None:
+    def ask(*shards: list[str]) -> list[str]:
+        question = Question("q", codes).portable
+        with asking() as helper:
+            return [answer_of(helper, question, pl.DataFrame({"shade": words})) for words in shards]
+
+    rest = ["b", "c"], ["c", "b"], ["b", "b"]
+    before, after = ask(["x"], *rest), ask(["x", "other", "another"], *rest)
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, True, True]
+
+
+def test_nothing_is_kept_from_one_shard_to_the_next(table: Table) -> None:
+    kept: list[int] = []
+
+    def keeping(rows: pl.DataFrame) -> int:
+        kept.append(rows.height)
+        return len(kept)
+
+    assert set(table.ask(keeping)) == {"1"}
 
 
 def test_a_question_that_changes_its_rows_changes_nobody_else_s(table: Table) -> None:
@@ -261,10 +341,10 @@ def test_a_shard_s_rows_are_the_same_to_the_bit_wherever_they_lie() -> None:
     mine = pl.DataFrame({"x": odd, "word": ["a", None, "bc", "", "d", "é", "f"], "pixels": [[1, 2]] * 7}).cast(
         {"pixels": pl.Array(pl.UInt8, 2)}
     )
-    alone = own_copy(mine, 0, 7)
+    alone = frame(as_bytes(mine))
     for before in (0, 1, 3, 70):
         company = pl.concat([mine.clear(), *[mine.head(1)] * before, mine, mine]).rechunk()
-        found = own_copy(company, before, before + 7)
+        found = frame(as_bytes(company.slice(before, 7)))
         assert found.schema == mine.schema
         assert found["x"].fill_null(7.0).to_numpy().tobytes() == mine["x"].fill_null(7.0).to_numpy().tobytes()
         assert found.drop("x").equals(alone.drop("x"))
@@ -289,18 +369,29 @@ def test_a_unit_more_changes_the_answer_of_one_shard(table: Table, tmp_path: Pat
 # What is asked ------------------------------------------------------------------------------------------------------
 
 
+class Locked:
+    """A question that cannot be sent."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self, rows: pl.DataFrame) -> int:
+        return rows.height
+
+
 def test_a_question_is_tried_on_public_rows_first(table: Table) -> None:
     batches = list(stage_public(table.plan.path("public"), table.encoding, table.vault, "public", 128))
     for function, said in (
         (lambda rows: rows["wealth"].max(), "wealth"),
         (lambda rows: rows["size"], "got Series"),
         (lambda _: "x" * LONGEST, "at most"),
+        (lambda rows: sys.exit(str(rows.columns)), r"SystemExit: \['size', 'shade', 'visits', 'outcome'\]"),
+        (lambda _: os._exit(0), "it ends its process"),
+        (Locked(), "cannot be sent to the process of a shard"),
     ):
         with pytest.raises(WrongInput, match=said):
             rehearse_question(Question("q", function), batches, table.encoding, table.vault)
-    seen: list[pl.DataFrame] = []
-    rehearse_question(Question("q", seen.append), batches, table.encoding, table.vault)
-    assert seen[0].columns == ["size", "shade", "visits", "outcome"]
+    rehearse_question(Question("q", lambda _: None), batches, table.encoding, table.vault)
 
 
 def test_a_question_has_a_name() -> None:
@@ -308,14 +399,25 @@ def test_a_question_has_a_name() -> None:
     assert Question.of(height, "how many").name == "how many"
     with pytest.raises(WrongInput, match="needs a name"):
         Question.of(lambda rows: rows.height, None)
-    for wrong in ("", " x", "a\nb", "x" * 101):
+    for wrong in ("", " x", "a\nb", "x" * 101, "bad \ud800"):
         with pytest.raises(WrongInput, match="one line"):
             Question.of(height, wrong)
     with pytest.raises(WrongInput, match="must be a function"):
         Question("q", 7)  # type: ignore[arg-type]
 
 
+def above(limit: Any, by: float = 0.0) -> Callable[[pl.DataFrame], bool]:
+    return lambda rows, by=by: rows.height + by > limit  # type: ignore[misc]
+
+
+def test_other_code_is_told_by_the_values_it_takes() -> None:
+    codes = [Question("q", above(limit, by)).code for limit, by in ((1, 0.0), (1.0, 0.0), (1, -0.0), (1, 2.0))]
+    assert len(set(codes)) == 4
+    assert Question("q", above(1)).code == codes[0] != ""
+    assert Question("q", above(object())).code == ""
+
+
 def test_other_code_is_told_by_its_source() -> None:
     assert Question("q", height).code == Question("other", height).code != ""
-    assert Question("q", failing(ValueError())).code != Question("q", height).code
+    assert Question("q", codes).code != Question("q", height).code
     assert Question("q", len).code == ""

@@ -14,7 +14,8 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
-from concord.tasks.asking.questions import Question, canonical
+from concord.tasks.asking.answers import canonical
+from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.questions import (
     Questions,
@@ -247,9 +248,9 @@ def test_other_code_under_a_known_name_is_refused() -> None:
         return rows
 
     asked_by = Question("q", one)
-    check_code(asked_by, json.dumps({"code": asked_by.code}).encode(), "d-1")
-    check_code(asked_by, json.dumps({"code": ""}).encode(), "d-1")
-    check_code(named("q"), json.dumps({"code": asked_by.code}).encode(), "d-1")
+    assert check_code(asked_by, json.dumps({"code": asked_by.code}).encode(), "d-1")
+    assert not check_code(asked_by, json.dumps({"code": ""}).encode(), "d-1")
+    assert not check_code(named("q"), json.dumps({"code": asked_by.code}).encode(), "d-1")
     with pytest.raises(WrongInput, match="another name"):
         check_code(asked_by, json.dumps({"code": "0" * 64}).encode(), "d-1")
 
@@ -259,6 +260,7 @@ def test_other_code_under_a_known_name_is_refused() -> None:
     [
         ({"form": "best"}, "form must be one of optimal, laplace"),
         ({"cutoff": 0}, "cutoff of at least 1"),
+        ({"cutoff": 3, "form": "laplace"}, "leave out form='laplace'"),
         ({"cutoff": 3, "epsilon": float("inf")}, "cutoff of at least 1 and ε > 0"),
         ({"epsilon": 0.0}, "0 < epsilon"),
     ],

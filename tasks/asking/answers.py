@@ -1,0 +1,96 @@
+"""Answers: what a shard may answer to a question, known by its canonical text.
+
+A shard answers None, true or false, an integer, a float, text, bytes, a tuple or a frozenset of such. Its answer is
+known by its canonical text: 1, 1.0 and True differ, and so do 0.0 and −0.0; every NaN is one, and a set has no order.
+Equality and hashes of Python, which differ between types and processes, decide nothing. Every text can be written to a
+certificate and read back. Checked by tests/tasks/asking/test_ask_shards.py
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from concord.artifacts.schemas import canonical_json
+
+LONGEST = 4096
+"""Characters of an answer's canonical text at most."""
+LARGEST = 8192
+"""Bits of an integer in an answer at most: the digits of a larger one take long to write."""
+DEEPEST = 32
+"""Tuples and frozensets in one another at most."""
+
+
+def canonical(answer: object) -> str:
+    """The one text of an answer: ASCII, JSON. Raises TypeError or ValueError if it can be none."""
+    text = canonical_json(_plain(answer, DEEPEST))
+    if len(text) > LONGEST:
+        raise ValueError(f"an answer must be at most {LONGEST} characters long, got {len(text)}")
+    return text
+
+
+def _plain(answer: object, levels: int) -> Any:
+    """As JSON that differs wherever a reader of the answer could tell; of subclasses, the value alone."""
+    if levels < 0:
+        raise ValueError(f"an answer must be nested at most {DEEPEST} levels deep")
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    if answer is None or answer is True or answer is False:
+        return answer
+    if isinstance(answer, int):
+        if int.bit_length(answer) > LARGEST:
+            raise ValueError(f"an integer in an answer must be of at most {LARGEST} bits")
+        return {"int": hex(answer)} if int.bit_length(answer) > 53 else int.__int__(answer)
+    if isinstance(answer, float):
+        return {"float": float.hex(answer)}
+    if isinstance(answer, str):
+        str.encode(answer)  # raises ValueError for half a surrogate pair, which no reader of JSON takes back
+        return str.__str__(answer)
+    if isinstance(answer, bytes):
+        return {"bytes": bytes.hex(answer)}
+    if isinstance(answer, tuple):
+        return [_plain(part, levels - 1) for part in tuple.__iter__(answer)]
+    if isinstance(answer, frozenset):
+        return {"set": sorted((_plain(part, levels - 1) for part in frozenset.__iter__(answer)), key=canonical_json)}
+    kinds = "None, true or false, a number, text, bytes, a tuple or a frozenset of such"
+    raise TypeError(f"an answer must be {kinds}, got {type(answer).__name__}")
+
+
+def from_plain(value: Any) -> Hashable:
+    """The answer that is so as JSON."""
+    match value:
+        case {"int": text}:
+            return int(text, 16)
+        case {"float": text}:
+            return float.fromhex(text)
+        case {"bytes": text}:
+            return bytes.fromhex(text)
+        case {"set": parts}:
+            return frozenset(map(from_plain, parts))
+        case list():
+            return tuple(map(from_plain, value))
+    plain: Hashable = value
+    return plain
+
+
+NO_ANSWER = canonical(None)
+"""What a shard answers on which the question fails, or that has no answer."""
+
+
+PASSED = canonical(True)
+"""What a question answers that was tried, and can be asked."""
+
+
+def tried(question: bytes, rows: object) -> bool | str:
+    """In a process of its own: whether a question can be asked of public rows; if not, why."""
+    try:
+        canonical(cloudpickle.loads(question)(rows))
+    except BaseException as wrong:
+        return reason_of(wrong)
+    return True
+
+
+def reason_of(wrong: BaseException) -> str:
+    """Its kind, and the first line of what it says."""
+    return f"{type(wrong).__name__}: {str(wrong).partition(chr(10))[0]}"[:400]
