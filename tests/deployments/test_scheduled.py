@@ -31,6 +31,7 @@ def next_year(plan: Plan, home: Path) -> Plan:
     return changed(changed(plan.model_dump(), data__version="2").model_dump(), privacy__lifetime=lifetime)
 
 
+@pytest.mark.slow
 def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: str, home: Path, arriving: Path) -> None:
     again = {"session": "people", "public": str(arriving), "home": home}
     kind, name, result = ended(scheduled.scheduled_extend, **again)
@@ -58,6 +59,7 @@ def cached(home: Path) -> set[str]:
     return {file.name.split("-")[0] for file in (home / "results").iterdir()}
 
 
+@pytest.mark.slow
 def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
     close(Stores.of(home), session, give_back=True)
     state = state_of(home, session)
@@ -67,6 +69,7 @@ def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, 
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "name"),
     [({"public": "nowhere"}, "WrongInput"), ({"session": "nobody"}, "WrongInput"), ({"home": ""}, "EnvironmentFailed")],
@@ -82,6 +85,7 @@ def test_other_ends_are_named_likewise(
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, plan: Plan, home: Path) -> None:
     assert ended(scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
     newer, state = next_year(plan, home), state_of(home, session)
@@ -116,6 +120,7 @@ def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
     assert result.startswith(f"the plan {tmp_path / 'plan.toml'} does not exist")
 
 
+@pytest.mark.slow
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
     assert ended(scheduled.scheduled_study, **parameters)[1] == "Completed"

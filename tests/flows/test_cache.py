@@ -51,6 +51,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     Relabelling: (relabelling(0.1), relabelling(0.2)),
     Cost | None: (None, Cost.gaussian(1.0)),
     Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
+    Sequence[Codes | None]: ((None,), (Codes(fields=(), coarse=(), fine=()),)),
     Sequence[str]: ((), ("00",)),
     Sequence[int]: ((0, 5), (5, 10)),
     Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),

@@ -47,6 +47,7 @@ def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, ho
     assert again.run_id == summary.run_id
 
 
+@pytest.mark.slow
 def test_a_folder_named_again_is_asked_for_its_new_files_only(session: str, home: Path, arriving: Path) -> None:
     first = start_extension(session, arriving, home)
     again = start_extension(session, arriving, home)
@@ -224,6 +225,7 @@ def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriv
         start(changed(plan.model_dump(), student__refused="drop"), home)
 
 
+@pytest.mark.slow
 def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     start_extension(session, arriving, home)
     charge = charged(home)

@@ -107,6 +107,7 @@ def test_a_choice_of_version_0_1_0_is_gone_on_with_and_another_one_is_drawn_by_t
     assert all_verifies(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["write", "commit_batch"])
 def test_a_kill_after_the_draw_changes_no_choice(
     plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, step: str

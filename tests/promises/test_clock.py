@@ -28,6 +28,7 @@ class Backwards(datetime.datetime):
         return cls(2035, 1, 1, tzinfo=tz) - datetime.timedelta(hours=next(cls.looks))
 
 
+@pytest.mark.slow
 def test_runs_keep_their_order_and_end_after_they_begin(
     tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,12 +71,14 @@ def stranger() -> Iterator[tuple[int, list[bytes]]]:
         bound.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_nobody_asks_it_without_the_password(own: Server) -> None:
     password = own.password
     assert ask(own.port, password) == 200
     assert [ask(own.port, guess) for guess in (None, "", "concord:", password[:-1])] == [401] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out", "/api/logs/out"])
 def test_nobody_listens_to_its_events_without_the_password(own: Server, path: str) -> None:
     from websockets.exceptions import WebSocketException
@@ -92,6 +94,7 @@ def test_nobody_listens_to_its_events_without_the_password(own: Server, path: st
         listen()
 
 
+@pytest.mark.slow
 def test_the_password_stands_on_no_command_line(own: Server) -> None:
     secret = own.password.split(":")[1].encode()
     lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
@@ -99,10 +102,12 @@ def test_the_password_stands_on_no_command_line(own: Server) -> None:
     assert not any(secret in line for line in lines)
 
 
+@pytest.mark.slow
 def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(own: Server) -> None:
     assert os.getsid(own.process.pid) == own.process.pid
 
 
+@pytest.mark.slow
 def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +138,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_it_ends_with_who_started_it_however_that_ends(tmp_path: Path, end: signal.Signals) -> None:
     (tmp_path / "prefect").mkdir()

@@ -220,6 +220,7 @@ class Sessions(RuleBasedStateMachine):
 QUIET = settings(suppress_health_check=list(HealthCheck), stateful_step_count=12)
 
 
+@pytest.mark.slow
 def test_sessions_keep_their_promise() -> None:
     run_state_machine_as_test(Sessions, settings=settings(QUIET, max_examples=12))
 

@@ -289,6 +289,7 @@ def test_nothing_is_kept_from_one_shard_to_the_next(table: Table) -> None:
     assert set(table.ask(keeping)) == {"1"}
 
 
+@pytest.mark.slow
 def test_a_question_that_changes_its_rows_changes_nobody_else_s(table: Table) -> None:
     def changing(rows: pl.DataFrame) -> float:
         found = float(rows["size"].sum())
@@ -379,6 +380,7 @@ class Locked:
         return rows.height
 
 
+@pytest.mark.slow
 def test_a_question_is_tried_on_public_rows_first(table: Table) -> None:
     batches = list(stage_public(table.plan.path("public"), table.encoding, table.vault, "public", 128))
     for function, said in (
