@@ -128,10 +128,12 @@ class TableFile:
         return "; if cells within quotes hold line breaks, declare data.format.quoted_line_breaks = true"
 
     def what_to_try(self, name: str) -> str:
-        """The rest of a sentence about a column that it lacks: those it has, and another format that finds it. The
-        first line of a private CSV file may be a row: no word of it is shown."""
-        hidden = self.format == "csv" and self.field == PRIVATE
-        shown = "" if hidden else f": its columns are {listed(self.names)}"
+        """The rest of a sentence about a column that it lacks: those it has, and another format that finds it.
+
+        Of a private file no name is shown, since Prefect keeps the sentence: the first line of a CSV file may be a row,
+        and a pivoted table has values for names.
+        """
+        shown = "" if self.field == PRIVATE else f": its columns are {listed(self.names)}"
         return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
 
     def holds_rows(self) -> bool:
