@@ -155,7 +155,7 @@ def test_of_a_private_csv_file_no_word_is_shown_but_the_format_that_finds_the_co
 def test_of_a_private_table_no_name_of_a_column_is_shown(tmp_path: Path) -> None:
     """A pivoted table has values for names, and Prefect keeps the sentence."""
     pl.DataFrame({"verdict": [1], "b": [2]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(WrongInput, match="but its columns lack it$"):
+    with pytest.raises(WrongInput, match=r"but its columns lack it$"):
         private_frames(str(tmp_path / "t.parquet"), {"urteil": "data.label"})
 
 
