@@ -98,6 +98,7 @@ def test_a_session_that_has_ended_ends_it(
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_what_it_was_at_when_it_ended_is_finished_later(
     session: str, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from concord.flows.start import start
 from tests.support.people import changed, tables_of_plan, write_tables
 
 
+@pytest.mark.slow
 def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,7 @@ def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: 
     assert labels_of(home, session) == before
 
 
+@pytest.mark.slow
 def test_lost_teachers_are_trained_again_by_the_run(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     shutil.rmtree(home / "vault" / "teachers")
     state = state_of(home, session)

@@ -123,6 +123,7 @@ def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: st
     assert charged(home) == charge
 
 
+@pytest.mark.slow
 def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: str) -> None:
     further = start(changed(plan.model_dump(exclude={"relabel"}), privacy__epsilon=1.0), home, new_session=True)
     assert further.session != session

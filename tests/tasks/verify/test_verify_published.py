@@ -60,7 +60,7 @@ def test_one_changed_bit_of_a_file_it_names_is_found_and_the_file_named(folder: 
     rng = np.random.default_rng(3)
     for file in (folder / "student.skops", *sorted((folder / "labels").iterdir())):
         whole = file.read_bytes()
-        for _ in range(40):
+        for _ in range(12):
             changed, at = bytearray(whole), int(rng.integers(len(whole)))
             changed[at] ^= 1 << int(rng.integers(8))
             file.write_bytes(changed)
