@@ -20,8 +20,8 @@ Not covered  a student that was chosen by earlier tests on the same units: its i
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.reading import choices_of
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Domain, Session
 from concord.artifacts.students import StudentPlan
@@ -57,30 +57,8 @@ Says = Callable[[NDArray[Any]], NDArray[Any]]
 """What a student says of rows as it reads them (rows, width): class names (rows,)."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A test as a session is opened for it; `about` is public: the student, whose it is, and whether it is clean."""
-
-    mechanism: PrivateTest
-    about: dict[str, Any]
-
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
-
-    @property
-    def cost(self) -> Cost:
-        """As the mechanism's."""
-        return self.mechanism.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self.mechanism.settings(), **self.about}
-
-    @property
-    def epsilon(self) -> float:
-        """ε of its claim."""
-        return self.mechanism.epsilon
+Trial = Once[PrivateTest]
+"""A test as a session is opened for it; `about` is public: the student, whose it is, and whether it is clean."""
 
 
 def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:

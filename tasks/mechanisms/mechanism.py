@@ -254,7 +254,7 @@ class Once(Generic[Answering]):
 
     @property
     def cost(self) -> Cost:
-        """ε, pure."""
+        """As the mechanism's."""
         return self.mechanism.cost
 
     def settings(self) -> dict[str, Any]:
@@ -263,5 +263,5 @@ class Once(Generic[Answering]):
 
     @property
     def epsilon(self) -> float:
-        """Its claim, with δ = 0."""
+        """ε of its claim."""
         return self.mechanism.epsilon
