@@ -3,7 +3,7 @@
 A shard answers None, true or false, an integer, a float, text, bytes, a tuple or a frozenset of such. Its answer is
 known by its canonical text: 1, 1.0 and True differ, and so do 0.0 and −0.0; every NaN is one, and a set has no order.
 Equality and hashes of Python, which differ between types and processes, decide nothing. Every text can be written to a
-certificate and read back. Checked by tests/tasks/asking/test_ask_shards.py
+certificate and read back. Checked by tests/tasks/asking/test_answers.py
 """
 
 from collections.abc import Hashable

@@ -13,7 +13,7 @@ to the posterior mean of W given z = G − A(W) + J·W under the prior of tasks.
 
 Assumes      released sums and public rows: post-processing, in floats, repeated at will
 Guarantees   a function of its arguments; nothing here draws
-Checked by tests/tasks/student/test_decode.py.
+Checked by tests/tasks/student/test_joint.py.
 """
 
 from collections.abc import Sequence

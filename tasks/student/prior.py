@@ -5,7 +5,7 @@ a field are normal with mean zero. Those of a category are independent, of varia
 neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals; those of a vector in neighbouring cells:
 τ²(.9·e^(−d²/2m²) + .1·[i = j]), d being how far centres lie from each other and m the mean way to the eighth nearest.
 τ of each field is found by expectation and maximisation, so that nothing is tuned. Post-processing: no private row is
-read here. Checked by tests/tasks/student/test_decode.py: the evidence never falls, and is that of the normal law it
+read here. Checked by tests/tasks/student/test_joint.py: the evidence never falls, and is that of the normal law it
 stands for.
 
 Repair: make public rows like the private ones, field by field, by released totals of the private rows' codes. Public
