@@ -16,7 +16,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 
 class ClassMeasured(CertificatePart):
-    """One class on public test rows: how many rows are of it, and how many the student says are.
+    """One class on public test rows: how many rows are of it, and how many are `predicted` to be.
 
     recall      the share of its rows that the student finds; None if there are none
     precision   of the rows that the student says are of it, the share that are; None if it says so of none
@@ -24,7 +24,7 @@ class ClassMeasured(CertificatePart):
 
     name: str
     rows: int
-    said: int
+    predicted: int
     recall: float | None
     precision: float | None
 
@@ -112,15 +112,17 @@ class TestRecord(CertificatePart):
 
 
 def warnings_of(
-    public: PublicTest | None, private: TestRecord | None, taught: Sequence[str] | None = None
+    public: PublicTest | None, private: TestRecord | None, released: Sequence[str] | None = None
 ) -> tuple[str, ...]:
     """What whoever relies on such a student must know: that it is no better than one that looks at nothing, or that it
     never finds a class.
 
-    taught   the classes that released labels name, if they are what it learned from
+    released   the classes that released labels name, if they are what it learned from
     """
-    if public is None and private is None and taught is not None and len(taught) < 2:
-        named = f"every released label names the class {taught[0]!r}" if taught else "no released label names a class"
+    if public is None and private is None and released is not None and len(released) < 2:
+        named = (
+            f"every released label names the class {released[0]!r}" if released else "no released label names a class"
+        )
         return (f"{named}, and no test says whether the student tells classes apart",)
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
     return (*_of_public(public), *_of_private(private, found))

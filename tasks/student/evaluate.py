@@ -55,8 +55,8 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
         balanced_accuracy=float(np.nanmean(recall)),
         majority=float(of_class.max() / len(truth)),
         classes=tuple(
-            ClassMeasured(name=name, rows=int(of), said=int(said), recall=_share(found), precision=_share(right))
-            for name, of, said, found, right in zip(
+            ClassMeasured(name=name, rows=int(of), predicted=int(named), recall=_share(found), precision=_share(right))
+            for name, of, named, found, right in zip(
                 classes, of_class, matrix.sum(axis=0), recall, precision, strict=True
             )
         ),

@@ -64,7 +64,8 @@ def _shares_follow(test: PublicTest) -> None:
     if test.matrix is not None:
         matrix = np.array(test.matrix)
         equal("the rows of each class in the public test", matrix.sum(axis=1).tolist(), rows)
-        equal("the rows said of each class", matrix.sum(axis=0).tolist(), [item.said for item in test.classes])
+        predicted = [item.predicted for item in test.classes]
+        equal("the rows predicted to be of each class", matrix.sum(axis=0).tolist(), predicted)
         _shares_of(test, matrix)
 
 

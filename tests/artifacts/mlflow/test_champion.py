@@ -12,7 +12,7 @@ from concord.artifacts.sections import AboutPlan
 
 
 def student(balanced: float | None, *, warned: bool = False, says: Any = "better", table: str = "t") -> Certificate:
-    classes = (ClassMeasured(name="a", rows=1, said=1, recall=1.0, precision=1.0),)
+    classes = (ClassMeasured(name="a", rows=1, predicted=1, recall=1.0, precision=1.0),)
     test = PublicTest(
         table=table,
         label="class",

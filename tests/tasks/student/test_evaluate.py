@@ -35,7 +35,7 @@ def test_every_measure_by_hand(tmp_path: Path) -> None:
     assert (test.rows, test.accuracy, test.majority, test.largest) == (10, 0.6, 0.6, "a")
     assert test.matrix == ((4, 2, 0), (1, 1, 0), (1, 0, 1))
     assert [item.rows for item in test.classes] == [6, 2, 2]
-    assert [item.said for item in test.classes] == [6, 3, 1]
+    assert [item.predicted for item in test.classes] == [6, 3, 1]
     assert [item.recall for item in test.classes] == [pytest.approx(4 / 6), 0.5, 0.5]
     assert [item.precision for item in test.classes] == [pytest.approx(4 / 6), pytest.approx(1 / 3), 1.0]
     assert test.balanced_accuracy == pytest.approx((4 / 6 + 0.5 + 0.5) / 3)

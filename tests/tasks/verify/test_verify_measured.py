@@ -67,7 +67,7 @@ def moved(test: dict[str, Any]) -> None:
     rows = [item["rows"] for item in test["classes"]]
     test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": 1.0, "balanced_accuracy": 1.0}
     for item, of in zip(test["classes"], rows, strict=True):
-        item |= {"said": of, "recall": 1.0, "precision": 1.0}
+        item |= {"predicted": of, "recall": 1.0, "precision": 1.0}
 
 
 @pytest.mark.parametrize(
