@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
 
 
 class Run:
-    """What a run came to. Everything here is published, and free to show."""
+    """What a run came to. All but `summary`, which is the operator's and tells how long stages took, is published."""
 
     def __init__(self, summary: Summary, home: Path) -> None:
         self.summary, self.home = summary, home
@@ -103,7 +103,7 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
 
 
 class Answer:
-    """What came of a question. Everything here is published, and free to show.
+    """What came of a question. All but `details`, which are the operator's and tell how long stages took, is published.
 
     outcome   answered; no answer, where most shards had none; or refused, where shards disagree
     """

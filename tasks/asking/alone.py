@@ -6,6 +6,9 @@ From the socket on its standard input it takes two pipes a shard, by their descr
 shard's rows, the other takes the canonical answer and a line's end. It forks for each shard, waits until that process
 has ended, however it ends, and then says so by one byte. It never reads rows itself, nor uses Polars: what each shard's
 process starts from is the same to the bit. Started and read by tasks/asking/shards.py.
+
+Generators are seeded for the question's sake, which may use them: no noise is drawn here, and no secret. A mechanism's
+draws are made at the door, from the session's key.
 """
 
 import ctypes

@@ -114,10 +114,11 @@ def as_bytes(rows: pl.DataFrame) -> bytes:
     return found
 
 
-def _text(said: bytes) -> str:
-    """What a shard's process said, if it is a whole canonical text; else NO_ANSWER."""
+def _text(written: bytes) -> str:
+    """The answer that a shard's process wrote, if it is a whole canonical text; else NO_ANSWER, whatever it is: what a
+    shard holds must not decide how the command ends."""
     try:
-        text = said.decode().removesuffix("\n")
-        return text if said.endswith(b"\n") and canonical(from_plain(json.loads(text))) == text else NO_ANSWER
+        text = written.decode().removesuffix("\n")
+        return text if written.endswith(b"\n") and canonical(from_plain(json.loads(text))) == text else NO_ANSWER
     except Exception:
         return NO_ANSWER
