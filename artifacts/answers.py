@@ -23,7 +23,7 @@ class AnswerRecord(CertificatePart):
     """What was released for one question.
 
     code     digest of the question's source text and the values it takes from around it; empty if one was not known
-    answer   in the plain form of `tasks.asking.answers`; null where there is none
+    answer   in the plain form of `tasks.asking.answers`; null if there is none
     """
 
     question: str

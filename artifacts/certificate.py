@@ -81,7 +81,7 @@ class RelabellingRecord(CertificatePart):
 class Counts(CertificatePart):
     """Public rows: asked, of which answered or refused; and those that came after the session's end.
 
-    Where nobody votes there is one question, which hypothesis to publish, and one answer.
+    If nobody votes there is one question, which hypothesis to publish, and one answer.
     """
 
     asked: int

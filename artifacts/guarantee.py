@@ -200,7 +200,7 @@ def faulty_caveat(version: str, faults: Iterable[str]) -> str:
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
     """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
 
-    Only where all of them protect the same: what is secret in one domain may be public in another.
+    Only if all of them protect the same: what is secret in one domain may be public in another.
     """
     names = ", ".join(other.name for other in others)
     linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "

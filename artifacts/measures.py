@@ -83,7 +83,7 @@ class TestRecord(CertificatePart):
     """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
 
     session    the session of its own that paid for it; `file` is what it released
-    clean      whether the student learned from none of the tested units; where not, the intervals say nothing
+    clean      whether the student learned from none of the tested units; if not, the intervals say nothing
     earlier    tests made on the same units before, and choices among students of other sessions, on whose outcome this
                student may have been chosen
     among      candidates of the session that were compared on the same units: each interval is so wide that those of

@@ -39,7 +39,7 @@ class Plan(Part):
     """The whole plan. `folder` is where its relative paths start.
 
     Without [teachers] and [labeling] nobody votes: the student must be universal then. Nor does anybody for tallies,
-    whose own model is the student where no other is named.
+    whose own model is the student if no other is named.
     """
 
     data: DataPlan
@@ -229,7 +229,7 @@ def load_plan(path: Path) -> Plan:
 def parse_plan(tables: dict[str, Any]) -> Plan:
     """The plan of nested tables. Raises WrongInput naming the first field, its value and the rule.
 
-    A key that is none comes first: where it is a slip of the pen, the one that was meant is missing.
+    A key that is none comes first: if it is a slip of the pen, the one that was meant is missing.
     """
     try:
         return Plan.model_validate(tables)

@@ -114,7 +114,7 @@ DELTA_QUANTUM = Decimal("1e-36")
 class Cost:
     """What a mechanism will have spent.
 
-    renyi   Rényi divergence bound in nats at each of ORDERS; +inf where there is none
+    renyi   Rényi divergence bound in nats at each of ORDERS; +inf if there is none
     delta   additive δ, outside the curve
     pure    (ε, times) of pure-DP parts, when the whole cost but `delta` consists of such parts; else None
     claims  (ε, δ) pairs proved for exactly this cost by a sharper route; composition forgets them
@@ -149,7 +149,7 @@ class Cost:
         return cls(renyi=tuple(bounded_range(epsilon, order) for order in ORDERS), pure=((epsilon, 1),))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε this cost is known to satisfy at `delta`; +inf where none is. Rounded up.
+        """The least ε this cost is known to satisfy at `delta`; +inf if none is. Rounded up.
 
         Best order of the curve (Canonne, Kamath & Steinke 2020, Prop. 12), optimal composition of pure parts
         (Kairouz, Oh & Viswanath 2015) and the sharper claims. For one cost fixed in advance only: a domain's
@@ -181,7 +181,7 @@ def randomised_response(epsilon: float, order: float) -> float:
     """Rényi divergence of order α of ε-randomised response, the worst of all ε-DP mechanisms; rounded up.
 
     ln [cosh((α − ½)ε) / cosh(ε/2)] / (α − 1), with the ratio written as 1 + 2·sinh(αε/2)·sinh((α − 1)ε/2) / cosh(ε/2)
-    where that does not overflow: for small ε the plain form loses every digit.
+    if that does not overflow: for small ε the plain form loses every digit.
     """
     if order * epsilon > 60:
         gain = (order - 1) * epsilon + math.log1p(math.exp((1 - 2 * order) * epsilon)) - math.log1p(math.exp(-epsilon))

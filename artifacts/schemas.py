@@ -39,9 +39,9 @@ def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     """Released labels: one row a public row, with the guarantee in the metadata.
 
     row      session-wide index of the public row
-    label    the released class; null where refused or not asked
+    label    the released class; null if refused or not asked
     outcome  answered, refused, or not asked (after the cutoff)
-    scores   noisy votes by class, where the mechanism releases them
+    scores   noisy votes by class, if the mechanism releases them
     session  the session's id
     """
     fields = [

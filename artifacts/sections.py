@@ -66,8 +66,8 @@ class DataPlan(Part):
     unit: str | None = None
     format: TextFormat = COMMAS
     public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Where only labels are secret: the part of the private units that no teacher learns from. Their features are the
-    public rows, where `public` is not given."""
+    """If only labels are secret: the part of the private units that no teacher learns from. Their features are the
+    public rows, if `public` is not given."""
 
     @model_validator(mode="after")
     def public_rows_are_somewhere(self) -> Self:
@@ -98,7 +98,7 @@ class PrivateTestPlan(Part):
     """A share of the private units that takes no part in learning, for the domain's whole life: a student is tried out
     on them, and noisy counts are released.
 
-    columns   of the private table, whose cells name a row where `data.unit` does not; fixed for the domain's life
+    columns   of the private table, whose cells name a row if `data.unit` does not; fixed for the domain's life
     """
 
     share: Annotated[float, Field(gt=0, lt=1)]
@@ -269,7 +269,7 @@ class LabelingPlan(Part):
 
 class HypothesesPlan(Part):
     """A class of hypotheses by its name, the encoded columns it looks at (default: all), and how many public cut points
-    each of them has, where the class needs them."""
+    each of them has, if the class needs them."""
 
     hypotheses: str
     features: Names | None = None

@@ -289,7 +289,7 @@ class Session(Admission):
         return replace(self, status=settlement.status, settled=settlement.charge)
 
     def owed(self, *, give_back: bool) -> Charge:
-        """What it is charged if it ends now: by refusals where that is allowed and less, else its reservation.
+        """What it is charged if it ends now: by refusals if that is allowed and less, else its reservation.
 
         A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff. The reservation
         and the refusals are two bounds on one mechanism, each whole: their parts are never mixed.

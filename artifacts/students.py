@@ -25,7 +25,7 @@ class StudentPlan(Fitted):
     (linear) the model that tallies are decoded to.
 
     candidates  students of which one is chosen, by its errors on the private units that [test] sets aside
-    epsilon     what that choice may spend there; or the choice of a universal student, where labels are bought as well
+    epsilon     what that choice may spend there; or the choice of a universal student, if labels are bought as well
                 and have the rest
     """
 

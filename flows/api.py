@@ -105,7 +105,7 @@ def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session:
 class Answer:
     """What came of a question. All but `details`, which are the operator's and tell how long stages took, is published.
 
-    outcome   answered; no answer, where most shards had none; or refused, where shards disagree
+    outcome   answered; no answer, if most shards had none; or refused, if shards disagree
     """
 
     def __init__(self, details: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
     python -P hosted.py APPLICATION DESCRIPTOR PARENT
 
 It serves the ASGI application, or the factory of one that `()` ends, on a socket that its parent has bound, and listens
-on, already; and the kernel ends it with the thread that started it. Where the environment holds CONCORD_UI_TOKEN, it
+on, already; and the kernel ends it with the thread that started it. If the environment holds CONCORD_UI_TOKEN, it
 answers those alone who know that: by the address, which leaves a cookie, or as a bearer's token, as MLflow's clients
 send MLFLOW_TRACKING_TOKEN. Started and watched by flows/server.py.
 """

@@ -166,7 +166,7 @@ def _pass_choice(
 
 
 def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
-    """What a test of a session's student may cost, where the session chose among students and where it did not."""
+    """What a test of a session's student may cost, with or without a choice among students."""
     charges = [(choice.reserved, choice.epsilon) for choice in choices(run, session)]
     return left_for_test(session.reserved, session.epsilon, charges)
 

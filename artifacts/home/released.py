@@ -75,8 +75,8 @@ class Released:
         """Publish what left the door for a batch; the same arguments give the same bytes.
 
         session, index  where it belongs; `first` is the session-wide index of its first row
-        labels          (asked,) class indices, negative where refused; rows after `asked` were not asked
-        counts          (asked, classes) noisy votes, where the mechanism releases them; dropped for refused rows
+        labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
+        counts          (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
         """
         schema = labels_schema(len(classes), dict(guarantee))
         columns = [

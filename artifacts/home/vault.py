@@ -2,7 +2,7 @@
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
 name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
-each, and what tells that they are whole, made once. Where the environment gives a key (`artifacts.home.cipher`) when
+each, and what tells that they are whole, made once. If the environment gives a key (`artifacts.home.cipher`) when
 the vault is made, every file is encrypted, secrets as well, and the vault opens with that key alone.
 """
 
@@ -74,14 +74,14 @@ class Vault:
     Assumes      one owner of the folder; other users of the machine are not root
     Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
                  what `create` and `secret` have returned from is there after a power cut
-    Not covered  deletion by the owner; copies made of the disk, where it is not encrypted. Checked by
+    Not covered  deletion by the owner; copies made of the disk, if it is not encrypted. Checked by
                  tests/artifacts/home/test_vault.py
     """
 
     def __init__(self, root: Path) -> None:
-        """Open `root`, making it where it is missing.
+        """Open `root`, making it if it is missing.
 
-        Raises EnvironmentFailed if others may read it, or where it is encrypted and no key is given, or it is not
+        Raises EnvironmentFailed if others may read it, or if it is encrypted and no key is given, or it is not
         and one is; NotVerified if the key is not the one it was made with.
         """
         self.root, self._cipher = root, Cipher.given()
@@ -154,7 +154,7 @@ class Vault:
             yield str(folder.relative_to(self.root))
 
     def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
-        """The file at `path`: written now, with what `make` gives, where it is not there. The first writer wins."""
+        """The file at `path`: written now, with what `make` gives, if it is not there. The first writer wins."""
         if not (self.root / path).is_file():
             content = make()
             try:
@@ -180,7 +180,7 @@ class Vault:
         return content
 
     def destroy(self, path: str) -> None:
-        """Remove a file or a folder, durable, where there is one, and what writers of it that were killed left there.
+        """Remove a file or a folder, durable, if there is one, and what writers of it that were killed left there.
 
         What a disk keeps of it is beyond our reach.
         """

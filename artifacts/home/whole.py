@@ -110,7 +110,7 @@ def remove_hidden(root: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:
-    """A folder, durable, by default one that only its owner may enter; those above it likewise, where missing."""
+    """A folder, durable, by default one that only its owner may enter; those above it likewise, if missing."""
     if folder.is_dir():
         return
     make_folder(folder.parent, mode)
@@ -237,7 +237,7 @@ def is_home(home: Path) -> bool:
 
 
 def check_format(home: Path) -> int:
-    """The format of a home, where it is this version's or older; one that holds nothing yet is made this version's.
+    """The format of a home, if it is this version's or older; one that holds nothing yet is made this version's.
 
     Raises NotVerified if it is newer.
     """

@@ -28,6 +28,7 @@ from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
+from concord.artifacts.mlflow.describe import ALIAS
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
 from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
 
@@ -44,8 +45,6 @@ NOT_OURS = {"registered_model_meta", "__pycache__"}
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
-ALIAS = "champion"
-"""Of the student of a domain that is to be used."""
 MODEL = "student"
 """What a logged model is called."""
 
@@ -221,7 +220,7 @@ def _readable(database: Path) -> Path:
 
 
 def _require_database(uri: str) -> None:
-    """Raise sqlite3.Error where a SQLite store is a file of another kind, which MLflow does not tell apart."""
+    """Raise sqlite3.Error if a SQLite store is a file of another kind, which MLflow does not tell apart."""
     file = sqlite_file(uri)
     if file and file.is_file():
         with closing(sqlite3.connect(file)) as database:

@@ -46,6 +46,7 @@ from mlflow.models import Model, ModelSignature
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
+    ALIAS,
     Champion,
     Publication,
     Stage,
@@ -61,7 +62,7 @@ from concord.artifacts.mlflow.describe import (
     whole,
     words,
 )
-from concord.artifacts.mlflow.read import ALIAS, MODEL, MODEL_FILE, NOTE, PARENT, Records
+from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
@@ -186,7 +187,7 @@ class Tracking(Records):
 
     @contextmanager
     def _run(self, experiment: str, name: str, begun: int, tagged: Mapping[str, str]) -> Iterator[Run]:
-        """A run that is finished when the context ends, or failed where that raises; never before it was begun."""
+        """A run that is finished when the context ends, or failed if that raises; never before it was begun."""
         run = self._client.create_run(experiment, begun, dict(tagged), name)
         try:
             yield run

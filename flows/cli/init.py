@@ -27,7 +27,7 @@ from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, word
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
-"""What nobody can guess. Where all are given, nothing is asked, and the rest is what is usual."""
+"""What nobody can guess. If all are given, nothing is asked, and the rest is what is usual."""
 QUESTIONS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels",
@@ -49,7 +49,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
 
     home      whose ledger, if there is one, says what the domain has left
     tallies   whether private rows are asked themselves, or teachers vote; None for what is expected to teach more
-    Raises WrongInput where something is missing, wrong or there, BudgetRefused if the lifetime does not cover it.
+    Raises WrongInput if something is missing, wrong or there, BudgetRefused if the lifetime does not cover it.
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")

@@ -17,7 +17,7 @@ GAPS = (0.05, 0.02, 0.01, 0.003)
 
 @dataclass(frozen=True, kw_only=True)
 class UnitsNeeded:
-    """Units set aside for which a choice is good but for chance BETA, where candidates are `gap` apart.
+    """Units set aside for which a choice is good but for chance BETA, if candidates are `gap` apart.
 
     drawn   the best is chosen, by the luck of the draw alone: all others are wrong about `gap` more of those very units
     proved  the chosen one is wrong about at most `gap` more of all rows than the best, whoever was set aside: a bound
@@ -35,7 +35,7 @@ class ChoiceAhead:
 
     nats    charged to the test part of the units, at the domain's Rényi order
     share   of the units that is set aside
-    aside   how many that is, if there are as many as the plan states; None where it states none
+    aside   how many that is, if there are as many as the plan states; None if it states none
     reason  what the draw tells by so many
     """
 

@@ -145,7 +145,7 @@ def recommended(options: Sequence[Option], plan: Plan | None, public: PublicFact
 
 
 def would_work(plan: Plan, public: PublicFacts) -> str:
-    """What would let the plan teach `enough`, where it cannot."""
+    """What would let the plan teach `enough`, if it cannot."""
     ways, reason = list[str](), no_tallies(plan, public.encoding)
     if reason is None:
         ways.extend(_of_tallies(plan.naming(TALLIES), public))
@@ -190,7 +190,7 @@ LARGEST_EPSILON, LARGEST_ROWS = 16.0, 1e9
 
 
 def _least(start: float, works: Callable[[float], bool], most: float, within: float = 1.05) -> float | None:
-    """The least figure from `start` up to `most` that works, within that ratio, of two digits; None where none does."""
+    """The least figure from `start` up to `most` that works, within that ratio, of two digits; None if none does."""
     low, high = start, start
     while not works(high):
         low, high = high, 2 * high

@@ -43,7 +43,7 @@ class Stream:
     """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order.
 
     lesson   what the student makes of the answers
-    rows     of a teacher, and the columns it learns from, where they are known
+    rows     of a teacher, and the columns it learns from, if they are known
     """
 
     epsilon: float
@@ -77,7 +77,7 @@ class Stream:
         """What a public guess of agreement says will be met. Raises WrongInput if the figures make no sense.
 
         agreement   as `odds.profile` takes it; default: what is typical of teachers of so many rows and columns
-        order       the Rényi order of the domain it will be charged in, where that is known
+        order       the Rényi order of the domain it will be charged in, if that is known
         units       that teachers learn from, as stated in public
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
@@ -154,7 +154,7 @@ def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
 
 
 def teachers_needed(mechanism: Mechanism, stream: Stream) -> int | None:
-    """The least ensemble that is enough for a row of average vote shares; None where none is."""
+    """The least ensemble that is enough for a row of average vote shares; None if none is."""
     average = stream.shares.mean(axis=0)
 
     def enough(teachers: int) -> bool:
@@ -181,7 +181,7 @@ def _peak(score: Callable[[int], float], places: int) -> int:
 
 
 def _least(enough: Callable[[int], bool]) -> int | None:
-    """The least number above 0 that is enough, for one that stays so; None where LARGEST is not."""
+    """The least number above 0 that is enough, for one that stays so; None if LARGEST is not."""
     low, high = 0, 1
     while not enough(high):
         low, high = high, 2 * high
@@ -204,7 +204,7 @@ class Option:
     feasible           it fits the budget, and is expected to teach `enough`
     cutoff             of CUTOFFS, the one that teaches most; None for mechanisms that do not pay by refusal
     margin_needed      votes by which a winner must lead to fail with odds of 1% at most, whoever else has votes
-    teachers_needed    teachers for which a row of average agreement does; None where no number is enough
+    teachers_needed    teachers for which a row of average agreement does; None if no number is enough
     expected_answered  rows
     label_error        part of released labels that noise changes
     worth              labelled rows, free of noise, that would teach the student as much
@@ -228,7 +228,7 @@ class Option:
 
 
 def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
-    """Every mechanism with what is expected of it, best first; at that cutoff alone, where it is fixed already."""
+    """Every mechanism with what is expected of it, best first; at that cutoff alone, if it is fixed already."""
     return ranked([plan_mechanism(name, stream, cutoff) for name in MECHANISMS])
 
 
@@ -251,7 +251,7 @@ def recommend(options: Sequence[Option]) -> Option:
 
 
 def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Mechanism | None]:
-    """The mechanism that is worth most, and what it is worth; None where none fits the budget."""
+    """The mechanism that is worth most, and what it is worth; None if none fits the budget."""
     found: list[tuple[float, Mechanism]] = []
     for name in MECHANISMS:
         try:
@@ -263,7 +263,7 @@ def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Me
 
 
 def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Option:
-    """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible where it has no place."""
+    """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible if it has no place."""
     try:
         mechanism = stream.best(name, cutoff)
     except WrongInput as wrong:

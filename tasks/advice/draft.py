@@ -168,7 +168,7 @@ def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS
 def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
     """The plan as commented TOML, its paths relative to `folder`; without an ensemble, for tallies.
 
-    Raises WrongInput where it would not load.
+    Raises WrongInput if it would not load.
     """
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))

@@ -49,11 +49,11 @@ class Premises:
 
     epsilon, delta   what labels may spend, and beside them the choice of a student
     agreement        a guess, as `odds.profile` takes it; None for what is typical
-    order            the Rényi order of the domain, where it is known
+    order            the Rényi order of the domain, if it is known
     mechanism        the one that is planned; None if the best is to be taken
     cutoff           the one that is planned for it; None if the best is to be taken
     choice           the part of ε that the choice of a student takes
-    relabel          how rows are relabelled before teachers learn from them, where they are
+    relabel          how rows are relabelled before teachers learn from them, if they are
     accountant       what proves the (ε, δ) of stable voting
     lesson           what the student makes of the answers
     units            private units that are learned from, as the plan states them; and the columns they are learned by
@@ -197,7 +197,7 @@ class AtTeachers:
 
 
 def at_other_teachers(premises: Premises) -> list[AtTeachers]:
-    """The best mechanism at RATIOS of the planned teachers; fewer know more, where it is known of how many rows."""
+    """The best mechanism at RATIOS of the planned teachers; fewer know more, if it is known of how many rows."""
     found = []
     for teachers in sorted({max(1, round(premises.teachers * ratio)) for ratio in RATIOS}):
         stream = replace(premises, teachers=teachers).stream
@@ -273,7 +273,7 @@ def cover_error(*, dimension: int, rows: int, beta: float) -> float:
 def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -> int:
     """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
 
-    rate   by how much the logarithm of a weight falls with each error: ε where rows are secret, ε/2 where labels are
+    rate   by how much the logarithm of a weight falls with each error: ε if rows are secret, ε/2 if labels are
     Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
     ways, and the mechanism's own utility (McSherry & Talwar 2007).
     """

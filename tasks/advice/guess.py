@@ -18,7 +18,7 @@ from concord.tasks.data.tables import open_public
 Guess = float | NDArray[np.float64]
 
 TYPICAL_AGREEMENT = 0.9
-"""The mean share of the winning class where no guess is given: near that of linear teachers on tables and digits."""
+"""The mean share of the winning class if no guess is given: near that of linear teachers on tables and digits."""
 
 
 def expected_agreement(plan: Plan) -> Guess:

@@ -23,7 +23,7 @@ from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
-    """Raise WrongInput where rows cannot be turned into codes, or codes cannot be what the student reads."""
+    """Raise WrongInput if rows cannot be turned into codes, or codes cannot be what the student reads."""
     for column in encoding.columns:
         if column.kind == "list" and plan.student.learner == "linear":
             raise WrongInput(
@@ -83,7 +83,7 @@ class TalliesAhead:
     codes      in all, of `columns` columns of the public rows
     rho        what the domain is charged, in zero-concentrated DP
     seen       units that must share a code before its sum stands out of the noise, by twice its standard deviation
-    worth      as of an Option; None where the plan does not say how many units there are
+    worth      as of an Option; None if the plan does not say how many units there are
     """
 
     epsilon: float
@@ -128,8 +128,8 @@ def expect_tallies(plan: Plan, codes: Codes, rows: int) -> TalliesAhead:
 
 
 def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
-    """What is expected of tallies, beside mechanisms that vote; not feasible where it is not known how many units there
-    are, or where they do not fit the budget."""
+    """What is expected of tallies, beside mechanisms that vote; not feasible if it is not known how many units there
+    are, or if they do not fit the budget."""
     units = learning_units(plan)
     if units is None:
         return _impossible("labeling.rows does not say how many private units there are, roughly")

@@ -6,7 +6,7 @@ Votes and tallies are compared in one measure: so many labelled rows, free of no
                the votes' own. Far down in the noise that is π/2 times what its label alone is worth; and of two noises
                the one of smaller variance is always worth more
   teachers     of n rows and F columns each agree with another as atan(√(n/F)) says (`typical_agreement`), and are wrong
-               together where n is small: all their votes at once are worth at most 8·n²/F labels
+               together if n is small: all their votes at once are worth at most 8·n²/F labels
   a tally      of n units in cells of n_c: n·h·n_c/(h·n_c + σ²), h the mean p(1 − p): each cell's own spread, over that
                and the noise's. One round alone also knows its model from the public rows only (`one_round_error`)
 Measured on UCI Adult (14 columns), shrunk linear discriminants of 25/60/150/400 rows: agreement .82/.86/.89/.93, where
@@ -64,7 +64,7 @@ def typical_agreement(rows: float, fields: int, classes: int) -> float:
 def worth_of_votes(
     expected: Expectation, *, queries: int, classes: int, lesson: Lesson, rows: float | None, fields: int | None
 ) -> float:
-    """Of what a mechanism is expected to release; `rows` and `fields` are a teacher's, where they are known."""
+    """Of what a mechanism is expected to release; `rows` and `fields` are a teacher's, if they are known."""
     if lesson == "soft" and expected.kept is not None:
         kept = expected.kept
     else:
@@ -78,7 +78,7 @@ def worth_of_votes(
 
 
 def one_round_error(units: float, public: int) -> float:
-    """The variance of a code's sum for want of public rows, where one round alone is asked."""
+    """The variance of a code's sum for want of public rows, if one round alone is asked."""
     return 0.007 * units**2 / public
 
 

@@ -67,7 +67,7 @@ class Question:
 
     @property
     def code(self) -> str:
-        """SHA-256 of its source text and of the values it takes from around it; empty where one is not known."""
+        """SHA-256 of its source text and of the values it takes from around it; empty if one is not known."""
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
             taken = _taken(self.function)
@@ -116,7 +116,7 @@ def _value(value: object) -> str:
 
 
 def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> None:
-    """Ask some public rows, with labels of every class, as shards are asked. Raises WrongInput where that fails: it
+    """Ask some public rows, with labels of every class, as shards are asked. Raises WrongInput if that fails: it
     would fail on every shard, and be paid for all the same."""
     rows, trial = (
         read_frame(batches[0].ref, vault).head(REHEARSED),

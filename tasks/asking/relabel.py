@@ -110,7 +110,7 @@ def from_description(description: dict[str, Any]) -> Hypothesis:
 def hypothesis_space(
     plan: HypothesesPlan, encoding: Encoding, X: Matrix, field: str, *, bounded: bool = False
 ) -> HypothesisClass:
-    """The class that section `field` of a plan names; with cut points where its dichotomies would outgrow the rows.
+    """The class that section `field` of a plan names; with cut points if its dichotomies would outgrow the rows.
 
     X         encoded public rows (rows, encoding.width), which the cut points are of
     bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
@@ -140,7 +140,7 @@ def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vau
 
 
 def cut_points(X: Matrix, points: int) -> list[list[float]]:
-    """For each column of X (rows, columns), its numbers in rising order; where there are more, so many quantiles."""
+    """For each column of X (rows, columns), its numbers in rising order; if there are more, so many quantiles."""
     return [_thinned(np.sort(column), points).tolist() for column in X.astype(np.float64).T]
 
 
@@ -225,7 +225,7 @@ class Subset(TypedDict):
 
 
 def subset_of(asked: RelabelPlan, epsilon: float, delta: float) -> Subset:
-    """How the secret subset is drawn and chosen on, where labels may spend (epsilon, delta)."""
+    """How the secret subset is drawn and chosen on, if labels may spend (epsilon, delta)."""
     return {
         "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
         "choice_epsilon": asked.epsilon,

@@ -29,7 +29,7 @@ WHOLE = 2**53
 """Up to it, whole numbers are what a double holds exactly."""
 
 NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
-"""What a text file writes where there is nothing. Columnar files have nulls of their own."""
+"""What a text file writes if there is nothing. Columnar files have nulls of their own."""
 
 DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970."""
@@ -42,11 +42,11 @@ Type = pl.DataType
 Numbers = NDArray[np.float64]
 
 SAMPLE = 1 << 18
-"""Public rows looked at, where there are more."""
+"""Public rows looked at, if there are more."""
 
 
 def kind_of(dtype: Type) -> Kind | None:
-    """What a column of that type holds; None where it cannot be a feature."""
+    """What a column of that type holds; None if it cannot be a feature."""
     if dtype == pl.Null:
         return "null"
     if dtype.is_numeric():
@@ -63,7 +63,7 @@ def kind_of(dtype: Type) -> Kind | None:
 def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     """Rows with the encoding's columns, each of its fixed type, in order; a column that is absent is null.
 
-    Where the label column is there, LABEL is added: the index of the declared class. Casting twice changes nothing.
+    If the label column is there, LABEL is added: the index of the declared class. Casting twice changes nothing.
     """
     columns = [column for column in encoding.columns if column.kind != "null"]
     cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
@@ -137,14 +137,14 @@ def text(name: str, dtype: Type) -> pl.Expr:
 
 
 def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
-    """Cast cells of a scaled column, NaN where null: dates in days since 1970, truth values as 0 and 1."""
+    """Cast cells of a scaled column, NaN if null: dates in days since 1970, truth values as 0 and 1."""
     if kind == "date":
         return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY_MICROSECONDS
     return cells.cast(pl.Float64).to_numpy()
 
 
 def nothing(dtype: Type) -> pl.Expr:
-    """A null for every row. A literal would be one row long where it stands alone."""
+    """A null for every row. A literal would be one row long if it stands alone."""
     return pl.repeat(None, pl.len(), dtype=dtype)
 
 
@@ -155,7 +155,7 @@ def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
 
 
 def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:
-    """UInt16 index of the declared class a label names; null where it names none."""
+    """UInt16 index of the declared class a label names; null if it names none."""
     return _looked_up(canonical_id(name, dtype), class_names(classes), pl.UInt16())
 
 
@@ -166,7 +166,7 @@ def class_names(classes: tuple[str, ...]) -> list[str]:
 
 
 def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
-    """Int32 index of a word in the vocabulary; null where it is not there."""
+    """Int32 index of a word in the vocabulary; null if it is not there."""
     return _looked_up(pl.col(name), vocabulary, pl.Int32())
 
 

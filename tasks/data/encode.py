@@ -286,7 +286,7 @@ def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[
 
 
 def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
-    """A column's cells as numbers of fixed size, zero where null: (rows,), or (rows, size) of a list."""
+    """A column's cells as numbers of fixed size, zero if null: (rows,), or (rows, size) of a list."""
     cells = rows[column.name]
     match column:
         case OneHot():

@@ -10,7 +10,7 @@ the ids as doubles. To merge two units is safe: they stand as one, in one shard.
     a moment      2020-01-02 or 2020-01-02 03:04:05.5, in UTC; without a zone, it is taken for UTC
     other text    its characters composed (NFC), blanks at its ends and zero bytes at its end cut off. Case counts, and
                   so do spellings that are merely alike, such as wide digits
-    bytes         the text that they are in UTF-8, byte for byte escaped where they are not
+    bytes         the text that they are in UTF-8, byte for byte escaped if they are not
 
 Text counts as what it reads as, bytes as their text. If some file holds doubles, every number of all files is that of
 its nearest double: an id beyond 2^53 was rounded in that file, and it must not be parted from the others.

@@ -1,14 +1,14 @@
 """Parts: which private units are set aside for the domain's whole life, to try students out on.
 
 A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is what
-`data.unit` says of it. Where a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
+`data.unit` says of it. If a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
 one spelling that tasks.data.names gives it: what a row is cast to changes with the public vocabulary, and its place in
 the table with any other row.
 
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
-Not covered  units whose name changes. Where a later file stores a column as doubles, all its numbers are named anew,
+Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers are named anew,
              and UUIDs, single floats and moments with a zone have names of their own; and in another declared format
              cells of CSV files read otherwise: all that is part of the naming rule, and the ledger refuses another
              one. Checked by
@@ -81,7 +81,7 @@ def columns_of_names(plan: Plan) -> dict[str, str]:
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:
-    """Which of some raw rows are of units in that part, given the units' own names; all, where none are set apart."""
+    """Which of some raw rows are of units in that part, given the units' own names; all, if none are set apart."""
     if plan.test is None:
         return lambda rows, _: pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
     secret, share = part_key(key), plan.test.share

@@ -32,7 +32,7 @@ class Unmatched:
 
 @private_stage
 def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
-    """What of the private table a plan would not recognise. Raises WrongInput where the table lacks a column."""
+    """What of the private table a plan would not recognise. Raises WrongInput if the table lacks a column."""
     asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
     if encoding.unit is not None:
         asked_by[encoding.unit] = "data.unit"

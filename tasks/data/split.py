@@ -1,13 +1,13 @@
 """Split: every privacy unit goes to one shard, by a keyed hash of its identity modulo the number of shards.
 
 A unit is named by a column of the plan, or is the row: its content as cast, and its copy number among identical rows,
-so that a thousand copies spread over the shards and taking one away changes one shard. Where only labels are secret, a
+so that a thousand copies spread over the shards and taking one away changes one shard. If only labels are secret, a
 row without a named unit is known by its place in the table: the content has the label in it, which must decide nothing.
 
 Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
 Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
              order of their keyed content digests, identical ones in that of their units (one may be set aside and
-             another not), so no row moves another. Rows equal in both are equal to the bit. Where only labels are
+             another not), so no row moves another. Rows equal in both are equal to the bit. If only labels are
              secret, changing those of one unit changes one shard: labels in it, and with them the order of its rows
              (digests of contents have the label in them). No row changes its shard
 Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
@@ -20,7 +20,7 @@ secret subset that is relabelled. It follows from the key and the units, so a do
 and one more unit leaves every other where it is, in the subset or out of it. No name, size or row of it leaves the
 vault. Checked by tests/tasks/data/test_split.py and tests/tasks/asking/test_relabel.py.
 
-Unlabelled: where only labels are secret, features of a part of the private units are the public rows.
+Unlabelled: if only labels are secret, features of a part of the private units are the public rows.
 
 Bassily, Thakkar & Thakurta 2018, §4: the table is split in two, the labels of one half are dropped, and its features
 are put to the vote of teachers that learned from the other.
@@ -65,7 +65,7 @@ from concord.tasks.data.units import (
 )
 
 ASIDE = "concord.aside"
-"""Name of the column that says which rows were set aside, where some were."""
+"""Name of the column that says which rows were set aside, if some were."""
 
 CONTENT = "concord.content"
 SPILLS = 64
@@ -121,9 +121,9 @@ def one_row_a_unit(
     erased: Erased = NOBODY,
     part: str = LEARNING,
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows, one of each privacy unit but erased ones: where it has many, that of the least keyed content digest.
+    """Cast rows, one of each privacy unit but erased ones: if it has many, that of the least keyed content digest.
 
-    part   of the units, where they are divided (tasks.data.parts)
+    part   of the units, if they are divided (tasks.data.parts)
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     rows = _identified(plan, encoding, key, erased, part)
@@ -138,7 +138,7 @@ def one_row_a_unit(
 
 
 def made_public(units: pl.Series, plan: Plan, key: bytes) -> pl.Series:
-    """Which units no teacher learns from, where only labels are secret: features of theirs are the public rows."""
+    """Which units no teacher learns from, if only labels are secret: features of theirs are the public rows."""
     return sampled(units, derive(key, "public"), plan.data.public_share or 0.0)
 
 
@@ -150,9 +150,9 @@ def _by_content(plan: Plan) -> bool:
 def _identified(
     plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows that teachers may learn from, with CONTENT and UNIT; where a unit is a row, UNIT has no copy number.
+    """Cast rows that teachers may learn from, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number.
 
-    part   of the units, where they are divided: the test part's are read by no other name
+    part   of the units, if they are divided: the test part's are read by no other name
     """
     private_files(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)

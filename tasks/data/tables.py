@@ -40,7 +40,7 @@ from concord.tasks.data.sound import (
 Format = Literal["parquet", "ipc", "csv"]
 PRIVATE = "data.private"
 """The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
-line, which are names only where it has a header."""
+line, which are names only if it has a header."""
 ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
 FRAME_TEXT = 1 << 26
@@ -58,7 +58,7 @@ class TableFile:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names in order. Raises WrongInput where the file cannot be read, or if a name comes twice in a public
+        """Column names in order. Raises WrongInput if the file cannot be read, or if a name comes twice in a public
         one: of a private one, only names that are asked for may be judged."""
         with self.readable():
             stored = csv_names(self.path, self.form) if self.format == "csv" else self._schema.names
@@ -246,7 +246,7 @@ class PublicTable:
         return self.files[0].type_of(name)
 
     def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The columns of all rows in order. Raises WrongInput where there is no row at all, or a column is absent."""
+        """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent."""
         rows = 0
         self._must_hold(columns)
         for file in self.files:
@@ -257,7 +257,7 @@ class PublicTable:
             raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].path}")
 
     def kinds(self, columns: Sequence[str], *, padded: bool = False) -> dict[str, Kind]:
-        """What each column holds. Raises WrongInput where that differs between files or cannot be a feature.
+        """What each column holds. Raises WrongInput if that differs between files or cannot be a feature.
 
         padded   whether numbers of a text file count as such if one begins with a needless zero: if not, they are words
         """
@@ -293,12 +293,12 @@ class PublicTable:
 
 
 def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS) -> PublicTable:
-    """The public table at a file, folder or glob. Raises WrongInput where nothing is there."""
+    """The public table at a file, folder or glob. Raises WrongInput if nothing is there."""
     return PublicTable(find_files(path, field, form), field)
 
 
 def kind_in(file: TableFile, name: str) -> Kind:
-    """What a column holds by its type alone. Raises WrongInput where that cannot be a feature."""
+    """What a column holds by its type alone. Raises WrongInput if that cannot be a feature."""
     kind = kind_of(file.type_of(name))
     if kind is None:
         rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"

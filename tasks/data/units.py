@@ -69,7 +69,7 @@ def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COM
 
     `columns` maps each name to the plan's field that asks for it, and `form` is how it says that CSV files are written.
     What names units, as `data.unit` says, is read as words: no rule for numbers changes who somebody is.
-    Raises WrongInput, before any row is read, where no file has a column, or has it twice, or a file is missing or of
+    Raises WrongInput, before any row is read, if no file has a column, or has it twice, or a file is missing or of
     another format.
     """
     files = _find(path, form)
@@ -149,7 +149,7 @@ def owned_frames(
     path: str, columns: Mapping[str, str], unit: str | None, erased: Erased, form: TextFormat = COMMAS
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
-    what the column `unit` says, null where it names nobody; without such a column, the row's place in the table.
+    what the column `unit` says, null if it names nobody; without such a column, the row's place in the table.
 
     Raises WrongInput if files store the ids in types that cannot be read as one.
     """
@@ -167,7 +167,7 @@ def owned_frames(
 
 
 def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
-    """The names of units by their ids, as bytes: null where one says that there is nothing. See tasks.data.names."""
+    """The names of units by their ids, as bytes: null if one says that there is nothing. See tasks.data.names."""
     name = canonical_id("id", ids.dtype, rounded=rounded)
     return (
         ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]

@@ -62,7 +62,7 @@ class Asked:
     mechanism       what runs in it
     identity        keyed digest of the settings it depends on
     epsilon, delta  its claim
-    teachers        how many vote; 0 where nothing is voted on
+    teachers        how many vote; 0 if nothing is voted on
     part            of the domain's units that it reads, if the plan divides them
     """
 

@@ -66,7 +66,7 @@ class UniversalChoice(Once[Universal]):
 
     @classmethod
     def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> "UniversalChoice":
-        """The choice that a plan asks for. Raises WrongInput where its class cannot be listed on the public rows."""
+        """The choice that a plan asks for. Raises WrongInput if its class cannot be listed on the public rows."""
         X = public_matrix(batches, encoding, vault)
         space = hypothesis_space(plan.student.space, encoding, X, "student")
         candidates = space.dichotomies(X.astype(np.float64))
@@ -125,7 +125,7 @@ def choose(
     """The door: choose once and publish, or replay. Returns the released hypothesis, JSON.
 
     counts   the file of `count_errors`
-    Raises NotVerified where candidates, counts or key are not those on record.
+    Raises NotVerified if candidates, counts or key are not those on record.
     """
     counted = door.vault.read(counts)
 
@@ -206,7 +206,7 @@ def release_estimate(door: Stores, session: Session, held_out: HeldOut, measured
     """The door: release the noisy sum, or replay it. Returns the released file, JSON.
 
     measured   the files of `measure`, block by block
-    Raises NotVerified where measurements or key are not those on record.
+    Raises NotVerified if measurements or key are not those on record.
     """
     counted = [door.vault.read(ref) for ref in measured]
 

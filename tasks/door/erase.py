@@ -67,7 +67,7 @@ from concord.tasks.door.release import RUN, Stores, alone, no_run_in
 def close(door: Stores, name: str, *, give_back: bool) -> Session:
     """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
 
-    give_back   what was reserved and not spent returns to the domain, where the mechanism pays by refusal
+    give_back   what was reserved and not spent returns to the domain, if the mechanism pays by refusal
     """
     session = door.ledger.session(name)
     if session.status != "open":
@@ -202,7 +202,7 @@ def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
 
 
 def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
-    """Public rows that are features of private ones, where only labels are secret."""
+    """Public rows that are features of private ones, if only labels are secret."""
     for recipe in (read_checkpoint(door.vault, session) for session in sessions):
         if recipe is not None and recipe.plan.privacy.secret == "labels":
             yield from (batch.ref.path for batch in recipe.sources[0].batches if door.vault.has(batch.ref))

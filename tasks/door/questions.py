@@ -12,7 +12,7 @@ Guarantees   a question is drawn for once, after it was paid for, and its file h
              runs; what shards answered stays in the vault, and goes when the session is forgotten
 Ends         with the session: after its one question, or at the cutoff
 Not covered  a home folder restored from an older copy that no witness knows. That another code has the same name is
-             found where both are known, values and all; where not, a replay warns. Checked by
+             found if both are known, values and all; if not, a replay warns. Checked by
              tests/tasks/door/test_question_door.py and tests/promises/test_canary_questions.py
 """
 
@@ -150,8 +150,8 @@ def batch_of(door: Stores, session: str, question: str) -> Batch | None:
 def release_question(door: Stores, session: Session, questions: Questions, name: str) -> Ref:
     """The door of one question: release its answer from those that were kept, or replay it. Returns the file, JSON.
 
-    What was begun by a process that is gone is released first. Raises NotVerified where answers or key are not those
-    on record, BudgetRefused where the session has ended.
+    What was begun by a process that is gone is released first. Raises NotVerified if answers or key are not those
+    on record, BudgetRefused if the session has ended.
     """
     with opened(door, session):
         for begun in _pending(door, session.id):

@@ -36,7 +36,6 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 
 ROUND_FORMAT = "concord round 1"
-Published = Mapping[str, Any]
 """What a round's file says, as JSON: number, question, sums, and what follows from them."""
 
 
@@ -89,7 +88,7 @@ def release_round(
     number: int,
     question: Question,
     blocks: Sequence[Ref],
-    follow: Callable[[Ints], Published],
+    follow: Callable[[Ints], Mapping[str, Any]],
 ) -> Ref:
     """Release round `number` of a session, or replay it; returns its released file.
 

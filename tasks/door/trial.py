@@ -2,8 +2,8 @@
 
 The units of the test part (tasks.data.parts) are counted by their class and what the student says of them, one row a
 unit, and the counts are released once, through the door, in a session of their own (tasks.mechanisms.private_test). It
-costs no more than learning reserved, and where both sessions name their parts, no unit pays for both (artifacts.parts).
-Where learning was refused little and settled for less, the test part is the larger one, and the domain pays that.
+costs no more than learning reserved, and if both sessions name their parts, no unit pays for both (artifacts.parts).
+If learning was refused little and settled for less, the test part is the larger one, and the domain pays that.
 
 If the plan names candidates, one of them is chosen first, by how many of those units it is wrong about, in a session
 of its own (tasks.mechanisms.student_choice). Choice and test are of the same part and add up there, so the test
@@ -86,7 +86,7 @@ def planned_choice(plan: Plan) -> StudentChoice | None:
 def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Charge, float]]) -> tuple[Charge, float]:
     """What choices leave the test of what learning was charged, and of its ε; both are of the same units.
 
-    Raises BudgetRefused where that is nothing.
+    Raises BudgetRefused if that is nothing.
     """
     renyi, each = learning.renyi, epsilon
     for charge, claimed in choices:
@@ -215,7 +215,7 @@ def release_trial(door: Stores, session: Session, trial: Trial, counts: Ref, cla
     """The door of a test: release the noisy counts, or replay them. Returns the released file, JSON.
 
     counts   the file of `confusion`
-    Raises NotVerified where student, counts or key are not those on record.
+    Raises NotVerified if student, counts or key are not those on record.
     """
     counted, size = door.vault.read(counts), len(classes)
 
@@ -237,7 +237,7 @@ def release_choice(door: Stores, session: Session, choice: Once[StudentChoice], 
     """The door of a choice: choose once and publish which, or replay. Returns the released file, JSON.
 
     counts   the file of `errors_aside`
-    Raises NotVerified where candidates, counts or key are not those on record.
+    Raises NotVerified if candidates, counts or key are not those on record.
     """
     counted = door.vault.read(counts)
 
@@ -275,7 +275,7 @@ def settled(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
 
 
 def settled_now(stores: Stores, learned: Session, plan: Plan) -> Plan:
-    """The same, where nothing is chosen any more. Raises WrongInput if none was."""
+    """The same, if nothing is chosen any more. Raises WrongInput if none was."""
     found = settled(stores, learned, plan)
     if found is None:
         raise WrongInput(f"session {learned.id} has no student yet: run its plan, which chooses one of its candidates")

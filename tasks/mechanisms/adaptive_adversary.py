@@ -69,7 +69,7 @@ GAME_FOR_NOTHING = (
     "the plan asked for accountant = 'game', which brings nothing here: the table that its Rényi curve proves answers "
     "as much, and is the one that ran"
 )
-"""What is added instead where the plan asked for the game, and the table of the Rényi curve is the best."""
+"""What is added instead if the plan asked for the game, and the table of the Rényi curve is the best."""
 
 TOLERANCE = 1e-13
 """Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""

@@ -98,7 +98,7 @@ class Confident:
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated; and the budget itself where the exact δ is within it."""
+        """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
         return replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)

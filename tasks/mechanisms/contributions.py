@@ -158,7 +158,7 @@ class Question:
 
 
 def columns(classes: int, what: What) -> int:
-    """Numbers a cell holds: one for two classes or where only codes are counted, else one a class."""
+    """Numbers a cell holds: one for two classes or if only codes are counted, else one a class."""
     return 1 if classes == 2 or what == "codes" else classes
 
 
@@ -266,7 +266,7 @@ def tally(question: Question, codes: CodeRows, labels: Ints, units: Ints | None 
     """Σ of the units' contributions, (size,) int64. Sums of blocks add up if every unit is whole in one of them.
 
     codes    (rows, fields) int32
-    labels   (rows,) class numbers; not looked at where only codes are counted
+    labels   (rows,) class numbers; not looked at if only codes are counted
     units    (rows,) which unit a row is of, any numbers; None: each row is one
     """
     if units is None:

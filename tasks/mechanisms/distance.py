@@ -43,7 +43,7 @@ REFUSED = -1
 
 @dataclass(frozen=True)
 class Answers:
-    """What leaves the door for a batch: labels (rows,), REFUSED where refused, shorter than the votes when the
+    """What leaves the door for a batch: labels (rows,), REFUSED if refused, shorter than the votes when the
     cutoff was reached; and for mechanisms that release them, whole noisy counts (rows, classes)."""
 
     labels: Ints
@@ -112,7 +112,7 @@ ROUNDING = 1e-12
 
 
 def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:
-    """F_α(p, q) of one refusal in nats; +inf where its denominator is not positive. Broadcasts.
+    """F_α(p, q) of one refusal in nats; +inf if its denominator is not positive. Broadcasts.
 
     ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ], with not_q = 1 − q and gap = p − q given apart, so that
     nothing cancels at either end.
@@ -188,7 +188,7 @@ def log_odds(refused: int) -> float:
 
 
 def _upwards(logit: float) -> int:
-    """The least integer whose log-odds over 2^64 are at least `logit`, by its complement where that is the smaller."""
+    """The least integer whose log-odds over 2^64 are at least `logit`, by its complement if that is the smaller."""
     if logit > 0:
         return WHOLE - math.floor(WHOLE / (1 + math.exp(logit)))
     return math.ceil(WHOLE / (1 + math.exp(-logit)))

@@ -148,7 +148,7 @@ def calibrate(
 
     cutoff    refusals until it halts, for the mechanisms that pay by refusal
     queries   rows it may answer at most, for those that pay by row
-    order     the Rényi order its cost is charged at in its domain, where it must be finite
+    order     the Rényi order its cost is charged at in its domain, if it must be finite
     accountant  what proves its (ε, δ), for the one that has several
     Raises WrongInput if the settings cannot be met.
     """

@@ -34,7 +34,7 @@ from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_m
 
 
 def noises(classes: int) -> int:
-    """Draws of noise a row: one count tells both where there are two classes."""
+    """Draws of noise a row: one count tells both if there are two classes."""
     return 1 if classes == 2 else classes
 
 
@@ -164,7 +164,7 @@ class NoisyVotes(NoisyCounts):
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated, and the budget itself where the exact δ at `scale` is within it."""
+        """ρ-zero-concentrated, and the budget itself if the exact δ at `scale` is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
         return replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)

@@ -12,7 +12,7 @@ Privacy statement
                  learned from the tested units, or was chosen by tests on them; of one chosen among candidates, they
                  are those of student_choice.py
 
-Proof. Where rows are secret, one unit more adds 1 to one cell and to one of right and wrong: `moved` = 1. Where only
+Proof. If rows are secret, one unit more adds 1 to one cell and to one of right and wrong: `moved` = 1. If only
 its labels are, its count moves from one cell to another, and from right to wrong or not: two cells and two of the pair
 by 1. Either way the privacy loss is that of as many discrete Gaussians at each scale, each shifted by one (noise.py),
 and the Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
@@ -123,7 +123,7 @@ class PrivateTest:
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated; and the budget itself where the exact δ is within it."""
+        """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
 
@@ -185,7 +185,7 @@ ENDS = ("value", "low", "high")
 def measured(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
     """The share that was right, of noisy counts: of one count, and of the sum of `others`, noise of `scale` in each.
 
-    Where the counts say nothing, the share is the middle of its interval.
+    If the counts say nothing, the share is the middle of its interval.
     """
     near, far = quantile(scale, 1, misses / 8), quantile(scale, others, misses / 8)
     low = _beta(misses / 4, right - near, max(0, wrong + far) + 1)
@@ -195,7 +195,7 @@ def measured(right: int, wrong: int, scale: float, misses: float, others: int) -
 
 
 def _beta(chance: float, first: int, second: int) -> float:
-    """A quantile of the beta law; 0 or 1 where a count is none."""
+    """A quantile of the beta law; 0 or 1 if a count is none."""
     if first <= 0:
         return 0.0
     return 1.0 if second <= 0 else float(beta_law.ppf(chance, first, second))
@@ -203,7 +203,7 @@ def _beta(chance: float, first: int, second: int) -> float:
 
 @lru_cache(maxsize=64)
 def quantile(scale: float, count: int, tail: float) -> int:
-    """The least q which the sum of so many discrete Gaussians exceeds with probability at most `tail`; or, where that
+    """The least q which the sum of so many discrete Gaussians exceeds with probability at most `tail`; or, if that
     law is too wide to be summed, a q that it does: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17).
     """
     size = next_fast_len(2 * math.ceil(REACH * (scale + 1) * math.sqrt(count)) + 1, real=True)

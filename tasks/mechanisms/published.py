@@ -84,7 +84,7 @@ def teachers_required(*, epsilon: float, delta: float, cutoff: int, queries: int
 
 
 def printed_cost(*, epsilon: float, delta: float, cutoff: int, queries: int) -> Cost:
-    """What Algorithm 2 spends as it is printed; its guarantee holds where that is at most `epsilon` at `delta`.
+    """What Algorithm 2 spends as it is printed; its guarantee holds if that is at most `epsilon` at `delta`.
 
     Sensitivity 2 makes an epoch cost 4/λ; "while c ≤ T" makes T + 1 of them; and with an even number of teachers the
     label may differ at a printed distance of 1.

@@ -120,7 +120,7 @@ class LaplaceRelease:
         return (math.log(1 / self.delta) + math.log(1 / beta)) / self.epsilon
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
-        """Labels, REFUSED where refused: votes (rows, classes), noise (rows,) of `scale`."""
+        """Labels, REFUSED if refused: votes (rows, classes), noise (rows,) of `scale`."""
         return _labels(votes, distance_to_instability(votes) + noise > self.threshold)
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
@@ -185,7 +185,7 @@ class OptimalRelease:
         return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table}
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
-        """Labels, REFUSED where draw < entry: votes (rows, classes), draws (rows,)."""
+        """Labels, REFUSED if draw < entry: votes (rows, classes), draws (rows,)."""
         refusal = self.refusal.take(distance_to_instability(votes), mode="clip")
         return _labels(votes, draws >= refusal)
 
@@ -250,10 +250,10 @@ def ask(
     first: int = 0,
     refused: int = 0,
 ) -> list[Answer | None]:
-    """The answer most shards give to each question, None where refused; shorter once the cutoff was reached.
+    """The answer most shards give to each question, None if refused; shorter once the cutoff was reached.
 
     answers (questions, shards); `first` and `refused` are the session's questions and refusals before these. Raises
-    WrongInput for a mechanism that releases more than the plurality, or where there are no shards.
+    WrongInput for a mechanism that releases more than the plurality, or if there are no shards.
     """
     if mechanism.counts:
         raise WrongInput(f"undeclared answers can only be released by refusing, which {mechanism.name!r} does not")

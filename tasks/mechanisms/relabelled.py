@@ -160,7 +160,7 @@ class Relabelled:
 
     @property
     def cost(self) -> Cost:
-        """The (ε, δ) it was calibrated to, or more where the inner mechanism costs more at its part of δ; never a
+        """The (ε, δ) it was calibrated to, or more if the inner mechanism costs more at its part of δ; never a
         Rényi curve."""
         _, delta = self.relabelling.inner(self.epsilon, self.delta)
         epsilon, delta = self.relabelling.whole(self.inner.cost.epsilon(delta), delta)

@@ -109,7 +109,7 @@ class NoisyThreshold:
 
     @property
     def epoch_epsilon(self) -> float:
-        """ε₁, what one epoch costs where labels agree. Rounded up."""
+        """ε₁, what one epoch costs if labels agree. Rounded up."""
         return (1 / self.threshold_scale + 2 / self.query_scale) * UP
 
     @property
@@ -123,7 +123,7 @@ class NoisyThreshold:
         return Cost.approximate(self.epoch_epsilon, self.slip, times=self.cutoff)
 
     def answer(self, votes: Ints, query_noise: Ints, threshold_noise: Ints, refused: int = 0) -> Ints:
-        """Labels, REFUSED where refused, up to the row that reached the cutoff.
+        """Labels, REFUSED if refused, up to the row that reached the cutoff.
 
         votes (rows, classes); query_noise (rows,) of `query_scale`; threshold_noise (cutoff,) of `threshold_scale`,
         one an epoch; `refused` counts the refusals before this batch.

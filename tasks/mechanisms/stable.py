@@ -11,7 +11,7 @@ Ends         at the T-th refusal, which is the last answer; a new session is a n
 Not covered  tables relabelled across shards; replacing one unit by another (two steps); running time
 
 Proof. p, q are the refusal probabilities of a query on D and D', κ the maximum over adjacent entries, either way round,
-of F_α(p, q) = ln [p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α))]. (i) Where the labels differ, d = d' = 0
+of F_α(p, q) = ln [p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α))]. (i) If the labels differ, d = d' = 0
 (distance.py), so the query is refused but for π; at most T/(1−π) such queries are expected, so a label escapes on one
 with probability at most δ_label. (ii) Otherwise let ℓ be the log-likelihood ratio and N the refusals so far: one query
 multiplies E_D exp((α−1)ℓ − κN) by p^α q^(1−α) e^−κ + (1−p)^α (1−q)^(1−α) ≤ 1, so this is a supermartingale from 1
@@ -58,7 +58,7 @@ from concord.tasks.mechanisms.odds import (
 
 FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 PLANNED = "planned_accountant"
-"""A setting where the plan asked for another accountant, and there alone."""
+"""A setting if the plan asked for another accountant, and there alone."""
 
 ROWS_AT_A_TIME = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
@@ -111,7 +111,7 @@ class StableVoting:
         order: float = 1.5,
         accountant: Accountant = "renyi",
     ) -> Self:
-        """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput where none fits.
+        """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
 
         order         a table's curve is infinite a little above the order it is built for, so this should be the
                       order of the domain it will be charged in
@@ -168,7 +168,7 @@ class StableVoting:
         return (WHOLE - refused) / refused * UP
 
     def answer(self, votes: Ints, draws: Draws, refused: int = 0) -> Ints:
-        """Labels of votes (rows, classes) given draws (rows,) and the refusals before them; REFUSED where refused.
+        """Labels of votes (rows, classes) given draws (rows,) and the refusals before them; REFUSED if refused.
 
         Shorter than the votes when the cutoff is reached: the last label is then the last refusal.
         """

@@ -11,8 +11,8 @@ Privacy statement
                  must hold for all candidates at once (`level_for`)
 
 Proof. The candidates do not change with a unit that they are tried on: given all that was released before, they are
-fixed. Where rows are secret, one more unit adds one error to some candidates and none to others: scores are monotone,
-and a candidate's weight is e^(−ε·errors). Where labels are, a unit's errors go up for some and down for others, by one:
+fixed. If rows are secret, one more unit adds one error to some candidates and none to others: scores are monotone,
+and a candidate's weight is e^(−ε·errors). If labels are, a unit's errors go up for some and down for others, by one:
 the weight is e^(−ε·errors/2). The rest is the exponential mechanism's. ∎
 A unit with many rows that counted with each would move an error count by as many, and break this.
 

@@ -157,7 +157,7 @@ class Tallies:
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated, and the budget itself where the sharper δ is within it."""
+        """ρ-zero-concentrated, and the budget itself if the sharper δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
 
@@ -225,7 +225,7 @@ class Tallies:
         return sums + source.gaussian(self.rounds[number].scale, len(sums))
 
     def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:  # noqa: ARG002
-        """One unit whose residual is the largest there is in every round; where labels are secret, its label changed.
+        """One unit whose residual is the largest there is in every round; if labels are secret, its label changed.
 
         Contributions are those of the code that runs, for a row of one cell a field.
         """
@@ -280,7 +280,7 @@ def planned_rounds(
     secret: str = "rows",
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
-    """The default: totals of the codes first, if there is to be repair; then one round, or three. Where labels alone
+    """The default: totals of the codes first, if there is to be repair; then one round, or three. If labels alone
     are secret one round has all, since every round of the same codes would measure the same.
 
     fields, codes   of a row, and code numbers in all

@@ -61,7 +61,7 @@ DIGITS = 6
 
 
 def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
-    """The page. `figures` are SVG documents by what they show: spend, what_if, labels and budget, where there are such;
+    """The page. `figures` are SVG documents by what they show: spend, what_if, labels and budget, if there are such;
     all else is escaped."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True

@@ -105,7 +105,7 @@ def describe(
 ) -> Certificate:
     """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
 
-    Raises NotVerified where what a test released is not what was written.
+    Raises NotVerified if what a test released is not what was written.
 
     by     the version of Concord that writes it: it says what that one knew, in the format `form`
     """
@@ -225,7 +225,7 @@ def _proof(settings: Mapping[str, Any]) -> str:
 def tested(
     learned: Session, student: Ref, ledger: Reading, released: Released, form: CertificateFormat
 ) -> TestRecord | None:
-    """The latest test of that very student, as the ledger stands; None where there is none."""
+    """The latest test of that very student, as the ledger stands; None if there is none."""
     everything = ledger.sessions(learned.domain)
     its_own = [item for item in trials_of(everything, learned.id) if item.mechanism["student"] == student.digest]
     done = [(item, batch.outcome.released) for item in its_own for batch in ledger.batches(item.id) if batch.outcome]
@@ -297,7 +297,7 @@ def describe_answers(
 ) -> AnswersCertificate:
     """The certificate of those answers of a session as the ledger stands; version `by` of Concord writes it.
 
-    Raises NotVerified where a file is not what was released.
+    Raises NotVerified if a file is not what was released.
     """
     session = ledger.session(session_id)
     domain, name = ledger.domain_of(session), str(session.mechanism["name"])
@@ -318,7 +318,7 @@ def describe_answers(
 
 
 def record_of(file: Ref, said: dict[str, Any]) -> AnswerRecord:
-    """What a released file says. Raises NotVerified where it is no answer."""
+    """What a released file says. Raises NotVerified if it is no answer."""
     try:
         return AnswerRecord(file=file, **{name: said[name] for name in ("question", "code", "outcome", "answer")})
     except (KeyError, ValueError):

@@ -136,7 +136,7 @@ def budget_figure(domain: DomainCharge) -> str:
 
 
 def _before(domain: DomainCharge) -> Iterator[float]:
-    """What was charged before each session to the units it touches: to the part that had most, where it touches all."""
+    """What was charged before each session to the units it touches: to the part that had most, if it touches all."""
     totals = dict.fromkeys(PARTS, domain.lost)
     for charge in domain.charges:
         touched = PARTS if charge.part == EVERY else (charge.part,)

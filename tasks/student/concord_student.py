@@ -53,8 +53,8 @@ MOMENT = re.compile(
 class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Raw columns of a pandas or polars frame as clean ones: what is no cell of the kind is missing.
 
-    kind   numeric, boolean (0 or 1) or date (days since 1970): float64, NaN where missing; categorical: words, None
-           where missing; uint8 or float32: lists of `size` numbers, one column each, zeros where missing
+    kind   numeric, boolean (0 or 1) or date (days since 1970): float64, NaN if missing; categorical: words, None
+           if missing; uint8 or float32: lists of `size` numbers, one column each, zeros if missing
     """
 
     def __init__(self, kind: str, size: int = 1) -> None:

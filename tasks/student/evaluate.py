@@ -34,7 +34,7 @@ DIGITS = 6
 
 
 def evaluate(student: Pipeline, path: str, encoding: Encoding) -> PublicTest:
-    """The student on the public labelled rows at `path`. Raises WrongInput where the table does not fit."""
+    """The student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
     rows, truth = labelled_rows(path, encoding)
     return measured(student["student"], encode(rows, encoding), truth, encoding, path)
 

@@ -5,7 +5,7 @@
 
 Assumes      rounds were released at the door, in order; rows and codes are public
 Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
-Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired where that
+Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired if that
              helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
 
 The linear student is the decoded model itself, as scikit-learn's own parts and two small files of ours.
@@ -143,7 +143,7 @@ def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
 def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> tuple[PublicTest, dict[str, float]]:
     """The student on the public labelled rows at `path`; and accuracy and balanced accuracy at both operating points.
 
-    Raises WrongInput where the table does not fit.
+    Raises WrongInput if the table does not fit.
     """
     rows, truth = labelled_rows(path, encoding)
     X, names = codes.of(rows)[:, list(codes.fine)], np.array(encoding.classes)[truth]

@@ -98,7 +98,7 @@ def _nearer(
 ) -> Floats:
     """The weights after as much of the move, halved if need be, as brings them nearer to the sums and the prior.
 
-    A whole step may lead far away where public rows contradict the sums, and the next one further.
+    A whole step may lead far away if public rows contradict the sums, and the next one further.
     """
 
     def misfit(at: Floats) -> float:

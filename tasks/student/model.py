@@ -123,7 +123,7 @@ def _settle(numbers: Pipeline, columns: list[Scaled]) -> None:
 
 
 def _words(column: OneHot) -> Pipeline:
-    """One column a word; where missing ones have a column too, a word that is not known is one."""
+    """One column a word; if missing ones have a column too, a word that is not known is one."""
     vocabulary = np.array([*column.vocabulary, None], dtype=object)[:-1]
     known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
     if not column.missing:

@@ -1,7 +1,7 @@
 """A published student as ONNX, wherever skl2onnx knows the parts; and how it converts the few it does not.
 
 The graph begins with clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since 1970) as
-double, NaN where missing; words as string, of which an unknown one is missing; lists as float, zeros where missing.
+double, NaN if missing; words as string, of which an unknown one is missing; lists as float, zeros if missing.
 
 Assumes      the student is one of `tasks.student.model`
 Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products

@@ -36,7 +36,7 @@ Refused = Literal["random", "drop", "soft"]
 
 
 class Student(BaseModel):
-    """A published student: its file, and how it does on public test rows, where there are any.
+    """A published student: its file, and how it does on public test rows, if there are any.
 
     figures   what else it does on those rows, by name
     """
@@ -66,7 +66,7 @@ def study(
 
     batches   the staged public rows in order; `labels` has a row for each of them, as `labels_schema` says
     teachers  how many voted: k, which turns noisy votes into shares
-    Raises WrongInput where the plan's estimator cannot learn from such labels.
+    Raises WrongInput if the plan's estimator cannot learn from such labels.
     """
     used, targets = lessons(labels, encoding.classes, plan.refused, teachers=teachers, seed=plan.seed)
     learned = _fit(plan, _encoded(batches, used, encoding, vault), targets, encoding.classes)
@@ -89,7 +89,7 @@ def study_inferred(
 def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
     """Fit the student on made-up rows of every class, of equal and of mixed scores as the plan would have them.
 
-    Raises WrongInput where that fails: it would fail after the door, when the labels have been paid for.
+    Raises WrongInput if that fails: it would fail after the door, when the labels have been paid for.
     """
     classes = len(encoding.classes)
     X = np.sin(np.arange(4 * classes * encoding.width, dtype=np.float32)).reshape(4 * classes, -1)
@@ -117,7 +117,7 @@ def lessons(
 
     random  a row without an answer gets a class at random, whether it was refused or not asked (BTT18, PrivateAgnostic)
     drop    it is left out
-    soft    noisy votes, where released, count as they are, divided by k: unbiased; a refused row stands for all
+    soft    noisy votes, if released, count as they are, divided by k: unbiased; a refused row stands for all
             classes alike; one not asked is left out
     """
     answers = _indices(labels["label"], classes)
@@ -138,7 +138,7 @@ def lessons(
 
 
 def _indices(names: pa.ChunkedArray, classes: Sequence[str]) -> NDArray[np.int64]:
-    """Class indices (rows,) of released names; −1 where there is none."""
+    """Class indices (rows,) of released names; −1 if there is none."""
     found = pc.index_in(names, pa.array(classes, pa.string()))
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
@@ -174,7 +174,7 @@ def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str])
 def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
     """A classifier on rows repeated by class, weighted by their scores.
 
-    Scores are clipped to [0, ∞) and scaled to sum to one, which biases them where noise is large: a regressor takes
+    Scores are clipped to [0, ∞) and scaled to sum to one, which biases them if noise is large: a regressor takes
     noisy votes as they are.
     """
     weights = _weights(targets)

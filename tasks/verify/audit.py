@@ -54,7 +54,7 @@ class ScoreEvent:
 def log_ratio(likely: Any, rare: Any, trials: int, delta: float, confidence: float) -> Any:
     """Lower limit of ln((p − δ)/q), from the hits of an event in so many trials on either side; broadcasts.
 
-    −inf where p may be no larger than δ.
+    −inf if p may be no larger than δ.
     """
     miss = (1 - confidence) / 2
     low = np.where(likely > 0, beta.ppf(miss, np.maximum(likely, 1), trials - likely + 1), 0.0)

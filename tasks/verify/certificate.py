@@ -2,7 +2,7 @@
 
 The ledger goes on after a certificate is written, so any one moment will do at which the session, and those beside it,
 had answered what the certificate covers. The history is read once for all certificates: a certificate tells how many
-sessions its domain had by then and how many of them were open, and only where that was so is it written again.
+sessions its domain had by then and how many of them were open, and only if that was so is it written again.
 
 Assumes      the ledger's chain holds; released labels are read as the certificate digests them
 Guarantees   found and named: a field that says what the ledger never did at that moment; a label file that it leaves

@@ -85,7 +85,7 @@ def parsed(text: bytes, path: str) -> Certificate:
 
 
 def promising(text: bytes, path: str, *, asks: bool) -> Promising:
-    """The certificate that a file holds: of answers where the session asks questions. Raises NotVerified if none."""
+    """The certificate that a file holds: of answers if the session asks questions. Raises NotVerified if none."""
     if not asks:
         return parsed(text, path)
     try:
@@ -105,6 +105,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
+SLACK = 1 + 1e-9
+"""For what doubles lose on the way; claims are rounded up by more."""
 MOST_NAMED = 5
 """Sessions that are named; the others are counted."""
 

@@ -160,7 +160,7 @@ def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction,
 
 
 def _budget(epsilon: Fraction, delta_renyi: Fraction, order: Fraction) -> Decimal:
-    """B = ε − ln((α − 1)/α) + (ln δ_R + ln α)/(α − 1); −∞ where there is no δ to convert at."""
+    """B = ε − ln((α − 1)/α) + (ln δ_R + ln α)/(α − 1); −∞ if there is no δ to convert at."""
     if delta_renyi <= 0:
         return Decimal("-Infinity")
     alpha, log_delta = _decimal(order), _decimal(delta_renyi).ln()

@@ -29,7 +29,7 @@ from concord.artifacts.measures import warnings_of
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.tasks.verify.checks import Check, equal, promising
+from concord.tasks.verify.checks import SLACK, Check, equal, promising
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import least_delta
 
@@ -38,7 +38,6 @@ LEFT = (
     "that these settings ran, what the domain was charged before, what came after, the report and figures, and who "
     "published this: `concord verify` in the home folder says the first three"
 )
-SLACK = 1 + 1e-9
 MOST = {"copies": 2**20, "steps": 2**20, "classes": 2**20, "cutoff": 2**30, "queries": 2**40}
 """Larger counts than a mechanism runs with: to recompute the cost of one might not end."""
 

@@ -5,7 +5,7 @@ found here. Amounts are exact fractions; the budget is computed to 60 digits and
 from `tasks.verify.recompute`. After a record that is wrong, the reckoning goes on with what the record says.
 
 Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
-Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
+Guarantees   named if it is not so (ARCHITECTURE "The ledger's rule"):
              1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap; a
                 recap keeps the order and covers what is charged already
              2  every session that was opened was covered: Σ nats at the order ≤ B and Σ additive δ ≤ δ_A
@@ -13,10 +13,10 @@ Guarantees   named where it is not so (ARCHITECTURE "The ledger's rule"):
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones
              4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
-                reservation, or what was refused where that is less and may be returned
+                reservation, or what was refused if that is less and may be returned
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
-             6  where a witness was lost or an older copy restored, every open session is charged whole, and a domain
+             6  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
@@ -217,7 +217,7 @@ def _covered(account: Account, by: str) -> Iterator[str]:
 
 
 def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
-    """What is wrong with a session's charges, where its settings say what it and one refusal cost."""
+    """What is wrong with a session's charges, if its settings say what it and one refusal cost."""
     try:
         whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))
     except NotVerified as unknown:

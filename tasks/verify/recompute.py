@@ -24,10 +24,8 @@ from scipy.stats import binom, dlaplace
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
-from concord.tasks.verify.recompute_questions import question_delta, question_slip
+from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
 
-DIGITS = 40
-TWO_TO_64 = 2**64
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
@@ -221,7 +219,7 @@ def _question_charge(settings: PublicSettings, order: float) -> tuple[float, flo
 
 
 def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
-    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each where it stays, and
+    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each if it stays, and
     its labels change."""
     if settings["secret"] not in VOTES_MOVED:
         raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")

@@ -9,7 +9,7 @@ is (ε, δ)-DP. V_0(x) = (1 − x)⁺, and V_r(x) is the supremum over queries o
     π + (1 − π)·V_{r−1}(x)                               labels differ: both distances are 0, π = 1 − first entry
 
 Assumes      refusal probabilities are the table's integers over 2^64; neighbours differ by at most one in distance,
-             and where their labels differ both distances are 0 (distance.py); the T-th refusal is the last answer
+             and if their labels differ both distances are 0 (distance.py); the T-th refusal is the last answer
 Guarantees   `game_delta` is at least V_T(e^ε)
 Not covered  composition with other sessions: a domain is charged the table's Rényi curve
              Checked by tests/tasks/verify/test_recompute_game.py, against all strategies in exact fractions and planted
@@ -106,7 +106,7 @@ def _moves(steps: Steps, x: Doubles) -> Moves:
 
 
 def _one_way(steps: Steps, x: Doubles, *, up: bool) -> Iterator[Moves]:
-    """Queries of integers (p, q), refused with probability p against q: a label moves x up where p is the larger."""
+    """Queries of integers (p, q), refused with probability p against q: a label moves x up if p is the larger."""
     width = x[2] / x[1] - 1 if up else 1 - x[1] / x[2]
     small = [(p, q) for p, q in steps if abs(p - q) <= width * (1 - 1e-12) * (ALL_DRAWS - p)]
     large = [(p, q) for p, q in steps if abs(p - q) > width * (1 - 1e-12) * (ALL_DRAWS - p)]

@@ -3,7 +3,7 @@
 `sums_delta`: δ of many draws, each shifted by one, from the laws of their sums: of two scales at most.
 
 Let S be the sum of n draws of scale σ. Its privacy loss is (n − 2S)/2σ², the whole loss L adds over scales, and
-δ(ε) = E (1 − e^(ε − L))⁺. Where δ is tiny, so are the laws there; but a Fourier transform is right only to a part of a
+δ(ε) = E (1 − e^(ε − L))⁺. If δ is tiny, so are the laws there; but a Fourier transform is right only to a part of a
 law's largest value. So the laws are tilted until ε is where they are largest.
 
 Assumes      draws are independent discrete Gaussians, of the recorded scales and no more than recorded
@@ -12,15 +12,15 @@ Not covered  a δ below LEAST_DELTA: NotVerified
              Checked by tests/tasks/verify/test_recompute_gaussian.py, against sums in 50 digits and planted bugs
 
 Tilting. For t ≥ 0 let E_t weigh outcomes by e^(tL)/Z, Z = E e^(tL): a draw is then a lattice Gaussian about −t, and
-δ(ε) = Z·e^(−tε)·E_t e^(−t(L − ε))·(1 − e^(ε − L))⁺. Let t be where E_t L = ε, or 0 where E L ≥ ε. The last factor is at
+δ(ε) = Z·e^(−tε)·E_t e^(−t(L − ε))·(1 − e^(ε − L))⁺. Let t be where E_t L = ε, or 0 if E L ≥ ε. The last factor is at
 most 1 and falls as L grows, so nothing that counts is far from the middle, and Z·e^(−tε) is held as a logarithm. Beyond
 HALF_LAW widths of the middle lies less than 1e-21 of a sum. That part is not lost: a transform wraps it around.
   A law of more places is taken for continuous. A sum over a lattice of a log-concave function is at most its integral
 and its largest value; its integral is the closed form of Balle & Wang (2018). By Poisson summation the law of n draws
 is at most (1 + θ)^(n − 1) times the normal density, θ = 2/(e^(π²σ²) − 1).
 `tallies_delta`, `tallies_charge`: what tallies cost, from their recorded rounds alone. The largest residual is searched
-for among all that a model may expect, where the mechanism has a formula; δ is an integral over the law of the privacy
-loss, where it has a closed form, through lattices rounded from another split.
+for among all that a model may expect, if the mechanism has a formula; δ is an integral over the law of the privacy
+loss, if it has a closed form, through lattices rounded from another split.
 
 Assumes      the recorded rounds are those that ran; every unit adds what its rounds' settings allow
 Guarantees   `tallies_delta` is a δ at which they are proved (ε, δ)-DP; `tallies_charge` is ρ·α nats

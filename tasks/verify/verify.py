@@ -7,7 +7,7 @@ is read: the vault stays closed. The ledger is read once and its history once mo
 
 Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
-Not covered  a home folder put back whole to an older copy, where no witness is named. A certificate in the words of
+Not covered  a home folder put back whole to an older copy, if no witness is named. A certificate in the words of
              an earlier version is found as well: running its plan again writes it anew and spends nothing
              Checked by tests/tasks/verify/test_verify.py
 """
@@ -23,12 +23,21 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.vulnerabilities import concerning, opened_by
 from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
-from concord.tasks.verify.checks import Check, Home, Subject, equal, labels, model, parsed, run_figures, run_files
+from concord.tasks.verify.checks import (
+    SLACK,
+    Check,
+    Home,
+    Subject,
+    equal,
+    labels,
+    model,
+    parsed,
+    run_figures,
+    run_files,
+)
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 
-SLACK = 1 + 1e-9
-"""For what doubles lose on the way; claims are rounded up by more."""
 TO_DO = (
     "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
     "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
@@ -82,7 +91,7 @@ def _rule(ledger: Ledger) -> Check:
 
 
 def _witness(ledger: Ledger) -> list[Check]:
-    """Whether the ledger holds all that its witness saw; nothing where no witness was ever named."""
+    """Whether the ledger holds all that its witness saw; nothing if no witness was ever named."""
     try:
         named = ledger.check_witness()
     except NotVerified as wrong:
@@ -118,7 +127,7 @@ def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Ch
 
 
 def _known(subject: Subject) -> Iterator[Check]:
-    """Which known faults of the version that opened the session may weaken its guarantee; nothing where none may.
+    """Which known faults of the version that opened the session may weaken its guarantee; nothing if none may.
 
     What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
     """

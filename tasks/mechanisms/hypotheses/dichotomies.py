@@ -2,10 +2,10 @@
 
 Labels are 0 and 1. A class works on chosen columns of a matrix X (rows, width) of floats; a cell that is no number
 counts as 0 and an infinite one as the largest float, so that no row can stop it. With a `grid`, each number is first
-rounded down to a public point (up to the first, where it is below): a fixed map of single rows, so that the class of
+rounded down to a public point (up to the first, if it is below): a fixed map of single rows, so that the class of
 rounded rows is a class like any other, and how many candidates it can have follows from the grid alone.
 
-Assumes      columns and grid are public. Where rows are private, so is what `dichotomies` gives, its number included
+Assumes      columns and grid are public. If rows are private, so is what `dichotomies` gives, its number included
 Guarantees   exactly one candidate for each way in which hypotheses of the class label the rows
 Not covered  how many rows there are: with a grid, time grows in proportion to them
 Checked by tests/privacy/test_hypotheses.py, against brute force and Sauer's bound.
@@ -107,7 +107,7 @@ class HypothesisClass(ABC):
         return hashlib.sha256(json.dumps([self.name, self.columns, self.grid]).encode()).hexdigest()
 
     def dichotomies(self, X: Floats) -> Hypotheses:
-        """One candidate a dichotomy of the class on X (rows, width): one alone, saying 0, where there are no rows.
+        """One candidate a dichotomy of the class on X (rows, width): one alone, saying 0, if there are no rows.
 
         Raises WrongInput if there are more than MOST_CANDIDATES, which a grid rules out.
         """
