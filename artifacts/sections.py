@@ -36,6 +36,8 @@ In order of preference: `stable` is charged for the refusals that happen; `noisy
 """
 TALLIES = "tallies"
 """The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
+ALIAS = "champion"
+"""MLflow's alias of a domain's student that is to be used: see `About.champion`."""
 AUTO = "auto"  # whichever of these is expected to teach the student most: tasks/advice/choose.py
 GAME_CUTOFF = 10
 """Refusals up to which a table may be calibrated to the adaptive game: it is played twice, here and by `verify`."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from concord.artifacts.certificate import Certificate, ChoiceRecord
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import PublicTest, TestRecord
-from concord.artifacts.sections import TALLIES
+from concord.artifacts.sections import ALIAS, TALLIES
 
 MOST_CLASSES = 20
 """Classes of which recall and precision are metrics each."""
@@ -30,8 +30,6 @@ SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_sess
 """Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
 for its first sessions, that many of them."""
 
-ALIAS = "champion"
-"""The best of a domain's students, or the one that a plan says (`takes_alias`)."""
 LISTED_CLASSES = 12
 """Classes up to which a note has a table of them."""
 

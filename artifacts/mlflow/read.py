@@ -28,8 +28,8 @@ from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.mlflow.describe import ALIAS
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
+from concord.artifacts.sections import ALIAS
 from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
 
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")

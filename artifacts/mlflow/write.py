@@ -46,7 +46,6 @@ from mlflow.models import Model, ModelSignature
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
-    ALIAS,
     Champion,
     Publication,
     Stage,
@@ -64,6 +63,7 @@ from concord.artifacts.mlflow.describe import (
 )
 from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
+from concord.artifacts.sections import ALIAS
 
 with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
     warnings.simplefilter("ignore", UserWarning)
