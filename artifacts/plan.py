@@ -78,9 +78,10 @@ class Plan(Part):
             )
         if self.relabel is not None:
             raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
-        if self.privacy.secret == "labels":
-            rule = "labeling.mechanism = 'tallies' is built for privacy.secret = 'rows'"
-            raise ValueError(f"{rule}, got 'labels': take a mechanism that votes")
+        if self.privacy.secret == "labels" and (self.labeling.rounds == 3 or self.labeling.repair):
+            key = "repair = true" if self.labeling.repair else "rounds = 3"
+            rule = "has no meaning for privacy.secret = 'labels'"
+            raise ValueError(f"labeling.{key} {rule}: features are known, so one round has all of the budget")
         return self
 
     @model_validator(mode="after")

@@ -55,6 +55,7 @@ from concord.flows.steps import (
 from concord.flows.tally import (
     admit_tallies,
     code,
+    follower_of,
     gather,
     infer,
     label_claim,
@@ -81,7 +82,6 @@ from concord.tasks.door.rounds import sums_digest
 from concord.tasks.door.trial import settled_now
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.student.infer import Follower, public_codes
 from concord.tasks.student.study import Student
 
 
@@ -137,8 +137,8 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     admitted = check_test(run, admit_tallies(run, public, codes))  # refuses here, before anything private is read
     stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
     look_over(run, private, stream.encoding, admitted.session)
-    follower = Follower(admitted.mechanism.mechanism, codes, public_codes(stream.batches, codes, vault))
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
+    follower = follower_of(run, admitted, codes, units)
     # totals of codes alone would not tell that labels changed
     sums = [tally(run, units, question.record()) for question in follower.unaided()]
     made_of = tuple(sums_digest(each, vault) for each in sums)

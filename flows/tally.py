@@ -146,6 +146,20 @@ def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[Tal
     return covered(run, find(run, public, domain, tallied, asked))
 
 
+def follower_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, units: Sequence[Ref]) -> Follower:
+    """What the questions of a session follow from: by the public rows, or by features of its units if those are public.
+
+    units   the files of `gather`
+    """
+    mechanism, vault = admitted.mechanism.mechanism, run.stores.vault
+    if run.plan.privacy.secret == "labels":
+        rows, found = asking_tally.known(units, codes, vault)
+        if found:
+            return Follower(mechanism, codes, rows, found)
+    rows = public_codes(admitted.stream.batches, codes, vault)
+    return Follower(mechanism, codes, rows, None if mechanism.secret == "rows" else 1)
+
+
 def release_rounds(
     run: RunContext, session: Session, follower: Follower, units: Sequence[Ref], sums: Sequence[Ref]
 ) -> Disclosure:

@@ -100,8 +100,6 @@ def no_votes(plan: Plan) -> str | None:
 
 def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
     """Why rows cannot be asked for tallies, if so."""
-    if plan.privacy.secret == "labels":
-        return "tallies are built for privacy.secret = 'rows'"
     if plan.relabel is not None:
         return "[relabel] is for teachers, who learn from the rows"
     if plan.student.learner == "universal":

@@ -46,20 +46,25 @@ def bins_of(plan: Plan) -> int:
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
     """The tallies that a plan asks for, over those codes of that many public rows. Raises WrongInput."""
-    labeling, classes, fields = plan.labeling, len(plan.data.classes), len(codes.coarse)
+    labeling, classes, fields, secret = plan.labeling, len(plan.data.classes), len(codes.coarse), plan.privacy.secret
 
     def made(rounds: int) -> Tallies:
         repair = True if labeling.repair is None else labeling.repair
-        asked = planned_rounds(classes=classes, fields=fields, codes=codes.size, rounds=rounds, repair=repair)
+        asked = planned_rounds(
+            classes=classes, fields=fields, codes=codes.size, rounds=rounds, repair=repair, secret=secret
+        )
         return Tallies.calibrate(
             epsilon=plan.privacy.epsilon,
             delta=plan.privacy.delta,
             classes=classes,
             rounds=asked,
+            secret=secret,
             many=plan.data.unit is not None,
         )
 
     once = made(1)
+    if secret == "labels":
+        return once
     if all(isinstance(field, VectorField) for field in codes.fields):
         return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
     rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)

@@ -6,7 +6,9 @@ A row becomes its codes and its class, by rules that look at its own cells alone
 cell has a code of its own, an unknown label is the first class. Rows of a unit meet in one block; blocks are added.
 
 Assumes      codes and question are public: of public rows, of the plan, or of what earlier rounds released
-Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the vault
+Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the
+             vault. Where labels alone are secret, none decides which rows are counted, in which block, or what `known`
+             reads
 Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out.
              Checked by tests/tasks/asking/test_tally.py
 """
@@ -25,7 +27,7 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import Codes
+from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.units import (
@@ -44,6 +46,8 @@ from concord.tasks.mechanisms.distance import Ints
 CODES = "concord.codes"
 BLOCKS = 8
 """Files of coded rows, and tasks that count them: not a number that the table decides."""
+KNOWN = 1 << 16
+"""Units whose features a model is decoded on at most, where those are public."""
 SPILLS = 64
 """Parts that units are spread over so that their rows meet: one of them is in memory at a time."""
 
@@ -62,9 +66,15 @@ def gather(
     columns |= {plan.data.label: "data.label"}
     path, form = plan.path("private"), plan.data.format
     unit, learning = plan.data.unit, of_part(plan, key, LEARNING)
-    if unit is None:  # a row by itself needs no name, and none was erased
-        rows = (raw.filter(learning(raw, pl.Series())) for raw in private_frames(path, columns, form))
-        return _in_blocks((_coded(raw, encoding, codes) for raw in rows), codes, vault, folder)
+    if unit is None:  # a row by itself was not erased, and needs a name only where some are made public
+        named = plan.data.public_share is not None
+        rows = (
+            owned_frames(path, columns, None, NOBODY, form)
+            if named
+            else ((raw, pl.Series()) for raw in private_frames(path, columns, form))
+        )
+        coded = (_coded(raw.filter(learning(raw, owner)), encoding, codes) for raw, owner in rows)
+        return _in_blocks(coded, codes, vault, folder)
     schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for raw, owner in owned_frames(path, columns, unit, erased, form):
@@ -86,6 +96,26 @@ def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
     return sink.ref
+
+
+@private_stage
+def known(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
+    """Where labels alone are secret: the codes (m, F) of one row of each unit, or of every so-manieth where there are
+    more than KNOWN of them; and how many units there are. No label is read.
+    """
+    parts = [part for block in blocks for part in _codes_of_units(vault.read(block))]
+    units = sum(map(len, parts))
+    together = np.concatenate([np.empty((0, codes.width), np.int32), *parts])
+    return together[:: max(1, -(-units // KNOWN))], units
+
+
+def _codes_of_units(file: bytes) -> Iterator[CodeMatrix]:
+    with pa.ipc.open_stream(pa.BufferReader(file)) as batches:
+        for batch in batches:
+            rows = pl.DataFrame(pl.from_arrow(batch)).drop(LABEL)
+            if UNIT in rows.columns:
+                rows = rows.filter(pl.col(UNIT).is_first_distinct())
+            yield rows[CODES].to_numpy()
 
 
 def sums_folder(block: Ref) -> str:

@@ -13,6 +13,9 @@ Not covered  units whose name changes. If a later file stores a column as double
              cells of CSV files read otherwise: all that is part of the naming rule, and the ledger refuses another
              one. Checked by
              tests/tasks/data/test_set_aside.py
+
+Where only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no
+label of theirs is read, neither to learn from nor to try a student on.
 """
 
 import json
@@ -81,19 +84,32 @@ def columns_of_names(plan: Plan) -> dict[str, str]:
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:
-    """Which of some raw rows are of units in that part, given the units' own names; all, if none are set apart."""
-    if plan.test is None:
-        return lambda rows, _: pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
-    secret, share = part_key(key), plan.test.share
-    rounded = {column: _rounded(plan, column) for column in plan.test.columns or ()}
+    """Which of some raw rows are of units in that part, given the units' own names, but for those that were made
+    public; all, if none are set apart.
+    """
+    secret, rounded = part_key(key), {column: _rounded(plan, column) for column in columns_of_names(plan)}
 
     def found(rows: pl.DataFrame, owners: pl.Series) -> pl.Series:
-        names = row_names(rows, rounded) if rounded else owners
-        tested = pl.Series([False], dtype=pl.Boolean).extend_constant(False, rows.height).head(rows.height)
-        tested = tested.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), secret, share))
-        return tested if part == TEST else ~tested
+        mine = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
+        if plan.test is not None:
+            tested = _where(rows.height, row_names(rows, rounded) if rounded else owners, secret, plan.test.share)
+            mine = tested if part == TEST else ~tested
+        if plan.data.public_share is not None:
+            mine &= ~_where(rows.height, owners, public_key(key), plan.data.public_share)
+        return mine
 
     return found
+
+
+def public_key(key: bytes) -> bytes:
+    """The key that decides whether features of a unit are public rows, given the one that assigns units to shards."""
+    return derive(key, "public")
+
+
+def _where(rows: int, names: pl.Series, key: bytes, share: float) -> pl.Series:
+    """Which rows (rows,) have a name that is in the sample; one without a name is in none."""
+    found = pl.repeat(False, rows, dtype=pl.Boolean, eager=True)
+    return found.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), key, share))
 
 
 def row_names(rows: pl.DataFrame, rounded: Mapping[str, bool]) -> pl.Series:

@@ -51,7 +51,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.parts import columns_of_names, of_part
+from concord.tasks.data.parts import columns_of_names, of_part, public_key
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
     NOBODY,
@@ -137,11 +137,6 @@ def one_row_a_unit(
             yield some.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
 
 
-def made_public(units: pl.Series, plan: Plan, key: bytes) -> pl.Series:
-    """Which units no teacher learns from, if only labels are secret: features of theirs are the public rows."""
-    return sampled(units, derive(key, "public"), plan.data.public_share or 0.0)
-
-
 def _by_content(plan: Plan) -> bool:
     """Whether a unit is a row, known by its content and copy number."""
     return plan.data.unit is None and plan.privacy.secret == "rows"
@@ -163,8 +158,7 @@ def _identified(
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
-        owned = rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
-        yield owned if plan.data.public_share is None else owned.filter(~made_public(owned[UNIT], plan, key))
+        yield rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
 
 
 def _identified_schema(encoding: Encoding) -> pl.Schema:
@@ -267,7 +261,8 @@ def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> I
     columns = dict.fromkeys(features, "data.features")
     for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
         named = raw.filter(owner.is_not_null())
-        yield named.filter(made_public(owner.drop_nulls(), plan, key)).select(features)
+        public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
+        yield named.filter(public).select(features)
 
 
 def _write(parts: Iterator[pl.DataFrame], folder: Path) -> None:

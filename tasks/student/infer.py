@@ -3,7 +3,8 @@
     released rounds ─ decode ─┬─ the next question: fields and an integer model
                               └─ scores and labels of public rows, and the linear model as a student
 
-Assumes      rounds were released at the door, in order; rows and codes are public
+Assumes      rounds were released at the door, in order; rows and codes are public, as features of private rows are
+             where labels alone are secret
 Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired if that
              helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
@@ -43,6 +44,7 @@ from concord.tasks.student.concord_student import Cells
 from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
 from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, scores
 from concord.tasks.student.evaluate import measured
+from concord.tasks.student.joint import KAPPAS
 
 Published = Mapping[str, Any]
 """What a released round's file says."""
@@ -50,11 +52,15 @@ Published = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Follower:
-    """What a session's questions follow from: its mechanism, its codes, and those of its public rows (rows, fields)."""
+    """What a session's questions follow from: its mechanism, its codes, and those of its public rows (rows, fields).
+
+    units   how many private units there are, where labels alone are secret: then rows are one of each, or of some
+    """
 
     mechanism: Tallies
     codes: Codes
     rows: CodeMatrix
+    units: int | None = None
 
     def question(self, released: Sequence[Published]) -> Question:
         """What the next round asks, after those that were released."""
@@ -78,7 +84,9 @@ class Follower:
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now = Heard(question, self.mechanism.rounds[number].scale, sums)
-        decoded = decode([*map(heard, released), now], self.rows, self.codes)
+        exact = self.units == len(self.rows) and not self.mechanism.many  # then no row was drawn to stand for others
+        kappas = (0.0,) if exact else KAPPAS
+        decoded = decode([*map(heard, released), now], self.rows, self.codes, units=self.units, kappas=kappas)
         following: dict[str, Any] = {"decoded": decoded.record(), "next": None}
         if number + 1 < len(self.mechanism.rounds):
             most = self.mechanism.rounds[number + 1].fields

@@ -61,10 +61,13 @@ def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], m
         parse_plan(tables() | change)
 
 
-def test_labels_alone_are_refused_and_a_vote_is_named() -> None:
+@pytest.mark.parametrize("beside", [{"rounds": 3}, {"repair": True}])
+def test_where_labels_alone_are_secret_one_round_has_all(beside: dict[str, Any]) -> None:
     given = tables()
     given["privacy"] |= {"secret": "labels"}
-    with pytest.raises(WrongInput, match=r"is built for privacy.secret = 'rows', got 'labels': take a mechanism that"):
+    assert parse_plan(given).tallied
+    given["labeling"] |= beside
+    with pytest.raises(WrongInput, match=r"has no meaning for privacy.secret = 'labels': features are known"):
         parse_plan(given)
 
 

@@ -46,6 +46,18 @@ def test_a_run_publishes_no_label(scene: Scene) -> None:
 
 
 @pytest.mark.slow
+def test_tallies_of_labels_publish_no_label(scene: Scene) -> None:
+    """Features are decoded on: what of them is published has no label in it."""
+    scene.tables = {name: part for name, part in scene.tables.items() if name not in ("teachers", "student")}
+    scene.tables["labeling"] = {"mechanism": "tallies", "rounds": 1, "batch": 128}
+    assert scene.run().asked == 1
+    found = [what for what, _ in sequences(scene.home)]
+    assert any(what.startswith("labels of units") for what in found)
+    assert any(what.startswith("sums of sums") for what in found)
+    scene.nothing_got_out()
+
+
+@pytest.mark.slow
 def test_a_student_chosen_by_labels_alone_tells_no_error_count(scene: Scene) -> None:
     scene.tables = {name: part for name, part in scene.tables.items() if name not in ("teachers", "labeling")}
     scene.tables["student"] = STUDENT

@@ -55,7 +55,6 @@ def test_without_teachers_tallies_are_taken_and_it_says_why_votes_are_not(folder
     ("changes", "why"),
     [
         ({"relabel": {}}, r"\[relabel\] is for teachers"),
-        ({"privacy": {"secret": "labels"}}, "built for privacy.secret = 'rows'"),
         ({"student": {"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0}}, "chosen beside votes"),
     ],
 )
@@ -68,6 +67,17 @@ def test_what_only_votes_can_do_is_left_to_them(folder: Path, changes: dict[str,
     assert chosen.votes
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(reason)
+
+
+def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(folder: Path) -> None:
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}}
+    tables["privacy"] = {**tables["privacy"], "secret": "labels"}
+    plan = parse_plan({name: tables[name] for name in tables if name != "teachers"})
+    public = PublicFacts.of(plan)
+    chosen, _ = decided(plan, public)
+    assert chosen.tallied
+    mechanism = planned_tallies(chosen, public.codes(chosen), public.rows)
+    assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:

@@ -1,0 +1,130 @@
+"""Tallies where labels alone are secret: changing a unit's labels moves sums by what is paid for, and nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.schemas import Ref
+from concord.tasks.advice.tallies import planned_codes, planned_tallies
+from concord.tasks.asking import tally as asking_tally
+from concord.tasks.asking.tally import CODES, count, gather, known, total_of
+from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.parts import public_key
+from concord.tasks.data.split import with_public
+from concord.tasks.data.units import sampled, unit_names
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.student.infer import Follower
+from tests.support.people import changed, people
+from tests.support.secret_labels import flipped, tables
+
+PEOPLE = people(400, 1)
+SHARE = 0.25
+
+
+def places(rows: int) -> pl.Series:
+    """What rows are known by that no unit is named for."""
+    return pl.Series([place.to_bytes(8, "little") for place in range(rows)], dtype=pl.Binary)
+
+
+class Asked:
+    """One private table, as the stages of a run ask it."""
+
+    def __init__(self, folder: Path, private: pl.DataFrame, unit: str | None) -> None:
+        given = tables(folder, private, unit=unit, public_share=SHARE)
+        given["labeling"] = {"mechanism": "tallies", "rounds": 1}
+        plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
+        vault = Vault(folder.parent / "vault")
+        self.vault, self.plan = vault, with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+        public = pl.concat([pl.read_ipc(file) for file in sorted(Path(self.plan.path("public")).iterdir())])
+        encoding = learn_encoding(self.plan)
+        cells = cast_rows(public.select(encoding.features), encoding)
+        self.codes = planned_codes(self.plan, encoding, [cells])
+        mechanism = planned_tallies(self.plan, self.codes, public.height)
+        (self.question,) = Follower(mechanism, self.codes, self.codes.of(cells)).unaided()
+        key = derive(vault.secret("domains/people"), "split")
+        self.blocks = gather(self.plan, encoding, self.codes, vault, f"units/people/{folder.name}", key)
+
+    @property
+    def sums(self) -> Ints:
+        places = [f"sums/{block.path}" for block in self.blocks]
+        parts = [count(b, self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
+        return total_of(parts, self.vault)
+
+    def rows(self, block: Ref) -> pl.DataFrame:
+        return pl.read_ipc_stream(self.vault.read(block))
+
+    @property
+    def unlabelled(self) -> list[pl.DataFrame]:
+        return [self.rows(block).drop(LABEL) for block in self.blocks]
+
+
+def asked_twice(folder: Path, unit: str | None, labels: pl.Expr | None = None) -> tuple[Asked, Asked]:
+    """A table, and its neighbour: the first person, or the first row, has other labels."""
+    own = pl.col("person") == PEOPLE["person"][0] if unit else pl.int_range(pl.len()) == 0
+    table = (
+        flipped(PEOPLE, own)
+        if labels is None
+        else PEOPLE.with_columns(outcome=pl.when(own).then(labels).otherwise("outcome"))
+    )
+    return Asked(folder / "one", PEOPLE, unit), Asked(folder / "other", table, unit)
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+@pytest.mark.parametrize("labels", [None, pl.lit(None, pl.String), pl.lit("neither")])
+def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
+    tmp_path: Path, unit: str | None, labels: pl.Expr | None
+) -> None:
+    one, other = asked_twice(tmp_path, unit, labels)
+    assert one.codes == other.codes
+    for here, there in zip(one.unlabelled, other.unlabelled, strict=True):
+        assert here.equals(there)
+    assert (
+        known(one.blocks, one.codes, one.vault)[0].tobytes()
+        == known(other.blocks, other.codes, other.vault)[0].tobytes()
+    )
+    moved = one.sums - other.sums
+    ((bound, _),) = planned_tallies(one.plan, one.codes, 100).squares_by_round
+    assert int(np.sum(moved.astype(object) ** 2)) <= bound
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, unit: str | None) -> None:
+    one = Asked(tmp_path / "one", PEOPLE, unit)
+    rows, units = known(one.blocks, one.codes, one.vault)
+    names = unit_names(PEOPLE["person"].unique(), rounded=False) if unit else places(PEOPLE.height)
+    key = public_key(derive(one.vault.secret("domains/people"), "split"))
+    assert len(rows) == units == (~sampled(names, key, SHARE)).sum()
+    assert set(map(tuple, rows.tolist())) <= {tuple(row) for part in one.unlabelled for row in part[CODES].to_list()}
+
+
+def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking_tally, "KNOWN", 100)
+    one = Asked(tmp_path / "one", PEOPLE, None)
+    rows, units = known(one.blocks, one.codes, one.vault)
+    assert 50 < len(rows) <= 100 < units
+
+
+def test_units_whose_features_are_public_rows_are_not_counted(tmp_path: Path) -> None:
+    """A label of theirs may be anything: no sum has it."""
+    one = Asked(tmp_path / "one", PEOPLE, None)
+    counted = pl.concat(one.unlabelled).height
+    public = sum(pl.read_ipc(file).height for file in Path(one.plan.path("public")).iterdir())
+    assert counted + public == PEOPLE.height
+    assert public > 50
+
+
+def test_a_row_left_out_for_its_label_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: rows of an unknown label are dropped, so that features follow from labels."""
+    true = asking_tally._coded
+
+    def dropping(raw: pl.DataFrame, *given: Any) -> pl.DataFrame:
+        return true(raw.filter(pl.col("outcome").is_in(["no", "yes"])), *given)
+
+    monkeypatch.setattr(asking_tally, "_coded", dropping)
+    one, other = asked_twice(tmp_path, None, pl.lit("neither"))
+    assert any(not a.equals(b) for a, b in zip(one.unlabelled, other.unlabelled, strict=True))
