@@ -2,7 +2,7 @@ PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
 
-.PHONY: run test test-all bench bench-accuracy data install check
+.PHONY: run test test-all bench bench-accuracy data reference install check
 
 run: install
 	$(CONCORD) demo
@@ -24,6 +24,9 @@ bench: install
 bench-accuracy: install .venv-bench/installed
 	.venv/bin/python -m tests.benchmarks.accuracy $(DATA)
 	.venv/bin/python -m tests.benchmarks.page
+
+reference: install
+	.venv/bin/python -m concord.tasks.advice.keys deployments/plans
 
 data: install
 	.venv/bin/python tests/benchmarks/prepare.py $(DATA)

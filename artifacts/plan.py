@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, get_args
 from pydantic import BaseModel, ValidationError, model_validator
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import RelabelPlan, StudentPlan, TeachersPlan
 from concord.artifacts.sections import (
     AUTO,
     MECHANISMS,
@@ -23,11 +24,8 @@ from concord.artifacts.sections import (
     Part,
     PrivacyPlan,
     PrivateTestPlan,
-    RelabelPlan,
-    TeachersPlan,
     near,
 )
-from concord.artifacts.students import StudentPlan
 
 VOTED_KEYS = ("cutoff", "queries", "agreement", "accountant")
 """Keys of [labeling] that have no meaning for tallies."""
@@ -36,21 +34,30 @@ LINEAR = {"learner": "linear"}
 
 
 class Plan(Part):
-    """The whole plan. `folder` is where its relative paths start.
+    """The whole plan.
 
     Without [teachers] and [labeling] nobody votes: the student must be universal then. Nor does anybody for tallies,
     whose own model is the student if no other is named.
     """
 
     data: DataPlan
+    """Where the tables lie and what their columns mean."""
     privacy: PrivacyPlan
+    """What this session may spend, the domain it is spent in, and what is secret."""
     teachers: TeachersPlan = TeachersPlan(count=0)
+    """How many shards the private rows are split into, and what learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
+    """How private rows are asked for labels of public ones, and when a session ends."""
     relabel: RelabelPlan | None = None
+    """Relabelling of a secret subset of the private rows before teachers learn."""
     student: StudentPlan = StudentPlan()
+    """The published classifier."""
     test: PrivateTestPlan | None = None
+    """Private units that are set aside to try students out on."""
     about: AboutPlan = AboutPlan()
+    """What is said about the publication."""
     folder: str = "."
+    """Where its relative paths start: the plan's own folder."""
 
     @model_validator(mode="before")
     @classmethod

@@ -86,23 +86,23 @@ class Frozen(BaseModel):
 
 
 class TextFormat(Frozen):
-    """How the CSV files of a plan are written, one for all of them. It is declared, and no file decides it.
+    """How the CSV files of a plan are written, one for all of them. It is declared, and no file decides it."""
 
-    separator           between the cells of a line
-    decimal             before the fraction of a number
-    thousands           between groups of three digits; none by default
-    quote               around a cell that holds a separator; none if it is empty
-    encoding            one in which a wrong byte stays within its line: UTF-8, or one byte a character
-    quoted_line_breaks  whether public cells within quotes hold line breaks. The private table cannot be CSV then: a
-                        quote that one row leaves open would take the next row into it
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     separator: Literal[",", ";", "\t", "|"] = ","
+    """Between the cells of a line."""
     decimal: Literal[".", ","] = "."
+    """Before the fraction of a number."""
     thousands: Literal["", ".", ",", " ", "'"] = ""
+    """Between groups of three digits; none by default."""
     quote: Literal['"', "'", ""] = '"'
+    """Around a cell that holds a separator; none if it is empty."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
+    """One in which a wrong byte stays within its line: UTF-8, or one byte a character."""
     quoted_line_breaks: bool = False
+    """Whether public cells within quotes hold line breaks. The private table cannot be CSV then: a quote that one row
+    leaves open would take the next row into it."""
 
     @model_validator(mode="after")
     def signs_differ(self) -> Self:

@@ -1,8 +1,10 @@
-"""The sections of the plan, each checked by itself; what they must be to one another is checked by `artifacts.plan`."""
+"""The sections of the plan, each checked by itself; what they must be to one another is checked by `artifacts.plan`.
+
+The docstring of a key, and its unit, are what its JSON schema says, and with it editors, `concord plan --explain` and
+the reference page (tasks/advice/keys.py). A run publishes what every key says but those marked OPERATOR.
+"""
 
 import difflib
-import importlib
-import inspect
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -12,10 +14,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 
+
+def in_units(unit: str) -> Any:
+    """What a key's number counts or measures, for its JSON schema."""
+    return Field(json_schema_extra={"x-unit": unit})
+
+
+OPERATOR = Field(json_schema_extra={"x-known-to": "the operator"})
+"""Marks a key that nothing published tells of."""
+
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
-Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
+Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
+Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Line = Annotated[str, Field(max_length=200)]
@@ -50,26 +62,37 @@ else:
 class Part(BaseModel):
     """A section of the plan: frozen, and no key it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class DataPlan(Part):
-    """Where the tables lie and what their columns mean. Paths may be a file, a folder or a glob."""
+    """Where the tables lie and what their columns mean. Paths are relative to the plan."""
 
-    private: str
-    public: str | None = None
+    private: Annotated[str, OPERATOR]
+    """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob."""
+    public: Annotated[str | None, OPERATOR] = None
+    """Rows without labels, which get labels. A label column in them is ignored."""
     label: str
+    """The column that the classifier predicts."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
-    test: str | None = None
+    """The labels there are, as is known in public. A private label that is none of them counts as the first."""
+    test: Annotated[str | None, OPERATOR] = None
+    """Public labelled rows, on which the student is measured. Nothing learns from them."""
     version: str = "1"
+    """Names the state of the private data: name a new one when the data changes. That it changed is public."""
     features: Names | None = None
+    """The columns to learn from; by default those of the public table but for label and unit, with the types they have
+    there."""
     categories: Names | None = None
     """Features whose numbers name things, such as wards or codes: they are read as words."""
     unit: str | None = None
-    format: TextFormat = COMMAS
-    public_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """If only labels are secret: the part of the private units that no teacher learns from. Their features are the
-    public rows, if `public` is not given."""
+    """The column that says whose a row is: all rows of one value are protected together. By default each row is
+    protected by itself."""
+    format: Annotated[TextFormat, OPERATOR] = COMMAS
+    """How the CSV files of this plan are written, one for all of them."""
+    public_share: Share | None = None
+    """If labels alone are secret: the part of the private units that no teacher learns from. Their features are the
+    public rows if `public` is not given."""
 
     @model_validator(mode="after")
     def public_rows_are_somewhere(self) -> Self:
@@ -97,48 +120,54 @@ class DataPlan(Part):
 
 
 class PrivateTestPlan(Part):
-    """A share of the private units that takes no part in learning, for the domain's whole life: a student is tried out
-    on them, and noisy counts are released.
+    """Private units that take no part in learning, for the domain's whole life: each student is tried out on them, and
+    noisy counts are released."""
 
-    columns   of the private table, whose cells name a row if `data.unit` does not; fixed for the domain's life
-    """
-
-    share: Annotated[float, Field(gt=0, lt=1)]
-    columns: Names | None = None
+    share: Share
+    """The part of the units that is set aside; fixed for the domain's life."""
+    columns: Annotated[Names | None, OPERATOR] = None
+    """Columns of the private table whose cells name a row, if `data.unit` does not; fixed for the domain's life."""
 
 
 class AboutPlan(Part):
-    """What is said about the publication. Nothing of it changes what is asked, learned or spent.
-
-    issuer     who publishes it; `contact` is where to ask
-    use        what the classifier is meant for, and what not
-    date       of the publication, as the certificate states it: no clock is read
-    champion   whether MLflow calls the student its domain's champion: if it beats the last and nothing warns of it, …
-    """
+    """What is said about the publication. Nothing of it changes what is asked, learned or spent."""
 
     issuer: Line | None = None
+    """Who publishes it."""
     contact: Line | None = None
+    """Where to ask about it."""
     use: Annotated[str, Field(max_length=2000)] | None = None
+    """What the classifier is meant for, and what not."""
     date: Day | None = None
+    """The date of the publication, such as "2026-01-31", as the certificate states it: no clock is read."""
     champion: Literal["better", "always", "never"] = "better"
+    """Whether MLflow calls the student its domain's champion: `better` if it beats the last and nothing warns of it."""
 
 
 class Lifetime(Part):
-    """The cap of a privacy domain over all its sessions."""
+    """The cap of a privacy domain over all its sessions, fixed when it is first named."""
 
     epsilon: Epsilon
+    """The ε of all sessions together."""
     delta: Delta
+    """The δ of all sessions together."""
 
 
 class PrivacyPlan(Part):
-    """What this session may spend, and the domain it is spent in; and what is secret of a unit: its rows, or only the
-    labels of its rows."""
+    """What this session may spend, the domain it is spent in, and what is secret."""
 
     domain: Name
+    """The ledger's name for this body of private data."""
     epsilon: Epsilon
+    """What this session may spend: smaller protects more and teaches less. At 1, no conclusion about anyone becomes
+    more than 2.7 times as likely."""
     delta: Delta
+    """The probability that ε is exceeded: well below one in the number of units."""
     lifetime: Lifetime
+    """The cap over all sessions on this data; fixed when the domain is first named. `concord domain` changes it, on the
+    record."""
     secret: Literal["rows", "labels"] = "rows"
+    """What is secret of a unit: its rows; or the labels of its rows alone, and all else is public."""
 
     @model_validator(mode="after")
     def session_within_lifetime(self) -> Self:
@@ -149,75 +178,29 @@ class PrivacyPlan(Part):
         return self
 
 
-class Learner(Part):
-    """Any estimator with fit and predict, by its dotted name, and its parameters."""
-
-    estimator: str = "sklearn.linear_model.LogisticRegression"
-    params: dict[str, Any] = {}
-
-    @model_validator(mode="after")
-    def can_be_built(self) -> Self:
-        try:
-            self.build()
-        except WrongInput as wrong:
-            raise ValueError(str(wrong)) from None
-        return self
-
-    def build(self, **more: Any) -> Any:
-        """A fresh, unfitted estimator. Raises WrongInput when the name or a parameter is wrong."""
-        module, _, name = self.estimator.rpartition(".")
-        try:
-            made = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError):
-            rule = "estimator must be a class by its whole name, such as sklearn.linear_model.LogisticRegression"
-            raise WrongInput(f"{rule}, got {self.estimator!r}, which cannot be imported") from None
-        if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
-            raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
-        known = list(inspect.signature(made).parameters)
-        for key in self.params:
-            if key not in known:
-                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{near(key, known)}")
-        try:
-            return made(**{key: value for key, value in more.items() if key in known} | self.params)
-        except (TypeError, ValueError) as wrong:
-            raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
-
-
-class TeachersPlan(Learner):
-    """How many shards, and what learns on each."""
-
-    count: Annotated[int, Field(ge=0, le=100_000)]
-    runner: Literal["threads", "processes", "dask"] = "threads"
-    address: str | None = None
-    block: Annotated[int, Field(ge=1)] = 50
-
-    @model_validator(mode="after")
-    def address_is_of_dask(self) -> Self:
-        if self.address is not None and self.runner != "dask":
-            raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
-        return self
-
-
 TALLIED_KEYS = ("rounds", "bins", "repair")
 """Keys of [labeling] that only tallies have."""
 
 
 class LabelingPlan(Part):
-    """The mechanism at the door and when it ends: by refusals (cutoff) or by rows asked (queries).
-
-    A plan may be without a cutoff until it is run: `concord plan` and `concord estimate` are there to find one.
-    """
+    """How private rows are asked for labels of public ones, and when a session ends: by refusals or by rows asked."""
 
     mechanism: MechanismName = "stable"
-    cutoff: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    queries: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    batch: Annotated[int, Field(ge=1, le=10_000_000)] = 65_536
+    """Which mechanism stands at the door: `tallies` asks the rows by noisy sums, the others the teachers' votes; `auto`
+    takes what is expected to teach more. `concord plan` compares them."""
+    cutoff: Annotated[int, Field(ge=1, le=1_000_000), in_units("refusals")] | None = None
+    """Refusals that are paid for; the session ends with the last. It may be missing until the plan is run: `concord
+    plan` and `concord estimate` find one."""
+    queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
+    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are."""
+    batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows"), OPERATOR] = 65_536
+    """Rows that pass the door at once, each batch durable before the next."""
     accountant: Literal["renyi", "game"] = "renyi"
     """What proves the (ε, δ) of `stable`: its Rényi curve; or the best adaptive attack, which takes less ε."""
-    agreement: Annotated[float, Field(gt=0, le=1)] | str | None = None
+    agreement: Annotated[float, Field(gt=0, le=1), in_units("share of votes")] | str | None = None
     """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
     votes that public teachers cast on public rows."""
-    rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
     """How many private units there are, roughly, as you would say it in public; never counted."""
     rounds: Literal[1, 3] | None = None
     """For tallies: how often the private rows are asked; by default what a public rule says of `rows`."""
@@ -267,30 +250,6 @@ class LabelingPlan(Part):
                 f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "
                 "`concord plan` compares some, `concord estimate` suggests one from the private rows, at a price"
             )
-
-
-class HypothesesPlan(Part):
-    """A class of hypotheses by its name, the encoded columns it looks at (default: all), and how many public cut points
-    each of them has, if the class needs them."""
-
-    hypotheses: str
-    features: Names | None = None
-    grid: Annotated[int, Field(ge=1, le=10_000)] = 16
-
-
-class RelabelPlan(HypothesesPlan):
-    """Relabelling before teaching (Nandi & Bassily 2020): a secret subset of the units gets its labels from one
-    hypothesis, which is chosen privately among all that the class has on it.
-
-    share    how likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1
-    epsilon  of the choice
-    form     how rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`
-    """
-
-    hypotheses: str = "stumps"
-    share: Annotated[float, Field(gt=0, le=1)] | None = None
-    epsilon: Epsilon = 1.0
-    form: Literal["tight", "published", "none"] = "tight"
 
 
 def near(word: str, known: Sequence[str]) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 from prefect import flow
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
-from concord.artifacts.students import StudentPlan
 from concord.flows.cache import Files
 from concord.flows.console import out
 from concord.flows.outcome import StageName, Summary, shown, spent_in_words

@@ -18,9 +18,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.settings import Settings
-from concord.artifacts.students import StudentPlan
 from concord.flows.environment import prepare
 from concord.flows.outcome import Summary, in_words
 

@@ -31,11 +31,10 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
-from concord.artifacts.students import StudentPlan
 from concord.flows import server
 from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults

@@ -97,4 +97,9 @@ def test_a_wheel_holds_the_package_alone(tmp_path: Path) -> None:
         for top in ("flows", "tasks", "artifacts")
         for path in (ROOT / top).rglob("*.py")
     }
-    assert ours | {"concord/demo.toml", "concord/py.typed", "concord/tasks/publish/report.html.j2"} <= set(names)
+    assert ours | {
+        "concord/concord-plan.schema.json",
+        "concord/demo.toml",
+        "concord/py.typed",
+        "concord/tasks/publish/report.html.j2",
+    } <= set(names)

@@ -28,6 +28,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "plan": (
         "concord plan plan.toml --figure plan.svg",
+        "concord plan --explain labeling.cutoff",
         "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
     ),
     "budget": ("concord budget", "concord budget --json"),

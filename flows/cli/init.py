@@ -22,6 +22,7 @@ from concord.tasks.advice.draft import (
     features_of,
     usual_delta,
 )
+from concord.tasks.advice.keys import SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.suggest import suggest
 from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
@@ -180,8 +181,10 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
 
 
 def _write(path: Path, text: str) -> None:
+    """Write the plan, and beside it the schema that its first line names."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
+        path.with_name(SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())
     except OSError as failed:
         raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None

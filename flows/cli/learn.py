@@ -172,6 +172,9 @@ def plan_command(
         str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Where to draw it, as PNG, SVG or PDF.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Say what a key of a plan, or a section, means; no more.")
+    ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -179,6 +182,12 @@ def plan_command(
 
     Options given here go before what the plan says.
     """
+    if explain is not None:
+        from concord.tasks.advice.keys import details, explained
+
+        keys = explained(explain)
+        print_json(details(keys)) if as_json else out.print(*map(str, keys), sep="\n", markup=False, highlight=False)
+        return
     from concord.flows.cli.plan import report, show_plan
 
     given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}

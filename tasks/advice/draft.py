@@ -29,6 +29,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.tasks.advice.compare import Option
+from concord.tasks.advice.keys import SCHEMA_LINE, SHIPPED
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
 from concord.tasks.data.formats import FREE_TEXT, check_target, remarks_on, words_of
@@ -55,9 +56,9 @@ OTHER_PLACES = (0.78, 0.10, 0.02, 0.10)
 def write_demo(folder: Path) -> Path:
     """Write the demonstration's tables and its plan into a folder. Returns the plan's path."""
     write_stays(folder / DEMO_TABLES)
-    plan = folder / PLAN.name
-    plan.write_bytes(PLAN.read_bytes())
-    return plan
+    for file in (PLAN, SHIPPED):
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder / PLAN.name
 
 
 def write_stays(folder: Path) -> None:
@@ -176,7 +177,7 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
     features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
-    written = HEAD + "\n".join(sections)
+    written = SCHEMA_LINE + HEAD + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
     return written
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import ORDERS, Filter
-from concord.artifacts.sections import RelabelPlan
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.guess import Guess, expected_agreement
 from concord.tasks.advice.worth import Lesson, learning_units

@@ -59,9 +59,9 @@ from scipy.stats import poisson
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, owner
+from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame, row_digests, write_frame
 from concord.tasks.data.guard import private_stage

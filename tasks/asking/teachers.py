@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import MOVED
+from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
-from concord.artifacts.sections import Learner, TeachersPlan
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced

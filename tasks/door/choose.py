@@ -35,9 +35,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
 from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only

@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Domain, Session
-from concord.artifacts.students import StudentPlan
 from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes

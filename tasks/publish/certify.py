@@ -32,13 +32,13 @@ from concord.artifacts.certificate import (
 )
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.artifacts.students import StudentPlan
 from concord.tasks.advice.guess import expected_agreement
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import profile

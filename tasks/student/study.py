@@ -23,9 +23,9 @@ from sklearn.utils.validation import has_fit_parameter
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.students import StudentPlan
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student

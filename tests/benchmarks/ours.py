@@ -16,8 +16,8 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.artifacts.sections import TeachersPlan
 from concord.tasks.advice.worth import rounds_of
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows

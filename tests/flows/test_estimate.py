@@ -14,9 +14,9 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.sections import TeachersPlan
 from concord.flows.cli.show import budget_of
 from concord.flows.start import start, start_estimate, start_extension
 from concord.tasks.data.encode import learn_encoding, read_frame

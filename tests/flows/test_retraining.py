@@ -8,9 +8,9 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.artifacts.students import StudentPlan
 from concord.flows.start import start, start_extension, start_study
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import close, forget

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from jsonschema import Draft7Validator
 
 from concord.artifacts.plan import load_plan
 from concord.tasks.advice.draft import usual_delta
+from concord.tasks.advice.keys import SCHEMA_FILE
 from tests.support.console import concord as without_home
 
 FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
@@ -209,3 +211,10 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wron
     assert (status, printed) == (2, "")
     assert words in error
     assert not (folder / "plan.toml").exists()
+
+
+def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:
+    (folder / SCHEMA_FILE).write_text("of an older version")
+    text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED)
+    assert text.startswith(f"#:schema {SCHEMA_FILE}\n")
+    Draft7Validator(json.loads((folder / SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))

@@ -7,9 +7,9 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import HypothesesPlan
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.sections import HypothesesPlan
 from concord.tasks.asking.relabel import candidates, columns_of, cut_points, hypothesis_space, public_matrix
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass

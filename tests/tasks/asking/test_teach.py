@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.artifacts.sections import TeachersPlan
 from concord.tasks.asking.teachers import PROPOSED, Teacher, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import write_frame

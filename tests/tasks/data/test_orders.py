@@ -14,8 +14,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.artifacts.sections import TeachersPlan
 from concord.tasks.asking.relabel import _over_shards, resampled
 from concord.tasks.asking.teachers import load_teachers, teach
 from concord.tasks.data.cells import LABEL

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVR
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.students import StudentPlan
+from concord.artifacts.learners import StudentPlan
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.model import canonical_file, dump, load

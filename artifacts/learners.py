@@ -1,0 +1,169 @@
+"""The sections of the plan about who learns: teachers, relabelling before them, and the student."""
+
+import importlib
+import inspect
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.sections import OPERATOR, Epsilon, Names, Part, in_units, near
+
+
+class Learner(Part):
+    """Any estimator with fit and predict, by its dotted name, and its parameters."""
+
+    estimator: str = "sklearn.linear_model.LogisticRegression"
+    """A class by its whole name. It is code, and runs with your rights."""
+    params: dict[str, Any] = Field(default={})
+    """What the estimator is built with."""
+
+    @model_validator(mode="after")
+    def can_be_built(self) -> Self:
+        try:
+            self.build()
+        except WrongInput as wrong:
+            raise ValueError(str(wrong)) from None
+        return self
+
+    def build(self, **more: Any) -> Any:
+        """A fresh, unfitted estimator. Raises WrongInput when the name or a parameter is wrong."""
+        module, _, name = self.estimator.rpartition(".")
+        try:
+            made = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError):
+            rule = "estimator must be a class by its whole name, such as sklearn.linear_model.LogisticRegression"
+            raise WrongInput(f"{rule}, got {self.estimator!r}, which cannot be imported") from None
+        if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
+            raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
+        known = list(inspect.signature(made).parameters)
+        for key in self.params:
+            if key not in known:
+                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{near(key, known)}")
+        try:
+            return made(**{key: value for key, value in more.items() if key in known} | self.params)
+        except (TypeError, ValueError) as wrong:
+            raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
+
+
+class TeachersPlan(Learner):
+    """How many shards the private rows are split into, and what learns on each."""
+
+    count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")]
+    """How many: more agree sooner, and each knows less. A shard wants a few dozen rows."""
+    runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
+    """Where they learn and vote."""
+    address: Annotated[str | None, OPERATOR] = None
+    """Of a Dask cluster that shares the home folder; by default one of this machine."""
+    block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50
+    """How many one task trains: some ten seconds of work."""
+
+    @model_validator(mode="after")
+    def address_is_of_dask(self) -> Self:
+        if self.address is not None and self.runner != "dask":
+            raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
+        return self
+
+
+class HypothesesPlan(Part):
+    """A class of hypotheses that can be listed whole, and what it looks at."""
+
+    hypotheses: str
+    """thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    features: Names | None = None
+    """The encoded columns that the class looks at, written COLUMN or COLUMN=WORD; by default all."""
+    grid: Annotated[int, Field(ge=1, le=10_000), in_units("cuts a column")] = 16
+    """Public cut points of each column, if the class needs them."""
+
+
+class RelabelPlan(HypothesesPlan):
+    """Relabelling before teaching (Nandi & Bassily 2020): a secret subset of the units gets its labels from one
+    hypothesis, which is chosen privately among all that the class has on it."""
+
+    hypotheses: str = "stumps"
+    """thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
+    """How likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1."""
+    epsilon: Epsilon = 1.0
+    """Of the choice, on the subset."""
+    form: Literal["tight", "published", "none"] = "tight"
+    """How rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`."""
+
+
+class Fitted(Learner):
+    """What is fitted to released labels."""
+
+    refused: Literal["random", "drop", "soft"] = "random"
+    """What refused rows teach: a class drawn at random; nothing; or, if counts are released, shares of the classes."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Of the estimator and of random classes: the student is learned from public things, so it is no secret."""
+
+
+class Candidate(Fitted):
+    """A student that may be chosen."""
+
+    learner: Literal["fitted", "linear"] = "fitted"
+    """Fitted to released labels; or (linear) the model that tallies are decoded to."""
+
+
+class StudentPlan(Fitted):
+    """The published classifier."""
+
+    learner: Literal["fitted", "universal", "linear"] = "fitted"
+    """Fitted to released labels; or (universal) a hypothesis chosen on the private rows; or (linear) the model that
+    tallies are decoded to, which a plan for tallies has by default."""
+    hypotheses: str | None = None
+    """For `universal`: thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    features: Names | None = None
+    """For `universal`: the encoded columns it looks at, written COLUMN or COLUMN=WORD; by default all."""
+    grid: Annotated[int, Field(ge=1, le=10_000), in_units("cuts a column")] = 16
+    """For `universal`: public cut points of each column, if the class needs them."""
+    candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
+    """Students of which one is chosen, by its errors on the private units that [test] sets aside."""
+    epsilon: Epsilon | None = None
+    """What that choice may spend there; or the choice of a universal student, if labels are bought as well and have the
+    rest."""
+
+    @model_validator(mode="after")
+    def keys_are_of_its_learner(self) -> Self:
+        fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
+        of_others = {
+            "fitted": (*chosen[:-1], *(() if self.candidates else chosen[-1:])),
+            "universal": (*fitted, "candidates"),
+            "linear": (*chosen, "estimator", "params", "refused", "candidates"),
+        }
+        for key in of_others[self.learner]:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
+        if self.learner == "universal" and self.hypotheses is None:
+            raise ValueError("hypotheses must be given for learner = 'universal'")
+        return self
+
+    @model_validator(mode="after")
+    def candidates_differ_and_have_a_price(self) -> Self:
+        if self.candidates is None:
+            return self
+        for key in Fitted.model_fields:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} has no meaning where there are candidates, each of which has its own")
+        for at, candidate in enumerate(self.candidates):
+            if candidate in self.candidates[:at]:
+                raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")
+        if self.epsilon is None:
+            raise ValueError("epsilon must be given where there are candidates: what the choice may spend")
+        return self
+
+    @property
+    def each(self) -> tuple["StudentPlan", ...]:
+        """The students that may be published: the candidates, or this one."""
+        return tuple(map(self.of, self.candidates)) if self.candidates else (self,)
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """The section that asks for that candidate alone."""
+        return cls(**candidate.model_dump())
+
+    @property
+    def space(self) -> HypothesesPlan:
+        """The class that a universal student is chosen from."""
+        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)

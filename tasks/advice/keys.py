@@ -1,0 +1,206 @@
+"""Keys: what each key of a plan is and means, for people and for editors, out of the JSON schema of the plan's types.
+
+`concord init` writes SCHEMA_FILE beside a plan, whose first line names it, so that editors which know the line (taplo,
+and what is built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference` writes both.
+Checked by tests/tasks/advice/test_keys.py, which makes them anew and compares.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.sections import near
+
+SCHEMA_FILE = "concord-plan.schema.json"
+SCHEMA_LINE = f"#:schema {SCHEMA_FILE}\n"
+"""The first line of a plan, by which an editor finds the schema."""
+SHIPPED = Path(__file__).parents[2] / SCHEMA_FILE
+"""A link to the one in deployments/plans, and a copy of it in a wheel."""
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """A key of a plan.
+
+    name      dotted, as errors name it
+    values    what it may be, in words; `unit` is what a number counts or measures, empty if nothing
+    default   as TOML has it, or whether it must be given
+    known_to  everyone, since it is published, or the operator
+    """
+
+    name: str
+    values: str
+    unit: str
+    default: str
+    known_to: str
+    words: str
+
+    def __str__(self) -> str:
+        unit = f" ({self.unit})" if self.unit else ""
+        return f"{self.name}: {self.values}{unit}; default: {self.default}; known to {self.known_to}\n  {self.words}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A table of the plan; `repeated` if there are several of that name."""
+
+    name: str
+    repeated: bool
+    words: str
+    keys: tuple[Key, ...]
+
+    @property
+    def title(self) -> str:
+        """Its name as TOML has it."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+
+def plan_schema() -> Schema:
+    """JSON Schema of a plan as TOML has it: without nulls, and without `folder`, which the plan's place says.
+
+    It is of draft 7, the newest that TOML editors know. What keys must be to one another is left to Concord.
+    """
+    given = Plan.model_json_schema()
+    del given["properties"]["folder"]
+    plain: Schema = _as_toml(given)
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "$id": "urn:concord:plan"}
+    return head | plain | {"title": "A plan for Concord"}
+
+
+def schema_text() -> str:
+    """What SCHEMA_FILE holds."""
+    return json.dumps(plan_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def sections() -> tuple[Section, ...]:
+    """Every section with its keys, in the order of the plan's types."""
+    schema = plan_schema()
+    return tuple(_sections(schema, schema["$defs"]))
+
+
+def explained(name: str) -> list[Key]:
+    """The keys of that section, of that name, or else those that end in it. Raises WrongInput if there is none."""
+    asked, every = name.strip("[]"), [key for section in sections() for key in section.keys]
+    exact = [key for key in every if asked in (key.name, key.name.rpartition(".")[0])]
+    found = exact or [key for key in every if key.name.endswith(f".{asked}")]
+    if not found:
+        known = [key.name for key in every] + [key.name.rpartition(".")[2] for key in every]
+        raise WrongInput(f"{name!r} is no key of a plan{near(asked, sorted({*known}))}")
+    return found
+
+
+def details(found: list[Key]) -> dict[str, Any]:
+    """Keys as one JSON object."""
+    return {"keys": [asdict(key) for key in found]}
+
+
+def page() -> str:
+    """The reference of all keys, in Markdown."""
+    return HEAD + "\n".join(f"## {section.title}\n\n{section.words}\n\n{_table(section)}" for section in sections())
+
+
+HEAD = """\
+# All keys of a plan
+
+Made from the plan's own types by `make reference`; a test compares. `concord plan --explain KEY` says the same, and
+editors that read `#:schema` lines complete and check keys as you type: `concord init` writes the line, and the schema
+beside the plan. Nothing in a plan may be chosen by looking at private rows. What a key says is published with a session
+(*known to everyone*), or stays on the operator's side (*the operator*); no key holds what only the private rows say.
+
+"""
+
+
+def _table(section: Section) -> str:
+    rows = [("key", "is", "unit", "default", "known to", "meaning"), ("---",) * 6]
+    for key in section.keys:
+        rows.append((f"`{key.name.rpartition('.')[2]}`", key.values, key.unit, key.default, key.known_to, key.words))
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+
+
+def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[Section]:
+    """The sections within one, each before those in it; `who` knows it if nothing else is said."""
+    for name, value in part["properties"].items():
+        if (inner := _type_of(value)) is not None:
+            below, whole, known_to = types[inner], f"{above}{name}", value.get("x-known-to", who)
+            given = below.get("required", ())
+            here = [item for item in below["properties"].items() if _type_of(item[1]) is None]
+            keys = tuple(_key(f"{whole}.{key}", about, known_to, required=key in given) for key, about in here)
+            yield Section(name=whole, repeated="items" in value, words=below["description"], keys=keys)
+            yield from _sections(below, types, f"{whole}.", known_to)
+
+
+def _type_of(value: Schema) -> str | None:
+    """The name of the section that a key holds, or a list of such."""
+    reference: str | None = value.get("$ref") or value.get("items", {}).get("$ref")
+    return reference and reference.rpartition("/")[2]
+
+
+def _key(name: str, value: Schema, who: str, *, required: bool) -> Key:
+    units = (branch["x-unit"] for branch in (value, *value.get("anyOf", ())) if "x-unit" in branch)
+    default = json.dumps(value["default"], ensure_ascii=False) if "default" in value else "none"
+    return Key(
+        name=name,
+        values=_values(value),
+        unit=next(units, ""),
+        default="must be given" if required else default,
+        known_to=value.get("x-known-to", who),
+        words=value["description"],
+    )
+
+
+def _values(value: Schema) -> str:
+    """What a key may be, in words."""
+    if "anyOf" in value:
+        return " or ".join(map(_values, value["anyOf"]))
+    if "enum" in value:
+        return ", ".join(json.dumps(choice, ensure_ascii=False) for choice in value["enum"])
+    match value["type"]:
+        case "array":
+            return f"list of {_values(value['items'])}" + _bounds(value, "minItems", "maxItems", "")
+        case "string" if "pattern" in value:
+            return f"text of the form `{value['pattern']}`"
+        case "string":
+            return "text" + _bounds(value, "minLength", "maxLength", " letters")
+    words = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "table"}
+    return words[value["type"]] + _bounds(value, "minimum", "maximum", "")
+
+
+def _bounds(value: Schema, least: str, most: str, of: str) -> str:
+    named = {least: "at least", "exclusiveMinimum": "above", most: "at most", "exclusiveMaximum": "below"}
+    return "".join(f", {words} {value[name]:,}{of}" for name, words in named.items() if name in value)
+
+
+def _as_toml(value: Any) -> Any:
+    """A schema without nulls, which TOML has not, without titles, and without the defaults of whole sections."""
+    if isinstance(value, list):
+        return [_as_toml(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    branches = [branch for branch in value.get("anyOf", ()) if branch != {"type": "null"}]
+    rest = {key: item for key, item in value.items() if key not in ("anyOf", "default") and not _is_title(key, item)}
+    if len(branches) == 1:
+        rest = branches[0] | rest
+    elif branches:
+        rest["anyOf"] = branches
+    if value.get("default") is not None and "$ref" not in rest:
+        rest["default"] = value["default"]
+    return {
+        key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _as_toml(item)
+        for key, item in rest.items()
+    }
+
+
+def _is_title(key: str, item: Any) -> bool:
+    return key == "title" and isinstance(item, str)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    (folder / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
+    (folder / "README.md").write_text(page(), encoding="utf-8")

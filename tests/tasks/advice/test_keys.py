@@ -1,0 +1,129 @@
+"""Every key of a plan is explained, by one page and one schema, which are made from the plan's types and kept."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from jsonschema import Draft7Validator
+from pydantic import BaseModel
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import Candidate
+from concord.artifacts.plan import Plan, parse_plan
+from concord.tasks.advice.keys import (
+    SCHEMA_FILE,
+    SCHEMA_LINE,
+    SHIPPED,
+    explained,
+    page,
+    plan_schema,
+    schema_text,
+    sections,
+)
+from tests.support.console import concord
+
+PLANS = Path(__file__).parents[3] / "deployments/plans"
+EACH_PLAN = sorted(PLANS.glob("*.toml"))
+WRONG: dict[str, tuple[tuple[str, ...], Any]] = {
+    "a key that is none": (("labeling", "cutof"), 3),
+    "a section that is none": (("teacher",), {"count": 3}),
+    "a number in quotes": (("privacy", "epsilon"), "one"),
+    "no budget": (("privacy", "epsilon"), 0.0),
+    "a probability of one": (("privacy", "delta"), 1.0),
+    "a domain with a slash": (("privacy", "domain"), "a/b"),
+    "one class": (("data", "classes"), ["yes"]),
+    "a mechanism that is none": (("labeling", "mechanism"), "stabel"),
+    "half a teacher": (("teachers", "count"), 1.5),
+    "a section that is a number": (("student",), 7),
+    "an encoding of several bytes": (("data", "format"), {"encoding": "utf-16"}),
+    "one candidate": (("student", "candidates"), [{"refused": "drop"}]),
+    "a candidate's slip of the pen": (("student", "candidates"), [{"refused": "drop"}, {"refuse": "drop"}]),
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft7Validator:
+    """The schema, itself checked."""
+    Draft7Validator.check_schema(plan_schema())
+    return Draft7Validator(plan_schema())
+
+
+def keys_of(model: Any, above: str = "") -> list[str]:
+    """The dotted names of all keys, by the types themselves."""
+    found = []
+    for name, field in model.model_fields.items():
+        parts = (field.annotation, *get_args(field.annotation))
+        inner = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
+        inner = Candidate if name == "candidates" else inner
+        found += [f"{above}{name}"] if inner is None else keys_of(inner, f"{above}{name}.")
+    return found
+
+
+def test_the_page_and_the_schema_are_those_of_the_plan_s_types() -> None:
+    assert (PLANS / "README.md").read_text(encoding="utf-8") == page(), "make reference writes it anew"
+    assert SHIPPED.resolve() == PLANS / SCHEMA_FILE
+    assert SHIPPED.read_text(encoding="utf-8") == schema_text(), "make reference writes it anew"
+
+
+def test_every_key_is_there_once_with_words_of_its_own() -> None:
+    named = [key.name for section in sections() for key in section.keys]
+    assert sorted(named) == sorted(name for name in keys_of(Plan) if name != "folder")
+    for section in sections():
+        words = [key.words for key in section.keys]
+        assert all(text.endswith(".") for text in (section.words, *words))
+        assert len({*words}) == len(words)
+
+
+@pytest.mark.parametrize("plan", EACH_PLAN, ids=lambda path: path.stem)
+def test_every_plan_names_the_schema_and_is_as_it_says(plan: Path, schema: Draft7Validator) -> None:
+    text = plan.read_text(encoding="utf-8")
+    assert text.startswith(SCHEMA_LINE)
+    schema.validate(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_editor_finds_what_concord_refuses(case: str, schema: Draft7Validator) -> None:
+    tables = tomllib.loads((PLANS / "demo.toml").read_text(encoding="utf-8"))
+    place, value = WRONG[case]
+    part = tables
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    assert not schema.is_valid(tables)
+    with pytest.raises(WrongInput):
+        parse_plan({**tables, "folder": "."})
+
+
+def test_defaults_are_those_that_run() -> None:
+    """A plan in which every default is written out is the plan without them."""
+    tables = tomllib.loads((PLANS / "demo.toml").read_text(encoding="utf-8"))
+    spelt = tomllib.loads((PLANS / "demo.toml").read_text(encoding="utf-8"))
+    for section in sections():
+        if section.name in ("data", "privacy", "teachers", "labeling", "student", "about"):
+            given = {
+                key.name.rpartition(".")[2]: json.loads(key.default)
+                for key in section.keys
+                if key.default not in ("none", "must be given")
+            }
+            spelt[section.name] = given | spelt.get(section.name, {})
+    assert parse_plan(spelt) == parse_plan(tables) != parse_plan(tables | {"student": {"seed": 1}})
+
+
+def test_a_key_is_explained_at_the_console(tmp_path: Path) -> None:
+    status, shown, _ = concord("plan", "--explain", "cutoff", "--home", str(tmp_path / "none"))
+    assert status == 0
+    assert re.match(
+        r"labeling\.cutoff: whole number, at least 1, at most 1,000,000 \(refusals\); default: none",
+        " ".join(shown.split()),
+    )
+    details = json.loads(concord("plan", "--explain", "[data.format]", "--json")[1])
+    assert {key["known_to"] for key in details["keys"]} == {"the operator"}
+    assert {key.name for key in explained("epsilon")} > {"privacy.epsilon", "privacy.lifetime.epsilon"}
+    assert concord("plan", "--explain", "cutof")[::2] == (
+        2,
+        "concord: 'cutof' is no key of a plan; did you mean 'cutoff'?",
+    )
+    assert not (tmp_path / "none").exists()
