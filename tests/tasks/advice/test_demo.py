@@ -22,7 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_the_same_every_time(folder: Path, tmp_path: Path) -> None:
     write_demo(tmp_path)
     files = sorted(path.relative_to(folder) for path in folder.rglob("*.*"))
-    assert [file.name for file in files] == ["private.parquet", "public.parquet", "test.parquet", "demo.toml"]
+    tables = ["private.parquet", "public.parquet", "test.parquet"]
+    assert [file.name for file in files] == ["concord-plan.schema.json", *tables, "demo.toml"]
     assert all((folder / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
 
 
