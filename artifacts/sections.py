@@ -178,7 +178,8 @@ class PrivacyPlan(Part):
         return self
 
 
-TALLIED_KEYS = ("rounds", "bins", "repair")
+Pair = Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
+TALLIED_KEYS = ("rounds", "bins", "repair", "crosses")
 """Keys of [labeling] that only tallies have."""
 
 
@@ -209,6 +210,9 @@ class LabelingPlan(Part):
     repair: bool | None = None
     """For tallies: whether a tenth of the budget buys totals of the codes, by which public rows that are unlike the
     private ones are repaired; by default it does."""
+    crosses: Annotated[tuple[Pair, ...], Field(min_length=1, max_length=20)] | None = None
+    """For tallies: pairs of features that are asked about together as well, each a field more, which takes its part of
+    the budget; by default none, since on the tables tried they did not pay."""
 
     @model_validator(mode="after")
     def keys_are_of_its_way_to_ask(self) -> Self:
@@ -223,6 +227,15 @@ class LabelingPlan(Part):
                 "rows must be given for mechanism = 'tallies': how many private units there are, roughly, as you would "
                 "say it in public; or else rounds"
             )
+        return self
+
+    @model_validator(mode="after")
+    def crosses_are_of_two_features(self) -> Self:
+        pairs = [frozenset(pair) for pair in self.crosses or ()]
+        for at, pair in enumerate(pairs):
+            if len(pair) < 2 or pair in pairs[:at]:
+                rule = "crosses must be pairs of two features, each pair once"
+                raise ValueError(f"{rule}, got {list((self.crosses or ())[at])}")
         return self
 
     @model_validator(mode="after")

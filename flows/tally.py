@@ -42,7 +42,7 @@ from concord.tasks.student.infer import (
 from concord.tasks.student.study import Student
 
 
-@stage("code", reads=("labeling.bins", "privacy.epsilon"))
+@stage("code", reads=("labeling.bins", "labeling.crosses", "privacy.epsilon"))
 def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
     """Learn the codes of rows from the staged public ones."""
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))

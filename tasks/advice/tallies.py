@@ -32,11 +32,14 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
             )
     if all(column.kind == "null" for column in encoding.columns):
         raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
+    crossed = {column.name for column in encoding.columns if column.kind not in ("list", "null")}
+    for name in (name for pair in plan.labeling.crosses or () for name in pair if name not in crossed):
+        raise WrongInput(f"labeling.crosses must be of features that hold numbers or words, got {name!r}")
 
 
 def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]) -> Codes:
     """The codes of a plan, from the cast rows of its public table."""
-    return learn_codes(frames, encoding.columns, coarse=bins_of(plan))
+    return learn_codes(frames, encoding.columns, coarse=bins_of(plan), crosses=plan.labeling.crosses or ())
 
 
 def bins_of(plan: Plan) -> int:

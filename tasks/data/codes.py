@@ -29,6 +29,8 @@ ATOM = 0.1
 """Share of public rows beyond which a number is a code of its own."""
 FREQUENT = 0.01
 """Share of public rows from which a word is a code of its own."""
+CROSS_BINS, CROSS_WORDS = 4, 14
+"""Of a cross: quantiles of a number, and frequent words of a category, that are told apart."""
 CELLS = 300
 """Cells of vectors, if nothing else is asked for."""
 
@@ -77,14 +79,46 @@ class WordField(Frozen):
         return (self.start + codes).astype(np.int32)
 
 
-CodedField = Annotated[NumberField | WordField | VectorField, Field(discriminator="kind")]
+class CrossField(Frozen):
+    """Two columns together: a code for each pair of their groups, by look-up from the codes of two fields before it.
+
+    left, right   those fields, by number
+    groups        of each, the group of each of its codes
+    """
+
+    kind: Literal["cross"] = "cross"
+    name: str
+    start: int
+    left: int
+    right: int
+    groups: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        """How many codes it has."""
+        return (max(self.groups[0]) + 1) * self.width
+
+    @property
+    def width(self) -> int:
+        """Groups of the right field."""
+        return max(self.groups[1]) + 1
+
+    def of_codes(self, left: CodeMatrix, right: CodeMatrix) -> CodeMatrix:
+        """The code (rows,) of each row, from its codes of the two fields, numbered from 0."""
+        rows, columns = (np.array(groups, dtype=np.int32) for groups in self.groups)
+        found: CodeMatrix = self.start + rows[left] * np.int32(self.width) + columns[right]
+        return found
+
+
+CodedField = Annotated[NumberField | WordField | VectorField | CrossField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
-    """The fields of a row's codes. A number has two, a coarse view and a fine one; a category and a vector have one.
+    """The fields of a row's codes. A number has two, a coarse view and a fine one; a category, a vector and a cross of
+    two columns have one.
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
-    coarse   the fields that the first round asks: one for each column
+    coarse   the fields that the first round asks: one for each column and cross
     fine     the fields of later rounds, and those a model has weights for: one for each column, in the same order
     """
 
@@ -100,9 +134,20 @@ class Codes(Frozen):
             if field.start != start:
                 raise ValueError(f"the codes of field {field.name!r} must start at {start}, got {field.start}")
             start += field.size
+        for at, field in enumerate(self.fields):
+            if isinstance(field, CrossField):
+                self._check_cross(field, self.fields[:at])
         if not all(0 <= at < len(self.fields) for at in (*self.coarse, *self.fine)):
             raise ValueError(f"coarse and fine must be fields 0 to {len(self.fields) - 1}")
         return self
+
+    @staticmethod
+    def _check_cross(field: CrossField, before: Sequence[CodedField]) -> None:
+        if not all(0 <= at < len(before) for at in (field.left, field.right)):
+            raise ValueError(f"the cross {field.name!r} must be of two fields before it")
+        sizes = tuple(before[at].size for at in (field.left, field.right))
+        if tuple(map(len, field.groups)) != sizes or min(map(min, field.groups)) < 0:
+            raise ValueError(f"the cross {field.name!r} must have a group from 0 on for each code of its two fields")
 
     @property
     def size(self) -> int:
@@ -128,7 +173,11 @@ class Codes(Frozen):
         """The codes (rows, F) of cast rows, field after field in memory."""
         codes = np.empty((cells.height, self.width), dtype=np.int32, order="F")
         for at, field in enumerate(self.fields):
-            codes[:, at] = field.of(cells[field.name])
+            if isinstance(field, CrossField):
+                own = (codes[:, part] - self.span(part).start for part in (field.left, field.right))
+                codes[:, at] = field.of_codes(*own)
+            else:
+                codes[:, at] = field.of(cells[field.name])
         return codes
 
 
@@ -138,11 +187,17 @@ def coarse_bins(epsilon: float) -> int:
 
 
 def learn_codes(
-    frames: Iterable[pl.DataFrame], columns: Sequence[Column], *, coarse: int, fine: int = 32, cells: int = CELLS
+    frames: Iterable[pl.DataFrame],
+    columns: Sequence[Column],
+    *,
+    coarse: int,
+    fine: int = 32,
+    cells: int = CELLS,
+    crosses: Sequence[Sequence[str]] = (),
 ) -> Codes:
     """Codes of cast public rows, with so many bins of a number in either view, and at most so many cells of a vector.
 
-    `coarse` divides `fine`.
+    `coarse` divides `fine`; `crosses` are pairs of columns, of numbers and words.
     """
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
@@ -156,6 +211,13 @@ def learn_codes(
             start = fields[-1].start + fields[-1].size if fields else 0
             fields.append(_field(column, sample[column.name], start, cells if isinstance(column, Passed) else bins))
         views.append((first, len(fields) - 1))
+    places = {column.name: last for column, (_, last) in zip(used, views, strict=True)}
+    for pair in crosses:
+        left, right = (places[name] for name in pair)
+        groups = _groups(fields[left], sample[pair[0]]), _groups(fields[right], sample[pair[1]])
+        start = fields[-1].start + fields[-1].size
+        fields.append(CrossField(name=" × ".join(pair), start=start, left=left, right=right, groups=groups))
+        views.append((len(fields) - 1, len(fields) - 1))
     return Codes(
         fields=tuple(fields),
         coarse=tuple(first for first, _ in views),
@@ -170,6 +232,16 @@ def _field(column: Scaled | OneHot | Passed, cells: pl.Series, start: int, bins:
         return WordField(name=column.name, start=start, words=frequent_words(cells))
     cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), bins)
     return NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts)
+
+
+def _groups(field: CodedField, cells: pl.Series) -> tuple[int, ...]:
+    """The group in a cross of each of a field's codes: CROSS_BINS quantiles, or CROSS_WORDS; missing cells have one."""
+    if isinstance(field, NumberField):
+        cuts = interval_cuts(numbers_of(cells.drop_nulls(), field.kind), cells.len(), CROSS_BINS)
+        firsts = np.searchsorted(np.array(cuts), np.array([-np.inf, *field.cuts]), side="right")
+        return (*firsts.tolist(), len(cuts) + 1)
+    known = min(CROSS_WORDS, field.size - 2)
+    return (*(min(at, known) for at in range(field.size - 1)), known + 1)
 
 
 def frequent_words(cells: pl.Series) -> tuple[str, ...]:

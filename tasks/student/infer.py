@@ -34,14 +34,13 @@ from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
-from concord.tasks.data.views import VectorField
 from concord.tasks.mechanisms.contributions import IntegerModel, Question
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
+from concord.tasks.student.concord_tallied import POINTS, Code, Crossed, Tallied
 from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, scores
 from concord.tasks.student.evaluate import measured
 from concord.tasks.student.joint import KAPPAS
@@ -131,18 +130,30 @@ def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
 def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
     """The student that a decoded model is, from raw public columns to class names."""
     known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
-    fields = [codes.fields[at] for at in codes.fine]
+    fine = [codes.fields[at] for at in codes.fine]
+    fields = [field for field in fine if not isinstance(field, CrossField)]
     parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
     nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
     coded = ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
-    return Pipeline([("encode", coded), ("student", model)])
+    crosses = [_cross(field, codes) for field in fine if isinstance(field, CrossField)]
+    beside = [("cross", Crossed(crosses))] if crosses else []
+    return Pipeline([("encode", coded), *beside, ("student", model)])
+
+
+def _cross(field: CrossField, codes: Codes) -> list[Any]:
+    """A cross as `Crossed` has it; columns are those of `fine`."""
+    parts = [
+        [codes.fine.index(at), codes.fields[at].start, list(groups)]
+        for at, groups in zip((field.left, field.right), field.groups, strict=True)
+    ]
+    return [*parts, field.start]
 
 
 def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
     if isinstance(field, NumberField):
         return Code(field.start, cuts=list(field.cuts))
-    if isinstance(field, VectorField):
+    if not isinstance(field, WordField):
         raise TypeError(f"a linear student reads no vectors, such as {field.name!r}: see check_columns")
     others = [word for word in known[field.name] if word not in field.words]
     return Code(field.start, words=list(field.words), others=others)

@@ -31,7 +31,7 @@ OURS = frozenset(
         "numpy.dtype",
         "numpy.require",
         *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Chosen", "ScoreClassifier", "signed_log")),
-        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Tallied")),
+        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Crossed", "Tallied")),
         "concord.tasks.student.model.Encode",  # of version 0.1.0
     }
 )

@@ -142,6 +142,24 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
 
 
 @pytest.mark.slow
+def test_crosses_are_fields_of_their_own(tmp_path: Path, home: Path) -> None:
+    plan = changed(tables(tmp_path / "data"), labeling__crosses=[["size", "shade"]])
+    summary = start(plan, home)
+    assert summary.student["accuracy"] > 0.85
+    public, ran = pl.read_parquet(plan.path("public")), Run(summary, home)
+    assert ran.student.predict(public).tolist() == pl.DataFrame(pl.from_arrow(ran.labels))["label"].to_list()
+    assert [
+        each["fields"]
+        for each in Certificate.model_validate_json(Path(summary.certificate).read_bytes()).mechanism.settings["rounds"]
+    ] == [4, 4]
+    assert [check for check in verify(home) if not check.ok] == []
+    with pytest.raises(
+        WrongInput, match=r"labeling\.crosses must be of features that hold numbers or words, got 'age'"
+    ):
+        start(changed(tables(tmp_path / "other"), labeling__crosses=[["size", "age"]]), home)
+
+
+@pytest.mark.slow
 def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent(plan: Plan, home: Path) -> None:
     first = start(plan, home)
     student = {"estimator": "sklearn.linear_model.LogisticRegression", "params": {"max_iter": 1000}}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import canonical_id, cast_rows, numbers_of
-from concord.tasks.data.codes import Codes, NumberField, WordField
+from concord.tasks.data.codes import Codes, CrossField, NumberField, WordField
 from concord.tasks.data.encode import encode, row_digests
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.units import shards_of
@@ -48,9 +48,10 @@ CODES = Codes(
         WordField(name="word", start=23, words=("0", "a")),
         VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
         VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
+        CrossField(name="plain × word", start=36, left=1, right=4, groups=((0, 0, 1, 1, 2, 2, 2, 2, 3), (0, 1, 1, 2))),
     ),
-    coarse=(0, 2, 3, 4, 5, 6),
-    fine=(1, 2, 3, 4, 5, 6),
+    coarse=(0, 2, 3, 4, 5, 6, 7),
+    fine=(1, 2, 3, 4, 5, 6, 7),
 )
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)

@@ -31,7 +31,7 @@ ODD = pl.DataFrame(
 )
 
 
-@pytest.fixture(params=[2, 3], ids=["two classes", "three classes"])
+@pytest.fixture(params=[2, 3], ids=["two classes", "three classes and crosses"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Codes, Decoded]:
     rng = np.random.default_rng(5)
     public = pl.DataFrame(
@@ -47,7 +47,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Cod
     table = open_public(str(tmp_path / "public.parquet"))
     classes = ("no", "yes", "unsure")[: request.param]
     encoding = Encoding(columns=learn_columns(table, table.names), label="label", classes=classes)
-    codes = learn_codes([cast_rows(public, encoding)], encoding.columns, coarse=8)
+    crosses = (("size", "shade"), ("member", "day")) if request.param == 3 else ()
+    codes = learn_codes([cast_rows(public, encoding)], encoding.columns, coarse=8, crosses=crosses)
     columns = 1 if len(classes) == 2 else len(classes)
     decoded = Decoded(
         weights=rng.normal(size=(codes.size, columns)),
@@ -69,7 +70,7 @@ def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, 
     student = linear_student(decoded, encoding, codes)
     expected = codes.of(cast_rows(ODD, encoding))
     for frame in (ODD, ODD.to_pandas()):
-        assert student["encode"].transform(frame).tolist() == expected[:, list(codes.fine)].tolist()
+        assert student[:-1].transform(frame).tolist() == expected[:, list(codes.fine)].tolist()
         assert np.allclose(student.predict_proba(frame), scores(decoded, expected))
         at_odds = student.set_params(student__point="prior odds").predict(frame)
         assert at_odds.tolist() == np.array(encoding.classes)[odds_scores(decoded, expected).argmax(axis=1)].tolist()
