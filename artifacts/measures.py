@@ -84,8 +84,8 @@ class TestRecord(CertificatePart):
 
     session    the session of its own that paid for it; `file` is what it released
     clean      whether the student learned from none of the tested units; if not, the intervals say nothing
-    earlier    tests made on the same units before, and choices among students of other sessions, on whose outcome this
-               student may have been chosen
+    earlier    sessions that may have touched the same units before, on whose outcome this student may have been chosen:
+               tests, choices among students of other sessions, and whatever was asked of units of every part
     among      candidates of the session that were compared on the same units: each interval is so wide that those of
                all candidates would hold at once, whichever was chosen
     rows       the noisy number of tested units

@@ -1,14 +1,15 @@
 """Reading: what a ledger says to whoever asks, as it stands now or as it stood after an earlier entry.
 
-Checked by tests/artifacts/ledger/test_ledger.py.
+Checked by tests/artifacts/ledger/test_ledger.py and tests/privacy/test_looks.py.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import TypeVar
 
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import Division
+from concord.artifacts.parts import LEARNING, Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, Domain, Session
@@ -59,6 +60,16 @@ class Reading:
                     return session, batch.outcome.released
         return None
 
+    def looks_before(self, test: Session) -> int:
+        """How many sessions may have touched the units of a test before it was opened, so that its student may have
+        been chosen by what came out: tests, choices, and whatever read units of every part, in the domain or in one it
+        is linked to.
+
+        What harms nothing named the learning part, by the very division whose test part that is. What the student
+        learned from is not among them, nor a choice among its candidates: the certificate says those by themselves.
+        """
+        return self._read(lambda state: sum(_looked(state, test, session) for session in _before(state, test)))
+
     def remarks(self, domain: str) -> tuple[Remark, ...]:
         """What was remarked of the domain, in order; nothing for a domain without remarks."""
         return self._read(lambda state: state.remarks.on(domain))
@@ -100,6 +111,20 @@ class Reading:
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         return ask(self._state)
+
+
+def _before(state: LedgerState, test: Session) -> Iterator[Session]:
+    """Sessions of its domain and of linked ones, in the order they were opened, up to that test."""
+    domains = {test.domain, *state.remarks.linked(test.domain)}
+    opened = takewhile(lambda session: session.id != test.id, state.sessions.values())
+    return (session for session in opened if session.domain in domains)
+
+
+def _looked(state: LedgerState, test: Session, session: Session) -> bool:
+    learned = test.mechanism["session"]
+    if session.id == learned or (session.chooses and session.mechanism["session"] == learned):
+        return False
+    return state.parts.of(session.id) != LEARNING or session.division != test.division
 
 
 def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:

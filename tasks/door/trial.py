@@ -13,8 +13,8 @@ Assumes      what a student says of a row follows from that row alone: it is ask
 Guarantees   (ε, δ) for the released counts, (ε, 0) for the choice; the counts, and how many units there are, stay in
              the vault. A choice that was drawn is the one that is released, however often this runs
 Ends         with its one release
-Not covered  a student that was chosen by earlier tests on the same units: its intervals are optimistic, and the
-             certificate says how many there were. Checked by tests/tasks/door/test_trial.py,
+Not covered  a student that was chosen by what came out of the same units before: its intervals are optimistic, and
+             the certificate says how many sessions may have looked at them. Checked by tests/tasks/door/test_trial.py,
              tests/tasks/door/test_choice_of_student.py and tests/flows/test_trial_run.py
 """
 

@@ -233,11 +233,8 @@ def tested(
         return None
     session, file = done[-1]
     before = everything[: everything.index(session)]
-    own = choices_of(before, learned.id)
-    among = max(1, sum(len(choice.mechanism["candidates"]) for choice in own))
-    others = [item for item in before if (item.tests or item.chooses) and item not in own]
-    earlier = sum(item.division == session.division for item in others)
-    found = record(session, file, released.read(file), earlier=earlier, among=among)
+    among = max(1, sum(len(choice.mechanism["candidates"]) for choice in choices_of(before, learned.id)))
+    found = record(session, file, released.read(file), earlier=ledger.looks_before(session), among=among)
     return found if form == CERTIFICATE_FORMAT else found.model_copy(update={"majority": None, "matrix": None})
 
 

@@ -1,0 +1,149 @@
+"""Earlier looks at tested units: for every short history, a test counts the sessions that could read one of its units.
+
+Who is in which part is found by the real rule, from keys and plans; histories are those of a real ledger.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.events import Remark
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.parts import EVERY, LEARNING, TEST
+from concord.artifacts.privacy import Cost
+from concord.artifacts.sections import PrivateTestPlan
+from concord.artifacts.sessions import Domain, Opening, Session
+from tests.privacy.test_divided import NAMES, Kind, kind, write
+from tests.support.people import changed, tables_of_plan, write_tables
+
+WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
+LEARNED = "learned"
+ABOUT_ANOTHER = {"session": "another", "student": "", "candidates": [], "share": 0.5, "clean": True}
+ABOUT_IT = {**ABOUT_ANOTHER, "session": LEARNED}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A session of a history: its domain, the units it reads, and its mechanism."""
+
+    name: str
+    of: Kind
+    mechanism: dict[str, Any]
+    domain: str = "people"
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
+    folder = tmp_path_factory.mktemp("looks")
+    plan = changed(tables_of_plan(write_tables(folder / "data")), test__share=0.5)
+    own, other = Vault(folder / "vault"), Vault(folder / "other")
+    narrower = plan.model_copy(update={"test": PrivateTestPlan(share=0.2)})
+    learning, tested, every = (kind(plan, own, part) for part in (LEARNING, TEST, EVERY))
+    votes, questions = {"name": "stable"}, {"name": "stable", "asks": "questions"}
+    found = (
+        Step(LEARNED, learning, votes),
+        Step("test", tested, {"name": "private_test", **ABOUT_IT}),
+        Step("labels of everybody", every, votes),
+        Step("questions to everybody", every, questions),
+        Step("questions to who learns", learning, questions),
+        Step("an estimate on everybody", every, {"name": "error_estimate"}),
+        Step("labels of who learns", learning, votes),
+        Step("another test", tested, {"name": "private_test", **ABOUT_ANOTHER}),
+        Step("another choice", tested, {"name": "student_choice", **ABOUT_ANOTHER}),
+        Step("its own choice", tested, {"name": "student_choice", **ABOUT_IT}),
+        Step("who learns by another key", kind(plan, other, LEARNING), votes),
+        Step("who learns by another share", kind(narrower, own, LEARNING), votes),
+        Step("labels in a linked domain", replace(every, division=learning.division), votes, "linked"),
+        Step("labels in another domain", every, votes, "apart"),
+    )
+    return {step.name: step for step in found}
+
+
+def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
+    book = LedgerState()
+    for domain in ("people", "linked", "apart"):
+        write(book, lambda domain=domain: book.name(Domain.frozen(domain, **WIDE)))  # type: ignore[misc,arg-type]
+    write(book, lambda: book.divide("people", steps[LEARNED].of.division))
+    write(book, lambda: book.remark("people", Remark(kind="linked", about="linked")))
+    for at, name in enumerate(names):
+        write(book, lambda at=at, name=name: book.open(opening(steps[name], at), further=True))  # type: ignore[misc]
+    return Reading(book)
+
+
+def opening(step: Step, at: int) -> Opening:
+    alone = step.name in (LEARNED, "test")
+    return Opening(
+        id=step.name if alone else f"{step.name} {at}",
+        domain=step.domain,
+        identity="",
+        commitment=str(at),
+        ensemble="",
+        data_version="1",
+        mechanism=step.mechanism,
+        epsilon=0.01,
+        delta=0.0,
+        cutoff=None,
+        queries=1,
+        teachers=0,
+        part=step.of.part,
+        division=step.of.division.commitment if step.of.part else "",
+        whole=Cost.approximate(0.01),
+        per_refusal=None,
+    )
+
+
+def touching(steps: dict[str, Step], names: tuple[str, ...]) -> int:
+    """How many of those sessions read a tested unit; of its own choice and of what it learned from, none count."""
+    counted = [steps[name] for name in names if name not in (LEARNED, "its own choice", "labels in another domain")]
+    return sum(bool(step.of.touches & steps["test"].of.touches) for step in counted)
+
+
+def histories(steps: dict[str, Step]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Two sessions, or one, before and after the learning one; and one after the test, which is no earlier look."""
+    more = [name for name in steps if name not in (LEARNED, "test")]
+    yield from (((first, LEARNED, second), (second,)) for first, second in product(more, repeat=2))
+    yield from (((LEARNED, first, second), (first,)) for first, second in product(more, repeat=2))
+
+
+def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(steps: dict[str, Step]) -> None:
+    for before, after in histories(steps):
+        ledger = history(steps, (*before, "test", *after))
+        assert ledger.looks_before(ledger.session("test")) == touching(steps, before), before
+
+
+def by_kind(ledger: Reading, test: Session) -> int:
+    """The planted bug: tests and choices alone are looks."""
+    known = ledger.sessions("people")
+    others = [item for item in known[: known.index(test)] if item.tests or item.chooses]
+    return sum(item.division == test.division and item.mechanism["session"] != LEARNED for item in others)
+
+
+def by_part(ledger: Reading, test: Session) -> int:
+    """The planted bug: whoever names the learning part, of whatever division, reads no tested unit."""
+    known = ledger.sessions("people")
+    return sum(item.part != LEARNING and item.id != LEARNED for item in known[: known.index(test)])
+
+
+@pytest.mark.parametrize("counted", [by_kind, by_part])
+def test_looks_that_are_left_out_are_found(steps: dict[str, Step], counted: Callable[[Reading, Session], int]) -> None:
+    missed = [
+        before
+        for before, after in histories(steps)
+        for ledger in [history(steps, (*before, "test", *after))]
+        if counted(ledger, ledger.session("test")) < touching(steps, before)
+    ]
+    assert (("questions to everybody", LEARNED, "labels of who learns") in missed) == (counted is by_kind)
+    assert ("who learns by another key", LEARNED, "labels of who learns") in missed
+
+
+def test_the_units_that_they_read_are_others(steps: dict[str, Step]) -> None:
+    """So that what is counted above is no matter of names."""
+    tested = steps["test"].of.touches
+    assert not steps[LEARNED].of.touches & tested
+    assert 0 < len(steps["who learns by another key"].of.touches & tested) < len(tested)
+    assert steps["labels of everybody"].of.touches == frozenset(NAMES)
