@@ -136,8 +136,16 @@ class AboutPlan(Part):
     """Who publishes it."""
     contact: Line | None = None
     """Where to ask about it."""
+    curators: Names | None = None
+    """Who holds the private records."""
+    region: Line | None = None
+    """What region the records are of, or whose law they are under."""
+    sector: Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None = None
+    """What part of life the records are of, as OpenDP's registry of deployments names them."""
     use: Annotated[str, Field(max_length=2000)] | None = None
     """What the classifier is meant for, and what not."""
+    justification: Annotated[str, Field(max_length=2000)] | None = None
+    """Why this mechanism, ε, δ and privacy unit were chosen."""
     date: Day | None = None
     """The date of the publication, such as "2026-01-31", as the certificate states it: no clock is read."""
     champion: Literal["better", "always", "never"] = "better"

@@ -38,6 +38,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
     "forget": ("concord forget census-1751dd7e",),
     "verify": ("concord verify", "concord verify census-1751dd7e --json"),
+    "certify": (
+        "concord certify census-1751dd7e --as registry --out census.yaml",
+        "concord certify census-1751dd7e --as nist",
+    ),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "predict": (
         "concord predict census-1751dd7e more.csv --out classes.parquet",

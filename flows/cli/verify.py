@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import err, out
 
@@ -104,6 +104,35 @@ def verify_command(
             out.print(f"{mark} {check.name}: {check.detail}", soft_wrap=True)
     if not passed:
         raise typer.Exit(4)
+
+
+@app.command("certify")
+def certify_command(
+    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    kind: Annotated[
+        str, typer.Option("--as", help="registry, nist, cyclonedx, dataset, openlineage or markdown.", metavar="KIND")
+    ],
+    out_file: Annotated[Path | None, typer.Option("--out", help="The file to write; default: the terminal.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a certificate says in the words of a registry, a guideline, an inventory, a lineage or a model card.
+
+    No vault is needed, and nothing is spent. What the plan's [about] did not say is listed.
+    """
+    from concord.tasks.publish.statements import statement
+
+    text, lacking = statement(Path(session) if Path(session).is_dir() else home / "released" / session, kind)
+    if out_file:
+        if out_file.exists():
+            raise WrongInput(f"--out must be a new file, but {out_file} is there already")
+        out_file.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None})
+    elif not out_file:
+        out.print(text, soft_wrap=True, markup=False, highlight=False)
+    if lacking:
+        err.print(f"the plan does not say: {', '.join(lacking)}", soft_wrap=True, markup=False)
 
 
 @app.command("audit")

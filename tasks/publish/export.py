@@ -22,9 +22,9 @@ from shutil import copyfile
 
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.certificate import SCHEMA_FILE, Certificate
+from concord.artifacts.certificate import SCHEMA_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.measures import PublicTest
+from concord.tasks.publish.card import columns_of, model_card
 from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.model import is_older, load, published, travelling
 from concord.tasks.student.trust import trusted_types
@@ -32,14 +32,6 @@ from concord.tasks.student.trust import trusted_types
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
 COPIED = ("certificate.json", SCHEMA_FILE, "report.html")
-TAKES = {
-    "numeric": "a number",
-    "boolean": "a truth value",
-    "date": "a date or a moment",
-    "categorical": "a word",
-    "uint8": "a list of {} whole numbers from 0 to 255",
-    "float32": "a list of {} numbers",
-}
 EXAMPLE = """import pandas as pd
 import skops.io
 
@@ -84,7 +76,7 @@ def export(source: Path, target: Path) -> Exported:
         **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in travelling(trusted)},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(certificate.student.estimator)),
-        "MODEL_CARD.md": "\n".join(_card(certificate, student, without)),
+        "MODEL_CARD.md": "\n".join((*model_card(certificate, student), *_to_use(without))),
     }
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf-8")
@@ -93,13 +85,7 @@ def export(source: Path, target: Path) -> Exported:
 
 def example_row(student: Pipeline) -> dict[str, str]:
     """A middling value of each column, as Python writes it: the public median, or the most frequent public word."""
-    return {name: _example(part, names.index(name)) for name, (part, names) in _columns(student).items()}
-
-
-def _columns(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
-    """The first part that each column goes through, and all columns that go with it."""
-    parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
-    return {name: (part, names) for part, names in reversed(parts) for name in names}
+    return {name: _example(part, names.index(name)) for name, (part, names) in columns_of(student).items()}
 
 
 def _example(part: Pipeline, at: int) -> str:
@@ -134,45 +120,15 @@ def _write_onnx(student: Pipeline, file: Path) -> str | None:
     return None
 
 
-MOST_FOUND = 20
-"""Classes of which the card says how many are found."""
-
-
 def _needed(estimator: str) -> list[str]:
     """What the example needs: the student's own package too."""
     own = packages_distributions().get(estimator.split(".")[0], [])
     return sorted({*NEEDED, *own})
 
 
-def _measured(test: PublicTest | None) -> str | None:
-    if test is None:
-        return None
-    finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
-    return (
-        f"{test.accuracy:.1%} right on {test.rows:,} public test rows, where the largest class alone is "
-        f"{test.majority:.1%}; balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
-    )
-
-
-def _card(certificate: Certificate, student: Pipeline, without_onnx: str | None) -> Iterator[str]:
-    guarantee, counts, record = certificate.promise, certificate.counts, certificate.student
-    yield f"# A classifier of {', '.join(map(str, student.classes_))}\n"
-    yield (
-        f"Learned from private data (domain `{certificate.domain.name}`, session `{certificate.session}`) with "
-        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
-        f"differential privacy, by `{certificate.mechanism.name}`. Using it costs nothing more.\n"
-    )
-    if certificate.teachers:
-        yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
-    yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
-    right = _measured(record.public_test) or "not measured on public rows"
-    yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}\n- SHA-256 of `{STUDENT}`: "
-    yield f"  `{record.file.digest}`, as `certificate.json` names it\n"
-    yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
-    yield "| column | holds |\n|---|---|"
-    for name, (part, _) in _columns(student).items():
-        yield f"| {name} | {TAKES[part[0].kind].format(part[0].size)} |"
-    yield "\n## To use it\n\n`pip install -r requirements.txt`, then `python example.py` in this folder.\n"
+def _to_use(without_onnx: str | None) -> Iterator[str]:
+    """What the card of a folder says of its other files."""
+    yield "## To use it\n\n`pip install -r requirements.txt`, then `python example.py` in this folder.\n"
     if without_onnx is None:
         yield (
             f"`{ONNX}` takes clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since "
@@ -180,6 +136,3 @@ def _card(certificate: Certificate, student: Pipeline, without_onnx: str | None)
         )
     else:
         yield f"There is no `{ONNX}`: {without_onnx}.\n"
-    yield "## What the guarantee does not cover\n"
-    yield from (f"- {caveat}" for caveat in certificate.caveats)
-    yield ""

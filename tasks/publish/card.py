@@ -1,0 +1,66 @@
+"""The model card: what a published student is, what is promised about it, what it takes, and what it is meant for.
+
+Checked by tests/tasks/publish/test_export.py
+"""
+
+from collections.abc import Iterator
+
+from sklearn.pipeline import Pipeline
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.measures import PublicTest
+
+MOST_FOUND = 20
+"""Classes of which the card says how many are found."""
+TAKES = {
+    "numeric": "a number",
+    "boolean": "a truth value",
+    "date": "a date or a moment",
+    "categorical": "a word",
+    "uint8": "a list of {} whole numbers from 0 to 255",
+    "float32": "a list of {} numbers",
+}
+
+
+def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
+    """Its lines, in Markdown. `student` is the published one, as the certificate digests it."""
+    guarantee, counts, record, about = certificate.promise, certificate.counts, certificate.student, certificate.about
+    yield f"# A classifier of {', '.join(map(str, student.classes_))}\n"
+    yield (
+        f"Learned from private data (domain `{certificate.domain.name}`, session `{certificate.session}`) with "
+        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
+        f"differential privacy, by `{certificate.mechanism.name}`. Using it costs nothing more.\n"
+    )
+    if certificate.teachers:
+        yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
+    yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
+    right = _measured(record.public_test) or "not measured on public rows"
+    yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}"
+    yield f"- SHA-256 of its file: `{record.file.digest}`, as `certificate.json` names it\n"
+    yield "## What it is meant for\n"
+    yield f"{about.use or 'The publisher has not said.'}\n"
+    if about.issuer:
+        yield f"Issued by {about.issuer}{f', {about.contact}' if about.contact else ''}.\n"
+    yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
+    yield "| column | holds |\n|---|---|"
+    for name, (part, _) in columns_of(student).items():
+        yield f"| {name} | {TAKES[part[0].kind].format(part[0].size)} |"
+    yield "\n## What the guarantee does not cover\n"
+    yield from (f"- {caveat}" for caveat in certificate.caveats)
+    yield ""
+
+
+def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
+    """The first part that each column goes through, and all columns that go with it."""
+    parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
+    return {name: (part, names) for part, names in reversed(parts) for name in names}
+
+
+def _measured(test: PublicTest | None) -> str | None:
+    if test is None:
+        return None
+    finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
+    return (
+        f"{test.accuracy:.1%} right on {test.rows:,} public test rows, where the largest class alone is "
+        f"{test.majority:.1%}; balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
+    )

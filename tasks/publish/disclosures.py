@@ -1,0 +1,175 @@
+"""Disclosures: a published certificate in prose, as a registry and a guideline ask for it.
+
+Subjects and keys are theirs, the words are ours; what is missing is said.
+
+Checked by tests/tasks/publish/test_statements.py
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.sections import TALLIES
+from concord.artifacts.sessions import NEIGHBOURS
+
+NOT_STATED = "Not stated by the publisher."
+ABOUT = {
+    "registry": ("curators", "date", "use", "region", "sector", "justification"),
+    "nist": ("use", "justification"),
+    "cyclonedx": ("issuer", "use"),
+    "dataset": (),
+    "openlineage": ("date",),
+    "markdown": ("issuer", "use"),
+}
+"""The keys of `[about]` that each statement asks for."""
+STATIC = "The certificate names one state of the private data, `{}`; a later state is published anew."
+CENTRAL = (
+    "One curator holds the private records and runs the software. Whoever reads what is published is not trusted; who "
+    "holds the records, the machine and its console is."
+)
+COMPOSITION = (
+    "A ledger charges every session of the domain before its first answer is drawn, and refuses what would pass the "
+    "cap of the domain's lifetime. {}"
+)
+
+
+def lacking(certificate: Certificate, kind: str) -> list[str]:
+    """Keys of `[about]` that the statement asks for and the plan did not give."""
+    return [f"about.{key}" for key in ABOUT[kind] if not getattr(certificate.about, key)]
+
+
+def registry(certificate: Certificate) -> str:
+    """A draft for the registry's reviewers: deployments-schema.yaml of opendp/deployments-registry-data."""
+    about, promise, domain = certificate.about, certificate.promise, certificate.domain
+    absent = lacking(certificate, "registry")
+    basic = {
+        "name": f"Classifier learned from {domain.name}",
+        "data_curators": [*(about.curators or ())] or [NOT_STATED],
+        "intended_use": about.use or NOT_STATED,
+        "data_product_type": "Machine learning model",
+        "data_product_region": about.region or NOT_STATED,
+        "description": description(certificate),
+        "publication_date": about.date,
+        **({"data_product_sector": about.sector} if about.sector else {}),
+    }
+    deployment = {
+        "basic": basic,
+        "dp_variant": {
+            "variant_name": "Approximate DP" if promise.delta else "Pure DP",
+            "data_domain": f"Tables whose privacy unit is {promise.unit}; neighbours: {promise.neighbours}.",
+            "unprotected_quantities": _unprotected(certificate),
+        },
+        "privacy_loss": {
+            "privacy_unit": promise.unit,
+            "privacy_unit_details": f"Two tables are adjacent if they differ as in: {promise.neighbours}.",
+            "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
+            "privacy_parameters_details": _of_lifetime(certificate),
+        },
+        "deployment_model": {
+            "model_name": "Central",
+            "model_name_details": CENTRAL,
+            "release_type": "One release" if domain.sessions == 1 else "Many releases",
+            "release_type_details": _of_lifetime(certificate),
+            "data_source_type": "Static",
+            "data_source_type_details": STATIC.format(certificate.data_version),
+            "access_type": "Non-interactive",
+            "access_type_details": "The classifier is published as a file. Using it asks the private records nothing.",
+        },
+        "accounting": {
+            "post_processing": f"The student, `{certificate.student.estimator}`, is fitted to what was released.",
+            "composition": COMPOSITION.format(_of_lifetime(certificate)),
+        },
+        "implementation": {
+            "preprocessing_and_hyperparameter_tuning": (
+                "Settings follow from public facts and the plan, or from a choice that is charged. What an operator "
+                "did after looking at private rows is not covered."
+            ),
+            "mechanisms": f"{_mechanism(certificate)} Noise is drawn in integers. {' '.join(certificate.caveats)}",
+            "justification": about.justification or NOT_STATED,
+        },
+        "administrative": {
+            "notes": f"Not stated in the plan: {', '.join(absent)}." if absent else "Written from the certificate.",
+            "registry_authors": [about.issuer or NOT_STATED],
+        },
+    }
+    record = {"url_slug": certificate.session, "status": "Draft", "tier": 3, "deployment": deployment}
+    return str(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
+
+
+def nist(certificate: Certificate) -> str:
+    """What the publication asks about, from the top of its pyramid to the bottom, and what is missing."""
+    return "\n".join(_nist(certificate))
+
+
+def _nist(certificate: Certificate) -> Iterator[str]:
+    promise, about, test = certificate.promise, certificate.about, certificate.student.public_test
+    yield f"# {certificate.session}, read as NIST SP 800-226 asks\n"
+    yield "Subjects are those of its pyramid, from the parameter down to the data. The words are ours.\n"
+    yield f"## Privacy parameter\n\nε = {promise.epsilon:g}, δ = {promise.delta:g}. {_of_lifetime(certificate)}\n"
+    yield (
+        f"## Unit of privacy\n\nThe unit is {promise.unit}; neighbouring tables: {promise.neighbours}. "
+        "Someone whose data lies in several units is promised less.\n"
+    )
+    yield f"## Algorithm and its correctness\n\n{_mechanism(certificate)}\n"
+    yield f"## Composition\n\n{COMPOSITION.format(_of_lifetime(certificate))}\n"
+    right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right" if test else "No public rows tested it"
+    yield f"## Utility\n\n{right}.\n"
+    yield from (f"- {warning}\n" for warning in certificate.warnings)
+    yield "## Bias\n"
+    yield from (
+        f"- of class {item.name}, {item.recall:.1%} are found\n"
+        for item in (test.classes if test else ())
+        if item.recall is not None
+    )
+    yield "Missing: which groups of people it serves worse is not measured; only classes are.\n"
+    yield f"## Trust and threat model\n\n{CENTRAL}\n"
+    yield "## Side channels, floating point and random numbers\n"
+    yield from (f"- {caveat}" for caveat in certificate.caveats)
+    yield f"\n## What is not protected\n\n{_unprotected(certificate)}\n"
+    yield (
+        "## Access control and security of the private data\n\nMissing: who may enter the machine that holds the "
+        "records is the publisher's to say.\n"
+    )
+    yield (
+        "## How the data were collected\n\nMissing: what was collected, with whose consent, and for how long it is "
+        "kept, the publisher alone knows.\n"
+    )
+    yield f"## Intended use\n\n{about.use or f'Missing: {NOT_STATED}'}\n"
+    yield f"## Why these choices\n\n{about.justification or f'Missing: {NOT_STATED}'}\n"
+
+
+def description(certificate: Certificate) -> str:
+    counts, asked = certificate.counts, certificate.mechanism.name
+    how = (
+        f"noisy sums over public codes ({asked})"
+        if asked == TALLIES
+        else f"{counts.answered:,} released answers to {counts.asked:,} public rows ({asked})"
+    )
+    return f"A classifier, `{certificate.student.estimator}`, that learned from {how}."
+
+
+def _mechanism(certificate: Certificate) -> str:
+    settings = ", ".join(f"{name} = {value}" for name, value in _short(certificate.mechanism.settings))
+    return f"`{certificate.mechanism.name}` ({settings}). Proof: {certificate.mechanism.proof}."
+
+
+def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Settings that are read at a glance; tables of numbers are in the certificate."""
+    return ((name, value) for name, value in settings.items() if isinstance(value, int | float) and name != "name")
+
+
+def _unprotected(certificate: Certificate) -> str:
+    labels = " Only labels are protected: features of the records are treated as public."
+    alone = labels if certificate.promise.neighbours == NEIGHBOURS["labels"] else ""
+    return f"The public rows, the plan and the declared classes.{alone}"
+
+
+def _of_lifetime(certificate: Certificate) -> str:
+    domain = certificate.domain
+    charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
+    return (
+        f"Over its lifetime the domain {domain.name} may spend ε = {domain.cap.epsilon:g}, δ = {domain.cap.delta:g}; "
+        f"{charged} been charged, ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
+    )

@@ -1,0 +1,171 @@
+"""A published certificate in the words of others: a registry, a guideline, an inventory, a lineage, a model card.
+
+    registry      a record of OpenDP's registry of deployments, YAML
+    nist          what NIST SP 800-226 asks of a guarantee, subject by subject, Markdown
+    cyclonedx     an inventory with a model card, CycloneDX 1.6, JSON
+    dataset       the released labels as MLflow describes datasets, JSON
+    openlineage   the run that published it, with datasets by digest, JSON
+    markdown      the model card of `concord export`
+
+What only the publisher knows (who, what for, where, why) comes from `[about]` of the plan. If it is absent, the
+statement says so, and `lacking` names the keys. Nothing is invented, and no clock is read.
+
+Assumes      the session's folder holds what was published
+Guarantees   only published things are read: no vault, no ledger; nothing is spent
+Not covered  whether the certificate is right: tasks.verify.published. Checked by tests/tasks/publish/test_statements.py
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from concord import __version__
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.mlflow.describe import dataset
+from concord.tasks.publish.card import model_card
+from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, nist, registry
+from concord.tasks.student.model import load, published
+
+DATED = ("registry", "openlineage")
+"""Statements that are nothing without a date."""
+PRODUCER = f"urn:concord:{__version__}"
+LINEAGE = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+RUN_FACET = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
+VERSION_FACET = "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetFacet.json"
+
+
+def statement(folder: Path, kind: str) -> tuple[str, list[str]]:
+    """The certificate of a published folder as a text of that kind, and what it lacks.
+
+    Raises WrongInput if nothing was published there, the kind is none, or it is nothing without a date and there is
+    none; NotVerified if the student's file is not the one that the certificate names.
+    """
+    if kind not in ABOUT:
+        raise WrongInput(f"--as must be one of {', '.join(ABOUT)}, got {kind!r}")
+    certificate, student = published(folder)
+    if kind in DATED and not certificate.about.date:
+        raise WrongInput(
+            f"--as {kind} needs the date of publication, and no clock is read: add [about] date = "
+            '"YYYY-MM-DD" to the plan and run it again, which spends nothing'
+        )
+    text = STATEMENTS[kind](certificate) if kind in STATEMENTS else "\n".join(model_card(certificate, load(student)))
+    return text, lacking(certificate, kind)
+
+
+def cyclonedx(certificate: Certificate) -> str:
+    """The student as a component with a model card, and the released labels as data."""
+    promise, about, record = certificate.promise, certificate.about, certificate.student
+    properties = {
+        "concord:session": certificate.session,
+        "concord:epsilon": repr(promise.epsilon),
+        "concord:delta": repr(promise.delta),
+        "concord:unit": promise.unit,
+        "concord:neighbours": promise.neighbours,
+        "concord:mechanism": certificate.mechanism.name,
+    }
+    labels = [
+        {
+            "type": "data",
+            "bom-ref": file.digest,
+            "name": file.path,
+            "hashes": [{"alg": "SHA-256", "content": file.digest}],
+            "data": [{"type": "dataset", "name": file.path, "description": "Released labels or sums."}],
+        }
+        for file in certificate.labels
+    ]
+    measured = [{"type": kind, "value": f"{value:.6g}"} for kind, value in _figures(certificate)]
+    model = {
+        "type": "machine-learning-model",
+        "bom-ref": record.file.digest,
+        "name": f"{certificate.domain.name}-student",
+        "version": certificate.session,
+        "description": description(certificate),
+        "hashes": [{"alg": "SHA-256", "content": record.file.digest}],
+        "modelCard": {
+            "modelParameters": {
+                "approach": {"type": "semi-supervised"},
+                "task": "classification",
+                "modelArchitecture": record.estimator,
+                "datasets": [{"ref": file.digest} for file in certificate.labels],
+                "inputs": [{"format": name} for name in certificate.features],
+                "outputs": [{"format": "class"}],
+            },
+            **({"quantitativeAnalysis": {"performanceMetrics": measured}} if measured else {}),
+            "considerations": {
+                "useCases": [about.use or NOT_STATED],
+                "technicalLimitations": [*certificate.warnings, *certificate.caveats],
+            },
+        },
+        "properties": [{"name": name, "value": value} for name, value in properties.items()],
+    }
+    bom = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": _identity(certificate).urn,
+        "version": 1,
+        "metadata": {
+            "tools": {"components": [{"type": "application", "name": "concord", "version": __version__}]},
+            "component": {"type": "application", "name": certificate.session},
+            **({"manufacturer": {"name": about.issuer}} if about.issuer else {}),
+        },
+        "components": [model, *labels],
+    }
+    return _json(bom)
+
+
+def labels_dataset(certificate: Certificate) -> str:
+    """The released files of the session's answers, each as MLflow keeps a dataset: by name and digest."""
+    return _json([{"name": file.path, **dataset(file.digest)} for file in certificate.labels])
+
+
+def openlineage(certificate: Certificate) -> str:
+    """One run event. The private table is named by its domain and version: no digest of it is published."""
+    files = (certificate.student.file, *certificate.labels)
+    guarantee = {"epsilon": certificate.promise.epsilon, "delta": certificate.promise.delta}
+    facet = {"_producer": PRODUCER, "_schemaURL": RUN_FACET, **guarantee, "session": certificate.session}
+    event = {
+        "eventType": "COMPLETE",
+        "eventTime": f"{certificate.about.date}T00:00:00Z",
+        "producer": PRODUCER,
+        "schemaURL": LINEAGE,
+        "run": {"runId": str(_identity(certificate)), "facets": {"concord_guarantee": facet}},
+        "job": {"namespace": "concord", "name": certificate.domain.name},
+        "inputs": [{"namespace": "concord", "name": f"{certificate.domain.name}@{certificate.data_version}"}],
+        "outputs": [{"namespace": "concord", "name": file.path, "facets": _version(file.digest)} for file in files],
+    }
+    return _json(event)
+
+
+STATEMENTS: dict[str, Callable[[Certificate], str]] = {
+    "registry": registry,
+    "nist": nist,
+    "cyclonedx": cyclonedx,
+    "dataset": labels_dataset,
+    "openlineage": openlineage,
+}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _identity(certificate: Certificate) -> UUID:
+    """The same for the same certificate, in every statement."""
+    return uuid5(NAMESPACE_URL, f"urn:concord:{certificate.session}:{certificate.student.file.digest}")
+
+
+def _version(digest: str) -> dict[str, Any]:
+    facet = {"_producer": PRODUCER, "_schemaURL": VERSION_FACET, "datasetVersion": f"sha256:{digest}"}
+    return {"version": facet}
+
+
+def _figures(certificate: Certificate) -> Iterator[tuple[str, float]]:
+    """What was measured on public test rows, by the names of the field."""
+    if test := certificate.student.public_test:
+        yield "accuracy", test.accuracy
+        yield "balanced accuracy", test.balanced_accuracy
+        yield "share of the largest class", test.majority

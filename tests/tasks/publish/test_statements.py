@@ -1,0 +1,221 @@
+"""A certificate in the words of others: each statement fits its readers' schema, and says what is missing."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import mlflow.entities
+import pytest
+import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from jsonschema import Draft7Validator
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.disclosures import ABOUT
+from concord.tasks.publish.statements import statement
+from tests.support.console import concord
+from tests.support.published import SESSION, certified, world
+
+SAID = {
+    "issuer": "A ward",
+    "curators": ["A ward"],
+    "region": "Elsewhere",
+    "sector": "Healthcare",
+    "use": "To plan beds.",
+    "justification": "The board agreed.",
+    "date": "2026-05-03",
+}
+
+
+def strings(**fixed: object) -> dict[str, Any]:
+    """An object of texts and of the properties given, and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": fixed}
+
+
+TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+REGISTRY = {
+    **strings(
+        url_slug=TEXT,
+        status={"enum": ["Draft", "Pending", "Changes Required", "Approved"]},
+        tier={"enum": [1, 2, 3]},
+        deployment={
+            **strings(
+                basic={
+                    **strings(
+                        **dict.fromkeys(("name", "intended_use", "data_product_region", "description"), TEXT),
+                        data_curators={"type": "array", "minItems": 1, "items": TEXT},
+                        data_product_type={"enum": ["Machine learning model", "Dataset", "Summary statistics"]},
+                        publication_date={"type": "string", "format": "date"},
+                        data_product_sector={
+                            "enum": ["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"]
+                        },
+                    ),
+                    "required": [
+                        "name",
+                        "data_curators",
+                        "description",
+                        "intended_use",
+                        "data_product_type",
+                        "data_product_region",
+                        "publication_date",
+                    ],
+                },
+                dp_variant=strings(
+                    variant_name={"enum": ["Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"]},
+                    data_domain=TEXT,
+                    unprotected_quantities=TEXT,
+                ),
+                privacy_loss=strings(
+                    privacy_unit=TEXT,
+                    privacy_unit_details=TEXT,
+                    privacy_parameters=strings(
+                        epsilon={"type": "number"}, delta={"type": ["number", "string"]}, rho={"type": "number"}
+                    ),
+                    privacy_parameters_details=TEXT,
+                ),
+                deployment_model=strings(
+                    model_name={"enum": ["Local", "Central", "Shuffle", "Federated", "Varies"]},
+                    release_type={"enum": ["One release", "Many releases"]},
+                    data_source_type={"enum": ["Static", "Dynamic"]},
+                    access_type={"enum": ["Interactive", "Non-interactive"]},
+                    **dict.fromkeys(
+                        (
+                            "model_name_details",
+                            "actors",
+                            "release_type_details",
+                            "data_source_type_details",
+                            "access_type_details",
+                        ),
+                        TEXT,
+                    ),
+                ),
+                accounting=strings(post_processing=TEXT, composition=TEXT),
+                implementation=strings(
+                    preprocessing_and_hyperparameter_tuning=TEXT, mechanisms=TEXT, justification=TEXT
+                ),
+                administrative={
+                    **strings(
+                        sources=TEXT, notes=TEXT, registry_authors={"type": "array", "minItems": 1, "items": TEXT}
+                    ),
+                    "required": ["registry_authors"],
+                },
+            ),
+            "required": ["basic"],
+        },
+    ),
+    "required": ["url_slug", "status", "tier", "deployment"],
+}
+"""The keys, types and enumerations of the registry's schema as of July 2026."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = world(tmp_path_factory.mktemp("home") / "home")
+    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    return made.home
+
+
+@pytest.fixture(scope="module")
+def folder(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What was published, by a plan that says all that is asked for."""
+    copy = tmp_path_factory.mktemp("copy") / "published"
+    shutil.copytree(home / "released" / SESSION, copy)
+    file = copy / "certificate.json"
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "about": SAID}))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def certificate(folder: Path) -> Certificate:
+    return Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+
+
+def said(folder: Path, kind: str) -> str:
+    """A statement that lacks nothing."""
+    text, lacking = statement(folder, kind)
+    assert lacking == []
+    return text
+
+
+def test_a_registry_record_fits_its_schema(folder: Path, certificate: Certificate) -> None:
+    record = yaml.safe_load(said(folder, "registry"))
+    check = Draft7Validator(REGISTRY, format_checker=Draft7Validator.FORMAT_CHECKER)
+    assert [error.message for error in check.iter_errors(record)] == []
+    parameters = record["deployment"]["privacy_loss"]["privacy_parameters"]
+    assert (parameters["epsilon"], parameters["delta"]) == (certificate.promise.epsilon, certificate.promise.delta)
+    for wrong in ({"tier": 4}, {"status": "Fine"}, {"more": 1}, {"url_slug": 1}):
+        assert not check.is_valid({**record, **wrong})
+
+
+def test_an_inventory_fits_the_published_schema(folder: Path, certificate: Certificate) -> None:
+    text = said(folder, "cyclonedx")
+    check = JsonStrictValidator(SchemaVersion.V1_6)
+    assert check.validate_str(text) is None
+    assert check.validate_str(text.replace("machine-learning-model", "machine")) is not None
+    model, *labels = json.loads(text)["components"]
+    assert model["hashes"][0]["content"] == certificate.student.file.digest
+    assert [item["bom-ref"] for item in labels] == [file.digest for file in certificate.labels]
+
+
+def test_a_run_event_is_one(folder: Path, certificate: Certificate) -> None:
+    event = json.loads(said(folder, "openlineage"))
+    datasets = [OutputDataset(item["namespace"], item["name"]) for item in event["outputs"]]
+    made = RunEvent(
+        eventType=RunState[event["eventType"]],
+        eventTime=event["eventTime"],
+        run=Run(runId=event["run"]["runId"]),
+        job=Job(**event["job"]),
+        producer=event["producer"],
+        inputs=[InputDataset(**item) for item in event["inputs"]],
+        outputs=datasets,
+    )
+    assert (made.schemaURL, made.producer) == (event["schemaURL"], event["producer"])
+    versions = [item["facets"]["version"]["datasetVersion"] for item in event["outputs"]]
+    assert versions == [f"sha256:{file.digest}" for file in (certificate.student.file, *certificate.labels)]
+    assert event["inputs"] == [
+        {"namespace": "concord", "name": f"{certificate.domain.name}@{certificate.data_version}"}
+    ]
+
+
+def test_labels_are_datasets_of_mlflow(folder: Path, certificate: Certificate) -> None:
+    for item, file in zip(json.loads(said(folder, "dataset")), certificate.labels, strict=True):
+        made = mlflow.entities.Dataset(item["name"], item["digest"], item["source_type"], item["source"])
+        assert json.loads(made.source) == {"sha256": file.digest}
+
+
+def test_a_guideline_and_a_card_say_the_guarantee_and_what_is_missing(folder: Path) -> None:
+    for kind in ("nist", "markdown"):
+        text = said(folder, kind)
+        assert "ε = 1, δ = 1e-05" in text
+        assert str(SAID["use"]) in text
+    assert said(folder, "nist").count("Missing: ") == 3  # groups of people, access, collection: no file says them
+
+
+@pytest.mark.parametrize("kind", [kind for kind, keys in ABOUT.items() if "date" not in keys])
+def test_what_the_plan_does_not_say_is_listed(home: Path, kind: str) -> None:
+    text, lacking = statement(home / "released" / SESSION, kind)
+    assert lacking == [f"about.{key}" for key in ABOUT[kind]]
+    assert "None" not in text
+
+
+def test_no_date_is_invented(home: Path) -> None:
+    for kind in ("registry", "openlineage"):
+        with pytest.raises(WrongInput, match="no clock is read"):
+            statement(home / "released" / SESSION, kind)
+
+
+def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) -> None:
+    asked = ("certify", SESSION, "--as", "nist", "--home", str(home))
+    assert "ε = 1" in concord(*asked)[1]
+    status, _, answer = concord(*asked, "--out", str(tmp_path / "nist.md"))
+    assert (status, "the plan does not say: about.use, about.justification" in answer) == (0, True)
+    before = (tmp_path / "nist.md").read_bytes()
+    assert concord(*asked, "--out", str(tmp_path / "nist.md"))[0] == 2
+    assert (tmp_path / "nist.md").read_bytes() == before
+    status, _, answer = concord("certify", SESSION, "--as", "poem", "--home", str(home))
+    assert (status, "must be one of registry, nist" in answer) == (2, True)
