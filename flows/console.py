@@ -104,12 +104,13 @@ class Progress:
     """Counts the parts of a stage as they end. Use as a context.
 
     A stage of several parts shows how many are done, at what rate, and the time that remains; one of a single part
-    shows the time it has taken.
+    shows the time it has taken. `idle` are seconds in which other stages ran instead.
     """
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
         self.done, self.all_cached = 0, True
+        self.idle = 0.0
         self._artifact: UUID | None = None
         self._started = self._updated = time.monotonic()
         counted = (BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
@@ -139,14 +140,19 @@ class Progress:
             self._updated = now
             self._publish()
 
+    @property
+    def seconds(self) -> float:
+        """How long the stage has taken."""
+        return time.monotonic() - self._started - self.idle
+
     def _account(self) -> Iterator[str]:
         """How the stage went: its parts, the time they took, and their rate if that was long."""
-        seconds = time.monotonic() - self._started
+        seconds = self.seconds
         if self.total != 1:
-            yield f"{self.total:,} parts"
+            yield f"{self.done:,} of {self.total:,} parts" if self.done < self.total else f"{self.total:,} parts"
         yield "[dim]from cache[/dim]" if self.all_cached else f"{seconds:.1f} s"
         if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
-            yield rate(self.total, seconds)
+            yield rate(self.done, seconds)
 
     def _publish(self) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact  # commands without stages wait

@@ -36,12 +36,10 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.stage import Disclosure
-from concord.flows.stages import Public, blocks, encode, measure, put, release, release_estimate, split, study, teach
+from concord.flows.stages import Public, blocks, encode, measure, put, release_estimate, split, study, teach
 from concord.flows.steps import (
-    admit,
     begin_session,
     check_unchanged,
-    count_votes,
     covered,
     decide,
     find,
@@ -49,8 +47,6 @@ from concord.flows.steps import (
     publish,
     rehearse,
     replayed,
-    share,
-    training_rows,
 )
 from concord.flows.tally import (
     admit_tallies,
@@ -65,6 +61,7 @@ from concord.flows.tally import (
     tally,
 )
 from concord.flows.trial import check_test, choose, try_student
+from concord.flows.vote import admit, ask, share, training_rows
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import Asked, planned_domain
@@ -103,15 +100,13 @@ def learn_from_votes(run: RunContext, public: Public) -> Summary:
     plan = run.plan
     rehearse(run, public.encoding)
     admitted = check_test(run, admit(run, public))  # refuses here, before anything private is read
-    stream, mechanism = admitted.stream, admitted.mechanism
-    private = Private.of(run, stream.sources)
+    stream, private = admitted.stream, Private.of(run, admitted.stream.sources)
     look_over(run, private, stream.encoding, admitted.session)
-    shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
+    shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(admitted.mechanism))
     trained = training_rows(run, admitted, shards)  # the shards, relabelled if the plan asks for it
     teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
-    votes = count_votes(run, stream, teachers)
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
-    labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
+    labels = ask(run, session, admitted, teachers)
 
     def fit(settled: RunContext, where: str) -> Student:
         return study(settled, where, settled.plan, stream.encoding, stream.batches, labels.released, run.test)
@@ -172,9 +167,7 @@ def extend(session: str, public: str, home: Path) -> Summary:
     with running(plan, home) as run:
         known = run.hold(session)
         admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
-        stream, mechanism = admitted.stream, admitted.mechanism
-        votes = count_votes(run, stream, teachers)
-        labels = release(run, known, mechanism, plan.data.classes, stream.batches, votes)
+        stream, labels = admitted.stream, ask(run, known, admitted, teachers)
         student = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
         return shown(publish(run, admitted, labels, student))
 

@@ -5,6 +5,7 @@
 
     shards = split(run, plan, …)                            what a flow calls, in its own process
     teachers = teach(run, blocks, plan, …)                  of a `mapped` stage: once for each block, by the task runner
+    with poll.in_turn(run, batches, ahead, …) as polled:    or for each as it is asked for, a few of them ahead
     labels = release(run, session, …)                       at the door (`DoorStage`): the ledger alone knows, no cache
 
 The key of a result is derived from the arguments (`flows.cache`), so nothing is typed twice and nothing can be left out
@@ -13,7 +14,8 @@ of it. A stage reads of its `plan` the fields it says it `reads`, and no other.
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,8 +37,10 @@ from concord.tasks.door.release import Stores
 
 Call = Mapping[str, Any]
 P = ParamSpec("P")
-Each = TypeVar("Each")
+Each = TypeVar("Each", bound=Hashable)
 Returned = TypeVar("Returned")
+Begun = Callable[[], tuple[Any, bool]]
+"""A task that goes on: waits for its result, and says whether that is from the cache."""
 
 
 class InRun(Protocol):
@@ -83,6 +87,17 @@ class MappedStage(Described, Generic[Each, P, Returned]):
 
     def __call__(self, run: InRun, parts: Iterable[Each], *values: P.args, **named: P.kwargs) -> list[Returned]:
         return run.stages.each(self.task, [self.arguments(part, *values, **named) for part in parts])
+
+    @contextmanager
+    def in_turn(
+        self, run: InRun, parts: Sequence[Each], ahead: int, *values: P.args, **named: P.kwargs
+    ) -> Iterator[Callable[[Each], Returned]]:
+        """The result of a part once it is asked for; those of up to `ahead` parts after it are begun then.
+
+        What nobody asks for is not computed, but for those: they are over when the block ends, however it ends.
+        """
+        with run.stages.in_turn(self.task, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
+            yield result
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,7 @@ class Stages:
     def __init__(self, home: Path, start_from: StageName | None) -> None:
         self.home, self._kept = home, SealedResults(home=home)
         self.reports: list[StageReport] = []
+        self._open: list[Progress] = []
         self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
 
     def cached(self, work: Task[..., Any], arguments: Call) -> Any:
@@ -179,6 +195,43 @@ class Stages:
         task = self._ready(work, calls)
         return self._timed(stage_of(work), lambda progress: self._mapped(task, calls, progress), len(calls))
 
+    @contextmanager
+    def in_turn(
+        self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
+    ) -> Iterator[Callable[[Each], Any]]:
+        """The result of a task for one of the parts, computed once it is asked for; see `MappedStage.in_turn`."""
+        places, begun = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
+        with self._shown(stage_of(work), len(parts)) as progress:
+
+            def result(part: Each) -> Any:
+                started = time.monotonic()
+                for near in parts[places[part] : places[part] + 1 + ahead]:
+                    begun[near] = begun.get(near) or self.begin(work, arguments(near))
+                found, cached = begun.pop(part)()
+                progress.advance(cached=cached)
+                self._leave_out(time.monotonic() - started, progress)
+                return found
+
+            try:
+                yield result
+            finally:
+                for left in begun.values():
+                    with suppress(Exception):  # nobody asked for it
+                        left()
+
+    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+        """Have the task runner begin a task."""
+        call = self.call(work, arguments)
+        future = self._ready(work, [call]).submit(**call)
+
+        def ended() -> tuple[Any, bool]:
+            result = future.result()
+            if future.state.name == "Cached" and not self._there(result):
+                return work.with_options(refresh_cache=True).submit(**call).result(), False
+            return result, future.state.name == "Cached"
+
+        return ended
+
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which says itself whether it replayed what was there."""
 
@@ -190,12 +243,29 @@ class Stages:
         return self._timed(name, run)[0]
 
     def _timed(self, name: StageName, run: Callable[[Progress], list[Any]], total: int = 1) -> list[Any]:
-        started = time.monotonic()
-        with Progress(name, total) as progress:
+        with self._shown(name, total) as progress:
             results = run(progress)
-        seconds = round(time.monotonic() - started, 3)
-        self.reports.append(StageReport(name=name, cached=progress.all_cached, seconds=seconds))
+            self._leave_out(progress.seconds, progress)
         return results
+
+    @contextmanager
+    def _shown(self, name: StageName, total: int) -> Iterator[Progress]:
+        """How far a stage is, while it lasts; then how it went, before the stages that ran inside it."""
+        at = len(self.reports)
+        with Progress(name, total) as progress:
+            self._open.append(progress)
+            try:
+                yield progress
+            finally:
+                self._open.remove(progress)
+        seconds = round(progress.seconds, 3)
+        self.reports.insert(at, StageReport(name=name, cached=progress.all_cached, seconds=seconds))
+
+    def _leave_out(self, seconds: float, own: Progress) -> None:
+        """Count seconds of one stage for no other that goes on."""
+        for progress in self._open:
+            if progress is not own:
+                progress.idle += seconds
 
     def _ready(self, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
         """The task that answers from cache, or runs again if that is asked for or its result is not to be believed;

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,6 @@ from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
 from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.tallies import planned_codes
-from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.encode import labelled_rows, read_frame
 from concord.tasks.data.parts import division_of
@@ -34,13 +33,10 @@ from concord.tasks.door.admit import (
     going_on,
     planned_domain,
     reserve_session,
-    session_identity,
-    training,
 )
-from concord.tasks.door.checkpoint import Checkpoint, online_votes, read_checkpoint, write_checkpoint
+from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from concord.tasks.door.release import replay
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import column_types, recorded_run, track
@@ -75,19 +71,6 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
             student_study.rehearse_student(student, encoding)
     if plan.data.test is not None:
         labelled_rows(plan.path("test"), encoding)
-
-
-def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The session of votes that this plan goes on with, or that may be opened. Raises BudgetRefused."""
-    return covered(run, find_votes(run, public))
-
-
-def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The session of votes, before it is known whether it may be opened."""
-    plan, vault, domain = run.plan, run.stores.vault, planned_domain(run.stores, run.plan)
-    mechanism = calibrated(plan, public.encoding, public.batches, domain.filter.order, vault)
-    identity = session_identity(vault, plan, mechanism, public.encoding, public.batches)
-    return find(run, public, domain, mechanism, Asked.labels(plan, mechanism, identity))
 
 
 def find(run: RunContext, public: Public, domain: Domain, mechanism: Asking, asked: Asked) -> Admitted[Asking]:
@@ -129,57 +112,10 @@ def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted
     return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
 
 
-@dataclass(frozen=True)
-class Training:
-    """What teachers learn from.
-
-    shards      blocks of shards
-    relabelled  what relabelling left, to be forgotten with the session
-    made_of     what answers follow from on the private side: how teachers are trained, and the shards
-    """
-
-    shards: Sequence[Ref]
-    relabelled: tuple[Ref, ...]
-    made_of: Sequence[str]
-
-
-def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
-    """How private rows are relabelled, if the plan asks for it."""
-    return mechanism.relabelling if isinstance(mechanism, Relabelled) else None
-
-
-def share(mechanism: Mechanism) -> float | None:
-    """How likely a unit is in the secret subset that is relabelled, if there is one."""
-    settings = relabelling_of(mechanism)
-    return None if settings is None else settings.share
-
-
-def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[Ref]) -> Training:
-    """The shards, relabelled if the plan asks for it. Raises NotVerified if the session was opened with others."""
-    settings, relabelled = relabelling_of(admitted.mechanism), tuple[Ref, ...]()
-    encoding, own = admitted.stream.encoding, admitted.stream.sources[0].batches
-    space = asking_relabel.candidates(run.plan, encoding, own, run.stores.vault)
-    if settings is not None and space is not None:
-        made = stages.relabel(run, run.plan, shards, encoding, space, settings)
-        shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
-    trained = Training(shards, relabelled, training(run.plan, shards))
-    check_unchanged(run, admitted.session, trained.made_of)
-    return trained
-
-
 def check_unchanged(run: RunContext, session: Session | None, made_of: Sequence[str]) -> None:
     """Raise NotVerified if the session that is gone on with was opened with other private data."""
     if session is not None:
         check_ensemble(run.stores.vault, session, made_of)
-
-
-def count_votes(run: RunContext, stream: PublicStream, teachers: Sequence[Ref]) -> list[Ref]:
-    """Votes of all teachers, mapped over batches of public rows; those on rows asked online are there."""
-    vault = run.stores.vault
-    there = {batch.ref.digest: vault.find(online_votes(vault, teachers, batch)) for batch in stream.batches}
-    lacking = [batch for batch in stream.batches if there[batch.ref.digest] is None]
-    fresh = iter(stages.poll(run, lacking, teachers, stream.encoding))
-    return [there[batch.ref.digest] or next(fresh) for batch in stream.batches]
 
 
 def begin_session(

@@ -19,19 +19,10 @@ from concord.flows import stages
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.precheck import look_over
 from concord.flows.run import Admitted, Balance, Private, PublicStream, RunContext, running
-from concord.flows.stages import blocks, encode, release, split, study_chosen, teach
-from concord.flows.steps import (
-    begin_session,
-    check_unchanged,
-    count_votes,
-    decide,
-    find_votes,
-    publish,
-    rehearse,
-    share,
-    training_rows,
-)
+from concord.flows.stages import blocks, encode, split, study_chosen, teach
+from concord.flows.steps import begin_session, check_unchanged, decide, publish, rehearse
 from concord.flows.trial import check_test, try_student
+from concord.flows.vote import ask, find_votes, share, training_rows
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, going_on, planned_domain
 from concord.tasks.door.choose import UniversalChoice, choice_depends_on
@@ -68,18 +59,17 @@ def choose_with_labels(run: RunContext) -> Summary:
     plan = run.plan
     rehearse(run, public.encoding)
     admitted = find_votes(run, public)
-    stream, mechanism = admitted.stream, admitted.mechanism
+    stream = admitted.stream
     choice = check_test(run, admit_choice(run, admitted.balance.domain, stream, admitted))  # refuses here, as above
     private = Private.of(run, stream.sources)
     look_over(run, private, stream.encoding, admitted.session)
-    shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(mechanism))
+    shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(admitted.mechanism))
     trained = training_rows(run, admitted, shards)
     teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
-    votes = count_votes(run, stream, teachers)
     counts = private_errors(run, choice, private)
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
     choosing = begin_session(run, choice, private, (counts.digest,), [counts], further=_further(run, session))
-    labels = release(run, session, mechanism, plan.data.classes, stream.batches, votes)
+    labels = ask(run, session, admitted, teachers)
     chosen = stages.choose(run, choosing, choice.mechanism, stream.batches, counts, plan.data.classes)
     student = study_chosen(run, choosing.id, stream.encoding, chosen.released[0], run.test)
     tested = try_student(run, choice, private, chosen, student, also=labels.released)

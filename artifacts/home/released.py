@@ -5,6 +5,7 @@ plain SHA-256, which anyone can compute. Paths are relative to the folder and be
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -89,12 +90,15 @@ class Released:
         return self.write(labels_path(session, index), table_bytes(columns, schema))
 
     def restamp(self, refs: Sequence[Ref]) -> None:
-        """Write files anew as they are, so that their times say nothing of when each was first written.
+        """Write files anew as they are, so that their times say nothing of when each was first written; nor does that
+        of the folder, which is when that of their session was made.
 
         Raises NotVerified if one is not what was written.
         """
         for ref in refs:
             self.write(ref.path, self.read(ref))
+        if refs:
+            os.utime(self.root)
 
     def discard(self, folder: str) -> None:
         """Take back a folder of files that nothing published names; it need not be there."""

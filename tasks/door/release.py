@@ -39,6 +39,8 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 
 RUN = "run.lock"
 """The lock of a whole command on a session; the door has its own."""
+Votes = Callable[[PublicBatch], Ref]
+"""Gives poll's counts for a batch, (rows, classes), once they are needed."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +64,17 @@ def release(
     mechanism: Mechanism,
     classes: Sequence[str],
     batches: Sequence[PublicBatch],
-    votes: Sequence[Ref],
+    votes: Votes,
 ) -> list[Ref]:
-    """Answer the batches in order, or replay them.
+    """Answer the batches in order, or replay them; returns the released file of each.
 
-    `votes` holds poll's counts for each batch, (rows, classes). Returns the released file of each batch. Raises
-    NotVerified if rows, votes or key are not those on record.
+    votes   asked for in the same order, and for no batch that came after the session had ended
+    Raises NotVerified if rows, votes or key are not those on record.
     """
     with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
-        for rows, counts in zip(batches, votes, strict=True):
-            passage.pass_through(door.vault.read(rows.ref), read_votes(door.vault.read(counts)))
+        for batch in batches:
+            passage.pass_through(batch, votes)
         return passage.released
 
 
@@ -126,8 +128,8 @@ def replay(
     """
     with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
-        for rows in batches:
-            passage.pass_again(door.vault.read(rows.ref), rows.rows)
+        for batch in batches:
+            passage.pass_again(batch)
         return passage.released
 
 
@@ -151,36 +153,51 @@ class Passage:
         self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
         self.released: list[Ref] = []
         self._known = {batch.rows_digest: batch for batch in door.ledger.batches(session)}
+        self._met = set[str]()  # digests in the vault of the batches so far
+        self._ahead = set(self._known)  # batches on record that this walk has not come to
         self._unasked = (0, 0)  # batches and rows that came after the session had ended
 
-    def pass_through(self, rows: bytes, votes: Ints) -> None:
-        """Release one batch: `rows` as staged, `votes` (rows, classes)."""
-        rows_digest, state = self._digest(rows), self.door.ledger.session(self.session)
-        if rows_digest not in self._known and state.ended:
-            self.released.append(self._leave_unasked(state, len(votes)))
+    def pass_through(self, batch: PublicBatch, votes: Votes) -> None:
+        """Release one batch, or what was released for it."""
+        state = self.door.ledger.session(self.session)
+        rows_digest = self._on_record(batch, state)
+        if rows_digest is None:
+            self.released.append(self._leave_unasked(state, batch.rows))
             return
-        old = self._known.get(rows_digest)
+        old, counts = self._known.get(rows_digest), read_votes(self.door.vault.read(votes(batch)))
         if old is None:
             self._check_unreleased(state)
-        batch = Batch(
+        asked = Batch(
             index=state.batches if old is None else old.index,
             first=state.next_row if old is None else old.first,
-            rows=len(votes),
+            rows=len(counts),
             rows_digest=rows_digest,
-            votes_digest=keyed_digest(self._key, "votes", np.ascontiguousarray(votes, dtype="<u4").tobytes()),
+            votes_digest=keyed_digest(self._key, "votes", np.ascontiguousarray(counts, dtype="<u4").tobytes()),
         )
-        self._known[rows_digest] = begun = self.door.ledger.begin_batch(self.session, batch)
-        self.released.append(self._answer(begun, votes) if begun.outcome is None else _replay(self.door, begun.outcome))
+        begun = self.door.ledger.begin_batch(self.session, asked)
+        replayed = begun.outcome and _replay(self.door, begun.outcome)
+        self.released.append(replayed or self._answer(begun, counts))
 
-    def pass_again(self, rows: bytes, count: int) -> None:
-        """What was released for a batch of `count` rows, without its votes; or that they were not asked."""
-        old, state = self._known.get(self._digest(rows)), self.door.ledger.session(self.session)
-        if old is not None and old.outcome is not None:
+    def pass_again(self, batch: PublicBatch) -> None:
+        """What was released for a batch, without its votes; or that it was not asked."""
+        state = self.door.ledger.session(self.session)
+        rows_digest = self._on_record(batch, state)
+        old = self._known.get(rows_digest or "")
+        if rows_digest is None:
+            self.released.append(self._leave_unasked(state, batch.rows))
+        elif old is not None and old.outcome is not None:
             self.released.append(_replay(self.door, old.outcome))
-        elif old is None and state.ended:
-            self.released.append(self._leave_unasked(state, count))
         else:
             raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+
+    def _on_record(self, batch: PublicBatch, state: Session) -> str | None:
+        """The digest by which the ledger knows a batch; None if it is not on record, and is not asked any more."""
+        if state.ended and not self._ahead and batch.ref.digest not in self._met:
+            return None  # without reading it
+        rows_digest = self._digest(self.door.vault.read(batch.ref))
+        self._met.add(batch.ref.digest)
+        self._ahead.discard(rows_digest)
+        return rows_digest if rows_digest in self._known or not state.ended else None
 
     def _check_unreleased(self, state: Session) -> None:
         """Raise NotVerified if the session's next batch was released already: its draws have served other rows."""

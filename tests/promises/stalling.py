@@ -53,8 +53,23 @@ def stall(at: str) -> None:
 
         Server.check_answers = started  # type: ignore[assignment,method-assign]
         return
-    from concord.flows.stage import Stages
+    from concord.flows.stage import Begun, Stages
 
+    if place == "poll":  # part of the stage that runs around it
+        begin = Stages.begin
+
+        def begun(self: Stages, work: Any, arguments: Any) -> Begun:
+            ended = begin(self, work, arguments)
+
+            def stopping() -> tuple[Any, bool]:
+                result = ended()
+                stop(place, resumed)
+                return result
+
+            return stopping
+
+        Stages.begin = begun  # type: ignore[method-assign]
+        return
     true = Stages._timed
 
     def timed(self: Stages, name: Any, run: Callable[[Any], list[Any]], total: int = 1) -> list[Any]:

@@ -20,7 +20,7 @@ from concord.artifacts.mlflow.read import Records
 from concord.flows import stages
 from concord.flows.learn import learn
 from concord.flows.outcome import StageName
-from concord.flows.stage import Call, Stages
+from concord.flows.stage import Begun, Call, Stages
 from concord.tasks.verify.verify import verify
 from tests.promises.faults import Faults
 from tests.support.copies import copied
@@ -38,6 +38,9 @@ class Direct(Stages):
 
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
         return [self.result(work, arguments)[0] for arguments in parts]
+
+    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+        return lambda: self.result(work, arguments)
 
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
         return work()[0]

@@ -87,6 +87,9 @@ class Stream:
     votes: list[Ref] = field(default_factory=list)
     forgotten: bool = False
 
+    def votes_on(self, batch: PublicBatch) -> Ref:
+        return self.votes[self.batches.index(batch)]
+
 
 class Sessions(RuleBasedStateMachine):
     """Walks a home as commands would, each of which may be the last thing its process does."""
@@ -178,7 +181,7 @@ class Sessions(RuleBasedStateMachine):
         """All of a session's stream through the door, as `run` and `extend` do; a session that has ended may refuse."""
         stream, session = self.streams[name], self.door.ledger.session(name)
         try:
-            release(self.door, session, stream.mechanism, CLASSES, stream.batches, stream.votes)
+            release(self.door, session, stream.mechanism, CLASSES, stream.batches, stream.votes_on)
         except refusing:
             assert stream.forgotten or session.status != "open"
 

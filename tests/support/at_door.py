@@ -40,8 +40,11 @@ class Case:
 
     def run(self) -> pa.Table:
         """Through the door; the released labels."""
-        refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes)
+        refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes_on)
         return self.door.released.labels(refs)
+
+    def votes_on(self, batch: PublicBatch) -> Ref:
+        return self.votes[self.batches.index(batch)]
 
     def recount(self, at: int, counts: Ints) -> None:
         self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", votes_schema(2), counts)

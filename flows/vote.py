@@ -1,0 +1,127 @@
+"""What only the flows of votes do: sessions of them, what teachers learn from, and public rows asked batch by batch.
+
+    for each batch of public rows:  its votes are counted, a few batches ahead ─ it passes the door
+
+No more is counted once the session has ended. What decides that was released, so it tells nothing; but private work
+goes on after the first release, and no published time may show how long: files of labels get their times together, and
+the moment of the disclosure is the last one. Checked by tests/flows/test_interleaved.py
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from concord.artifacts.home.released import labels_path
+from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.flows import stages
+from concord.flows.run import Admitted, RunContext
+from concord.flows.stage import Disclosure
+from concord.flows.stages import Public
+from concord.flows.steps import check_unchanged, covered, find
+from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
+from concord.tasks.door.checkpoint import online_votes
+from concord.tasks.door.release import Stores
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
+
+FAR_AHEAD = 64
+"""Batches counted ahead on a cluster of others, whose size nobody says."""
+
+
+def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
+    """The session of votes that this plan goes on with, or that may be opened. Raises BudgetRefused."""
+    return covered(run, find_votes(run, public))
+
+
+def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
+    """The session of votes, before it is known whether it may be opened."""
+    plan, vault, domain = run.plan, run.stores.vault, planned_domain(run.stores, run.plan)
+    mechanism = calibrated(plan, public.encoding, public.batches, domain.filter.order, vault)
+    identity = session_identity(vault, plan, mechanism, public.encoding, public.batches)
+    return find(run, public, domain, mechanism, Asked.labels(plan, mechanism, identity))
+
+
+@dataclass(frozen=True)
+class Training:
+    """What teachers learn from.
+
+    shards      blocks of shards
+    relabelled  what relabelling left, to be forgotten with the session
+    made_of     what answers follow from on the private side: how teachers are trained, and the shards
+    """
+
+    shards: Sequence[Ref]
+    relabelled: tuple[Ref, ...]
+    made_of: Sequence[str]
+
+
+def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
+    """How private rows are relabelled, if the plan asks for it."""
+    return mechanism.relabelling if isinstance(mechanism, Relabelled) else None
+
+
+def share(mechanism: Mechanism) -> float | None:
+    """How likely a unit is in the secret subset that is relabelled, if there is one."""
+    settings = relabelling_of(mechanism)
+    return None if settings is None else settings.share
+
+
+def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[Ref]) -> Training:
+    """The shards, relabelled if the plan asks for it. Raises NotVerified if the session was opened with others."""
+    settings, relabelled = relabelling_of(admitted.mechanism), tuple[Ref, ...]()
+    encoding, own = admitted.stream.encoding, admitted.stream.sources[0].batches
+    space = asking_relabel.candidates(run.plan, encoding, own, run.stores.vault)
+    if settings is not None and space is not None:
+        made = stages.relabel(run, run.plan, shards, encoding, space, settings)
+        shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
+    trained = Training(shards, relabelled, training(run.plan, shards))
+    check_unchanged(run, admitted.session, trained.made_of)
+    return trained
+
+
+def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teachers: Sequence[Ref]) -> Disclosure:
+    """Put the stream to the teachers and through the door, batch by batch; votes on rows asked online are there."""
+    stores, stream, classes = run.stores, admitted.stream, run.plan.data.classes
+
+    def there(batch: PublicBatch) -> Ref | None:
+        return stores.vault.find(online_votes(stores.vault, teachers, batch))
+
+    lacking = [batch for batch in stream.batches if there(batch) is None]
+    with _stamped_together(stores, session) as released:
+        with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
+            passed = stages.release(
+                run, session, admitted.mechanism, classes, stream.batches, lambda batch: there(batch) or polled(batch)
+            )
+        released.extend(passed.released)
+    return replace(passed, at=datetime.now(UTC))
+
+
+@contextmanager
+def _stamped_together(door: Stores, session: Session) -> Iterator[list[Ref]]:
+    """Files of labels that are listed within the block, and new, get their times when it ends, all at once: each file's
+    own would tell how long the votes after it were counted. What a killed run released is stamped by the next.
+    """
+    path, released = f"sessions/{session.id}/unstamped", list[Ref]()
+    if not session.ended:
+        begun = session.batches - (session.pending is not None)
+        door.vault.keep(path, lambda: str(begun).encode())
+    yield released
+    noted = door.vault.find(path)
+    if noted is not None:
+        first = int(door.vault.read(noted))
+        new = {labels_path(session.id, first + at) for at in range(len(released))}
+        door.released.restamp([ref for ref in released if ref.path in new])
+        door.vault.destroy(path)
+
+
+def _ahead(teachers: TeachersPlan, session: Session) -> int:
+    """Batches that are counted before they are asked for: what keeps the machine busy, and none if none may be new."""
+    if session.ended:
+        return 0
+    return FAR_AHEAD if teachers.address else (os.cpu_count() or 1) - 1

@@ -1,0 +1,266 @@
+"""Votes are counted batch by batch while the door answers: only as many as are needed, and no time tells how long."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.schemas import Ref, votes_schema
+from concord.flows import stages, vote
+from concord.flows.stage import Begun, Call, Disclosure, Stages
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.checkpoint import online_votes
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, make_case, write
+
+TEACHERS = (Ref(path="teachers/d/key/000000", digest="of teachers"),)
+AT_ONCE = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=1)
+
+
+class Counted(Stages):
+    """Stages without Prefect, whose votes are those of a case; what was begun and what was waited for, in order."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case.door.vault.root.parent, None)
+        self.case, self.begun, self.waited = case, list[int](), list[int]()
+        self.counting: Callable[[int], None] = lambda _: None
+
+    def begin(self, work: Any, arguments: Call) -> Begun:
+        assert work is stages.poll.task
+        at = self.case.batches.index(arguments["batch"])
+        self.begun.append(at)
+
+        def ended() -> tuple[Ref, bool]:
+            self.waited.append(at)
+            self.counting(at)
+            return self.case.votes[at], False
+
+        return ended
+
+    def uncached(self, name: Any, work: Any) -> Any:  # noqa: ARG002
+        return work()[0]
+
+
+@pytest.fixture(autouse=True)
+def without_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages.release, "task", stages.release.task.fn)
+
+
+def asked(case: Case, counted: Counted) -> Disclosure:
+    """The case's stream, asked as a flow asks it."""
+    case.session = case.door.ledger.session("d-1")
+    plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES), teachers=TeachersPlan(count=1))
+    run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
+    stream = SimpleNamespace(batches=case.batches, encoding=None)
+    admitted: Any = SimpleNamespace(mechanism=case.mechanism, stream=stream)
+    return vote.ask(run, case.session, admitted, TEACHERS)
+
+
+def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+
+
+def torn(case: Case) -> Case:
+    """The same, with votes of which the first is refused."""
+    case.votes = [write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
+    return case
+
+
+def labels_of(case: Case, passed: Disclosure) -> pa.Table:
+    return case.door.released.labels(passed.released)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+@pytest.mark.parametrize("mechanism", [STABLE, NOISY], ids=lambda mechanism: mechanism.name)
+def test_labels_are_those_of_votes_counted_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: Any, cores: int
+) -> None:
+    on_cores(monkeypatch, cores)
+    case = make_case(tmp_path / "home", mechanism)
+    counted = Counted(case)
+    labels = labels_of(case, asked(case, counted))
+    assert sorted(counted.waited) == [0, 1, 2]
+    assert labels.equals(case.run())  # replayed with all votes at hand
+
+
+@pytest.mark.parametrize(("cores", "begun"), [(1, [0]), (2, [0, 1]), (64, [0, 1, 2])])
+def test_nothing_is_counted_after_the_end_but_what_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, begun: list[int]
+) -> None:
+    on_cores(monkeypatch, cores)
+    case = torn(make_case(tmp_path / "home", AT_ONCE))
+    counted = Counted(case)
+    passed = asked(case, counted)
+    assert counted.begun == counted.waited == begun
+    outcomes = labels_of(case, passed)["outcome"].to_pylist()
+    assert outcomes == ["refused"] + ["not asked"] * (3 * ROWS - 1)
+    assert (passed.session.status, passed.asked_now) == ("spent", 1)
+
+
+def test_an_ended_session_counts_again_what_it_answered_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cores(monkeypatch, 64)
+    case = make_case(tmp_path / "home", NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2))
+    first = labels_of(case, asked(case, Counted(case)))
+    again = Counted(case)
+    assert labels_of(case, asked(case, again)).equals(first)
+    assert again.begun == [0, 1]
+
+
+def test_a_batch_that_fails_ahead_of_the_end_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cores(monkeypatch, 2)
+    case, failing = torn(make_case(tmp_path / "home", AT_ONCE)), EnvironmentFailed("the disk is full")
+    counted = Counted(case)
+
+    def fail(at: int) -> None:
+        if at == 1:
+            raise failing
+
+    counted.counting = fail
+    assert asked(case, counted).session.status == "spent"
+    assert counted.waited == [0, 1]
+
+
+def test_a_batch_that_fails_stops_the_run_and_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cores(monkeypatch, 1)
+    case = make_case(tmp_path / "home", STABLE)
+    counted = Counted(case)
+
+    def fail(at: int) -> None:
+        if at == 2:
+            raise EnvironmentFailed("the disk is full")
+
+    counted.counting = fail
+    with pytest.raises(EnvironmentFailed, match="the disk is full"):
+        asked(case, counted)
+    answered = case.door.ledger.batches("d-1")
+    assert len(answered) == 2
+    labels = labels_of(case, asked(case, Counted(case)))
+    assert case.door.ledger.batches("d-1")[:2] == answered
+    assert labels.equals(case.run())
+
+
+def moments(case: Case) -> list[float]:
+    """When the files of labels were last written, and when their folder's parents were."""
+    root = case.door.released.root
+    return [path.stat().st_mtime for path in (*sorted(root.rglob("*.arrow")), root / "d-1" / "labels", root)]
+
+
+def slowly(at: int) -> None:
+    time.sleep(0.03 * at)
+
+
+def test_no_file_s_time_tells_how_long_later_votes_were_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cores(monkeypatch, 2)
+    case = make_case(tmp_path / "home", STABLE)
+    counted, ended = Counted(case), list[float]()
+
+    def count(at: int) -> None:
+        slowly(at)
+        ended.append(time.time())
+
+    counted.counting = count
+    passed = asked(case, counted)
+    assert min(moments(case)) > max(ended) - 0.01  # a file system's clock is coarse
+    assert passed.at.timestamp() > max(ended)
+    assert case.door.vault.find("sessions/d-1/unstamped") is None
+
+
+def test_files_with_times_of_their_own_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: nothing is stamped anew."""
+    monkeypatch.setattr(type(make_case(tmp_path / "home", STABLE).door.released), "restamp", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_no_file_s_time_tells_how_long_later_votes_were_counted(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("mechanism", [STABLE, AT_ONCE], ids=["open", "ended"])
+def test_what_a_killed_run_released_is_stamped_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: Any
+) -> None:
+    case = make_case(tmp_path / "home", mechanism)
+    case = case if mechanism is STABLE else torn(case)
+    released = type(case.door.released)
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(released, "restamp", die)
+        with pytest.raises(KeyboardInterrupt):
+            asked(case, Counted(case))
+    time.sleep(0.02)
+    before = time.time()
+    asked(case, Counted(case))
+    assert min(moments(case)) > before - 0.01
+
+
+def test_files_that_were_published_keep_their_times(tmp_path: Path) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    later = case.batches.pop()
+    asked(case, Counted(case))
+    before = moments(case)[:2]
+    case.batches.append(later)
+    time.sleep(0.02)
+    asked(case, Counted(case))
+    assert moments(case)[:2] == before
+
+
+def test_rows_asked_online_are_not_counted_again(tmp_path: Path) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    (row, *_), vault = case.batches, case.door.vault
+    with vault.create(online_votes(vault, TEACHERS, row)) as sink:
+        sink.write(vault.read(case.votes[0]))
+    counted = Counted(case)
+    labels = labels_of(case, asked(case, counted))
+    assert sorted(counted.begun) == [1, 2]
+    assert labels.equals(case.run())
+
+
+def test_rows_after_the_end_are_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, read = torn(make_case(tmp_path / "home", AT_ONCE)), list[str]()
+    true = type(case.door.vault).read
+
+    def noting(vault: Any, ref: Ref) -> bytes:
+        read.append(ref.path)
+        return true(vault, ref)
+
+    monkeypatch.setattr(type(case.door.vault), "read", noting)
+    asked(case, Counted(case))
+    assert [path for path in read if path.startswith("public/")] == ["public/0.arrow"]
+
+
+def test_time_counts_for_one_stage_alone(tmp_path: Path) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    counted = Counted(case)
+    counted.counting = lambda _: time.sleep(0.2)
+
+    def slow_door(batch: PublicBatch) -> Ref:
+        time.sleep(0.1)
+        return polled(batch)
+
+    def work() -> tuple[list[Ref], bool]:
+        return [slow_door(batch) for batch in case.batches[:2]], False
+
+    before = datetime.now(UTC)
+    run: Any = SimpleNamespace(stages=counted)
+    with stages.poll.in_turn(run, case.batches, 0, TEACHERS, None) as polled:  # type: ignore[arg-type]
+        Stages.uncached(counted, "release", work)
+    whole = (datetime.now(UTC) - before).total_seconds()
+    poll, release = counted.reports
+    assert (poll.name, release.name) == ("poll", "release")
+    assert poll.seconds >= 0.4
+    assert release.seconds >= 0.2
+    assert poll.seconds + release.seconds <= whole + 0.01
