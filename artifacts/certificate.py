@@ -95,6 +95,7 @@ class StudentRecord(CertificatePart):
 
     refused       what refused rows taught it; None for one that no label taught
     public_test   what stands beside that share: None if there are no such rows
+    named         the classes that it names on the public rows; None if that was not looked at, as if there is a test
     """
 
     estimator: str
@@ -103,6 +104,7 @@ class StudentRecord(CertificatePart):
     file: Ref
     accuracy: float | None
     public_test: PublicTest | None = None
+    named: tuple[str, ...] | None = None
 
 
 class ChoiceRecord(CertificatePart):

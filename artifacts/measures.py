@@ -112,20 +112,33 @@ class TestRecord(CertificatePart):
 
 
 def warnings_of(
-    public: PublicTest | None, private: TestRecord | None, released: Sequence[str] | None = None
+    public: PublicTest | None,
+    private: TestRecord | None,
+    released: Sequence[str] | None = None,
+    named: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """What whoever relies on such a student must know: that it is no better than one that looks at nothing, or that it
     never finds a class.
 
     released   the classes that released labels name, if they are what it learned from
+    named      the classes that it names on the public rows, if that was looked at
     """
-    if public is None and private is None and released is not None and len(released) < 2:
-        named = (
-            f"every released label names the class {released[0]!r}" if released else "no released label names a class"
-        )
-        return (f"{named}, and no test says whether the student tells classes apart",)
+    if public is None and private is None:
+        return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
     return (*_of_public(public), *_of_private(private, found))
+
+
+UNTESTED = "no test says whether the student tells classes apart"
+
+
+def _of_one_class(released: Sequence[str] | None, named: Sequence[str] | None) -> Iterator[str]:
+    if released is not None and not released:
+        yield "no released label names a class"
+    elif released is not None and len(released) == 1:
+        yield f"every released label names the class {released[0]!r}"
+    elif named is not None and len(named) == 1:
+        yield f"the student names the class {named[0]!r} for every public row"
 
 
 def _of_public(test: PublicTest | None) -> Iterator[str]:

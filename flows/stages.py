@@ -158,9 +158,11 @@ release_estimate = DoorStage("release", door_choose.release_estimate)
 
 
 @stage("study", version=3)
-def study_chosen(place: Place, session: str, encoding: Encoding, chosen: Ref, test: Files | None) -> Student:
+def study_chosen(
+    place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
+) -> Student:
     """The student that a released hypothesis is, tried on public test rows, and its file."""
-    return _published(place, student_of(place.released.read(chosen), encoding), session, encoding, test)
+    return published(place, student_of(place.released.read(chosen), encoding), session, encoding, batches, test)
 
 
 @stage("study", version=3, reads=("student", "teachers.count"))
@@ -176,11 +178,21 @@ def study(
     """Learn the student, try it on public test rows if there are any, and publish its file."""
     table, teachers = place.released.labels(labels), plan.teachers.count
     student = student_study.study(plan.student, encoding, batches, table, teachers=teachers, vault=place.vault)
-    return _published(place, student, session, encoding, test)
+    return published(place, student, session, encoding, batches, test)
 
 
-def _published(place: Place, student: Any, session: str, encoding: Encoding, test: Files | None) -> Student:
-    return student_study.publish_student(student, session, evaluated(place, student, encoding, test), place.released)
+def published(
+    place: Place,
+    student: Any,
+    session: str,
+    encoding: Encoding,
+    batches: Sequence[PublicBatch],
+    test: Files | None,
+) -> Student:
+    """A student that is tried on public test rows, or on the public rows alone if there are none, and its file."""
+    found = evaluated(place, student, encoding, test)
+    named = None if found else student_study.named_by(student, encoding, batches, place.vault)
+    return student_study.publish_student(student, session, found, place.released, named)
 
 
 def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> PublicTest | None:

@@ -15,7 +15,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
-from concord.flows.stages import UNITS, Public, evaluated
+from concord.flows.stages import UNITS, Public, published
 from concord.flows.steps import covered, find
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
@@ -125,7 +125,7 @@ def study_inferred(
     """Learn the student from inferred labels, try it on public test rows, and publish its file."""
     targets = soft_labels(place.released.labels([labels]), len(encoding.classes))
     student = student_study.study_inferred(plan.student, encoding, batches, targets, place.vault)
-    return student_study.publish_student(student, session, evaluated(place, student, encoding, test), place.released)
+    return published(place, student, session, encoding, batches, test)
 
 
 def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:

@@ -48,7 +48,7 @@ def choose_student(run: RunContext) -> Summary:
     counts = private_errors(run, choice, private)
     session = begin_session(run, choice, private, (counts.digest,), [counts])
     chosen = stages.choose(run, session, choice.mechanism, stream.batches, counts, run.plan.data.classes)
-    student = study_chosen(run, session.id, stream.encoding, chosen.released[0], run.test)
+    student = study_chosen(run, session.id, stream.encoding, stream.batches, chosen.released[0], run.test)
     return publish(run, choice, try_student(run, choice, private, chosen, student), student)
 
 
@@ -71,7 +71,7 @@ def choose_with_labels(run: RunContext) -> Summary:
     choosing = begin_session(run, choice, private, (counts.digest,), [counts], further=_further(run, session))
     labels = ask(run, session, admitted, teachers)
     chosen = stages.choose(run, choosing, choice.mechanism, stream.batches, counts, plan.data.classes)
-    student = study_chosen(run, choosing.id, stream.encoding, chosen.released[0], run.test)
+    student = study_chosen(run, choosing.id, stream.encoding, stream.batches, chosen.released[0], run.test)
     tested = try_student(run, choice, private, chosen, student, also=labels.released)
     summary = publish(run, choice, tested, student, {session.id: labels.released})
     return summary.model_copy(update=_of_labels(labels.session))

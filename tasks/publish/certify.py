@@ -171,6 +171,7 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
         file=student.ref,
         accuracy=student.accuracy,
         public_test=student.test,
+        named=student.named,
     )
 
 

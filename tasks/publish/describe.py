@@ -115,7 +115,8 @@ def describe(
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
     student, test = stated.student, tested(session, stated.student.file, ledger, released, form)
-    named = _classes_named(tuple(labels), released) if session.teachers and student.public_test is None else None
+    labelled = tuple(file for file in labels if session.teachers or file.path.endswith("/labels.arrow"))
+    learned = _classes_in(labelled, released) if labelled and student.public_test is None else None
     return Certificate(
         format=form,
         session=session.id,
@@ -134,7 +135,7 @@ def describe(
         student=student,
         choice=None if choice is None else ChoiceRecord.of(*choice, released.read(choice[1])),
         test=test,
-        warnings=warnings_of(student.public_test, test, named) if form == CERTIFICATE_FORMAT else (),
+        warnings=warnings_of(student.public_test, test, learned, student.named) if form == CERTIFICATE_FORMAT else (),
         beside=tuple(others),
         together=together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
@@ -189,8 +190,8 @@ def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa
 
 
 @lru_cache(maxsize=8)
-def _classes_named(labels: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
-    """The classes that released labels name. They are read once, though a session is described as of many moments."""
+def _classes_in(labels: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
+    """The classes that labels name. They are read once, though a session is described as of many moments."""
     return tuple(pc.unique(released.labels(labels)["label"].drop_null()).to_pylist())
 
 

@@ -38,13 +38,15 @@ Refused = Literal["random", "drop", "soft"]
 class Student(BaseModel):
     """A published student: its file, and how it does on public test rows, if there are any.
 
-    figures   what else it does on those rows, by name
+    named     the classes that it names on the public rows; None if that is not known
+    figures   what else it does on test rows, by name
     """
 
     model_config = ConfigDict(frozen=True)
 
     ref: Ref
     test: PublicTest | None
+    named: tuple[str, ...] | None = None
     figures: dict[str, float] = {}
 
     @property
@@ -105,9 +107,17 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
         raise WrongInput(f"student: {plan.estimator} could not be read back once published: {refused}") from None
 
 
-def publish_student(student: Pipeline, session: str, test: PublicTest | None, released: Released) -> Student:
+def publish_student(
+    student: Pipeline, session: str, test: PublicTest | None, released: Released, named: tuple[str, ...] | None = None
+) -> Student:
     """Write the student's file into the session's folder."""
-    return Student(ref=released.write(f"{session}/student.skops", dump(student)), test=test)
+    return Student(ref=released.write(f"{session}/student.skops", dump(student)), test=test, named=named)
+
+
+def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> tuple[str, ...]:
+    """The classes that a student names on the staged public rows, in the order of the plan."""
+    found = {name for batch in batches for name in student.predict(read_frame(batch.ref, vault))}
+    return tuple(name for name in encoding.classes if name in found)
 
 
 def lessons(

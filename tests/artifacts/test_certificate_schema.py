@@ -23,7 +23,7 @@ MECHANISMS: dict[str, Mechanism] = {
 PUBLISHED = {
     "concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970",
     "concord certificate 2": "f8d64ce78a0286d0affabc1c2a582bf530e022b7c6843bc560b27dca18db384c",
-    "concord certificate 3": "b57c03d8089eff08995c231ff563b2c0db5d2e5453e369f909aa20a93af5ea11",
+    "concord certificate 3": "639c7c3a9c774e07fb4593201093a97314e42e2b6aadfef0cfb3ec50ffc3a4cf",
     "concord certificate of answers 1": "9e251b732888edeae240f5871b44bba86b21f87ddd3dbb4f18b5b29da9425cdd",
 }
 """SHA-256 of the schema of each format, but for its words."""

@@ -1,13 +1,17 @@
-"""Labels of one class, and no test: the certificate warns."""
+"""Without a test, a certificate warns of labels of one class, and of a student that names one class alone."""
 
 from pathlib import Path
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.measures import UNTESTED
+from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.study import publish_student, study
-from tests.support.published import SESSION, TEACHERS, recertified, session, world
+from concord.tasks.student.study import named_by, publish_student, study
+from concord.tasks.verify.published import verify_published
+from tests.support.published import SESSION, TEACHERS, World, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -22,3 +26,46 @@ def test_a_student_of_one_class_is_warned_of(tmp_path: Path) -> None:
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
     assert "every released label names the class 'no'" in warning
+
+
+def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path: Path) -> None:
+    """Nearly all labels are of one class, and the student is so smooth that it never names the other."""
+    small = world(tmp_path / "home")
+    labels = np.zeros_like(small.truth)
+    labels[:3] = 1
+    refs = session(small, STABLE, labels)
+    fitted, named = learned(small, refs)
+    assert named == ("no",)
+    student = publish_student(fitted, SESSION, None, small.released, named)
+    made = recertified(small, STABLE, refs, student)
+    certificate = Certificate.model_validate_json(small.released.read(made.certificate))
+    (warning,) = certificate.warnings
+    assert warning == f"the student names the class 'no' for every public row, and {UNTESTED}"
+    assert certificate.student.named == ("no",)
+    assert "names the class &#39;no&#39; for every public row" in small.released.read(made.report).decode()
+    assert wrongs(small) == []
+    forged = certificate.model_copy(update={"warnings": ()})
+    small.released.root.joinpath(made.certificate.path).write_text(forged.model_dump_json())
+    assert any("leaves out what must stand in it" in wrong for wrong in wrongs(small))
+
+
+def test_one_that_names_several_is_not(tmp_path: Path) -> None:
+    small = world(tmp_path / "home")
+    refs = session(small, STABLE, small.truth)
+    fitted, named = learned(small, refs)
+    assert set(named) == {"no", "yes"}
+    made = recertified(small, STABLE, refs, publish_student(fitted, SESSION, None, small.released, named))
+    assert Certificate.model_validate_json(small.released.read(made.certificate)).warnings == ()
+
+
+def learned(small: World, refs: list[Ref]) -> tuple[Pipeline, tuple[str, ...]]:
+    """The student that learned from those labels, and the classes that it names on the public rows."""
+    table = small.released.labels(refs)
+    fitted = study(small.plan.student, small.encoding, small.batches, table, teachers=TEACHERS, vault=small.vault)
+    return fitted, named_by(fitted, small.encoding, small.batches, small.vault)
+
+
+def wrongs(small: World) -> list[str]:
+    """What the checks of a published folder find wrong."""
+    checks = verify_published(small.released.root / SESSION)
+    return [check.detail for check in checks if not check.ok]
