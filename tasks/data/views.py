@@ -15,7 +15,6 @@ Not covered  pictures in colour, and those that are not square: their values alo
              Checked by tests/tasks/data/test_views.py and, alone against in company, tests/privacy/test_row_alone.py
 """
 
-import math
 from base64 import b64decode, b64encode
 from functools import lru_cache
 from typing import Annotated, Literal, Self
@@ -27,20 +26,14 @@ from pydantic import Field, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Element, Frozen, Passed
+from concord.tasks.data.concord_pictures import FEATURES, LEAST_SIDE, gradients, side_of
 
 Ints = NDArray[np.int64]
 
 LEVELS = 256
 LONGEST = 1 << 20
 """Elements of a vector: the product of two such, each below 2^15, stays below 2^50."""
-LARGEST = (1 << 15) - 1
-"""Of a feature, and of a centre."""
 ROWS_AT_A_TIME = 2048
-PARTS = 7
-"""Parts of a picture along a side; features are of two by two of them, which overlap."""
-TURNS = 8
-"""Directions of a gradient."""
-LEAST_SIDE = 2 * PARTS
 ROUNDS = 15
 """Of k-means."""
 SEED = 20_261_122
@@ -66,7 +59,7 @@ class VectorField(Frozen):
     @model_validator(mode="after")
     def distances_are_exact(self) -> Self:
         """Products of features and centres must be whole numbers that doubles hold."""
-        if self.view == "gradients" and (self.element != "uint8" or _side(self.length) < LEAST_SIDE):
+        if self.view == "gradients" and (self.element != "uint8" or side_of(self.length) < LEAST_SIDE):
             raise ValueError(f"gradients are of square pictures of {LEAST_SIDE} by {LEAST_SIDE} bytes and more")
         centres = self.points
         if not len(centres) or centres.min() < 0:
@@ -96,7 +89,7 @@ class VectorField(Frozen):
     def features(self, vectors: NDArray[np.generic]) -> Ints:
         """What is compared of vectors (rows, length): (rows, features), each 0 to LARGEST."""
         levels = _levels(vectors, self.low, self.high)
-        return levels if self.view == "values" else _gradients(levels)
+        return levels if self.view == "values" else gradients(levels)
 
 
 def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> VectorField:
@@ -106,7 +99,7 @@ def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> Vecto
         raise WrongInput(f"{column.name!r} must hold vectors of at most {LONGEST} numbers in data.public")
     finite = vectors[np.isfinite(vectors)].astype(np.float64)
     low, high = (0.0, 255.0) if column.element == "uint8" else (float(finite.min()), float(finite.max()))
-    square = column.element == "uint8" and _side(column.size) >= LEAST_SIDE
+    square = column.element == "uint8" and side_of(column.size) >= LEAST_SIDE
     field = VectorField(
         name=column.name,
         start=start,
@@ -169,39 +162,8 @@ def _levels(vectors: NDArray[np.generic], low: float, high: float) -> Ints:
     return np.asarray(np.minimum(np.floor(scaled * LEVELS), LEVELS - 1).astype(np.int64))
 
 
-def _gradients(levels: Ints) -> Ints:
-    """Of square pictures (rows, side²): roots of 16 times the gradients that turn each way, in overlapping parts."""
-    rows, side = len(levels), _side(levels.shape[1])
-    picture = levels.reshape(rows, side, side)
-    across, down = np.zeros_like(picture), np.zeros_like(picture)
-    across[:, :, 1:-1] = picture[:, :, 2:] - picture[:, :, :-2]
-    down[:, 1:-1] = picture[:, 2:] - picture[:, :-2]
-    turn = 4 * (across < 0) + 2 * (down < 0) + (np.abs(across) < np.abs(down))
-    part = np.arange(side) * PARTS // side
-    place = ((np.arange(rows)[:, None, None] * PARTS + part[:, None]) * PARTS + part) * TURNS + turn
-    strength = _root(across**2 + down**2)
-    # weights are float64: whole, and far below 2^53
-    summed = np.bincount(place.ravel(), strength.ravel(), rows * PARTS * PARTS * TURNS).astype(np.int64)
-    parts = summed.reshape(rows, PARTS, PARTS, TURNS)
-    joined = np.zeros((rows, PARTS + 1, PARTS + 1, TURNS), np.int64)
-    for right, low in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        joined[:, right : right + PARTS, low : low + PARTS] += parts
-    return np.minimum(_root(16 * joined), LARGEST).reshape(rows, -1)
-
-
-def _root(numbers: Ints) -> Ints:
-    """⌊√x⌋ of whole numbers below 2^52: a double's root is rounded correctly, so it is no whole number too high."""
-    return np.sqrt(numbers.astype(np.float64)).astype(np.int64)
-
-
-def _side(length: int) -> int:
-    """Of a square picture; 0 if it is none."""
-    side = math.isqrt(length)
-    return side if side * side == length else 0
-
-
 def _features(view: str, length: int) -> int:
-    return length if view == "values" else (PARTS + 1) ** 2 * TURNS
+    return length if view == "values" else FEATURES
 
 
 def _written(points: Ints) -> str:

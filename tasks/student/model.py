@@ -43,6 +43,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
+from concord.tasks.data import concord_pictures
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
 from concord.tasks.student.trust import trusted_types
@@ -209,7 +210,7 @@ class _Names:
 def travelling(types: Iterable[str]) -> list[ModuleType]:
     """The modules of ours that a student's types are of, whose files travel with it."""
     named = {name.split(".")[0] for name in types}
-    return [concord_student, *([concord_tallied] * (concord_tallied.NAME in named))]
+    return [concord_student, *(part for part in (concord_tallied, concord_pictures) if part.NAME in named)]
 
 
 def load(file: bytes, planned: str | None = None) -> Any:

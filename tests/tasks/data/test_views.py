@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.views import LARGEST, ROWS_AT_A_TIME, Ints, VectorField, centres_of, learn_view, nearest
+from concord.tasks.data.concord_pictures import LARGEST
+from concord.tasks.data.views import ROWS_AT_A_TIME, Ints, VectorField, centres_of, learn_view, nearest
 
 IMAGE = Passed(name="image", element="uint8", size=28 * 28)
 WAVE = Passed(name="wave", element="float32", size=3)

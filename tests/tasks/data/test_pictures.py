@@ -1,0 +1,111 @@
+"""A student of square pictures: what it learns from, and that its file is loaded where Concord is not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from concord.artifacts.schemas import Encoding, Passed
+from concord.tasks.data import concord_pictures
+from concord.tasks.data.concord_pictures import FEATURES, Pictures, gradients, levels_of, main_components, moved
+from concord.tasks.student import concord_student
+from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.model import dump, load, published_student, travelling
+from concord.tasks.student.trust import trusted_types
+
+IMAGE = Encoding(
+    columns=(Passed(name="image", element="uint8", size=14 * 14),), label="kind", classes=("across", "down")
+)
+
+
+def strokes(rows: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Pictures of 14 by 14 with one line, across (0) or down (1), anywhere."""
+    draw = np.random.default_rng(seed)
+    found, down = np.zeros((rows, 14, 14), dtype=np.uint8), draw.integers(0, 2, rows)
+    for picture, turned in zip(found, down, strict=True):
+        at, first = draw.integers(2, 11, 2)
+        picture[at, first - 2 : first + 3] = draw.integers(100, 256)
+        picture[:] = picture.T if turned else picture
+    return found.reshape(rows, -1), down
+
+
+def learned(seed: int = 1) -> ScoreClassifier:
+    images, truth = strokes(150, seed)
+    network = Pictures(hidden=16, components=32, steps=400, batch=50, random_state=0)
+    return ScoreClassifier(network, list(IMAGE.classes)).fit(images / np.float32(255), np.eye(2)[truth])
+
+
+def test_it_tells_lines_apart_that_it_has_not_seen() -> None:
+    images, truth = strokes(100, 2)
+    predicted = learned().predict(images / np.float32(255))
+    assert np.mean(predicted == np.array(IMAGE.classes)[truth]) > 0.95
+
+
+def test_levels_come_back_from_what_the_encoding_makes_of_them() -> None:
+    levels = np.arange(256).repeat(196 // 4).reshape(-1, 196)
+    assert (levels_of(levels.astype(np.float32) / 255) == levels).all()
+
+
+@pytest.mark.parametrize("by", [(0, 1), (0, -1), (1, 0), (-1, 0), (0, 0)])
+def test_a_moved_picture_is_the_same_elsewhere(by: tuple[int, int]) -> None:
+    images = strokes(5, 3)[0].astype(np.int64)
+    there = moved(images, *by).reshape(-1, 14, 14)
+    for row, column in np.ndindex(14, 14):
+        before = (row - by[0], column - by[1])
+        inside = min(before) >= 0 and max(before) < 14
+        assert (there[:, row, column] == (images.reshape(-1, 14, 14)[:, *before] if inside else 0)).all()
+
+
+def test_components_are_those_of_the_covariance() -> None:
+    images = strokes(60, 4)[0].astype(np.int64)
+    mean, basis = main_components(images, 3)
+    seen = (gradients(images) - mean) @ basis
+    covariance = np.cov(seen.T, bias=True)
+    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-3)
+    ratios = np.sqrt(np.linalg.eigvalsh(np.cov(gradients(images).T, bias=True))[::-1][:3])
+    assert np.allclose(np.diag(covariance), ratios / ratios[0], rtol=1e-3)
+
+
+def test_its_layer_is_what_the_network_has_of_gradients() -> None:
+    network, images = learned().regressor_, strokes(20, 5)[0]
+    weights, biases = network.layer()
+    hidden = np.maximum(gradients(images.astype(np.int64)) @ weights + biases, 0)
+    scores = hidden @ network.network_.coefs_[1] + network.network_.intercepts_[1]
+    assert weights.shape == (FEATURES, 16)
+    assert np.allclose(scores, network.predict(images / np.float32(255)), atol=1e-3)
+
+
+@pytest.mark.parametrize("width", [195, 13 * 13])
+def test_other_rows_are_refused(width: int) -> None:
+    with pytest.raises(ValueError, match="square pictures"):
+        Pictures().fit(np.zeros((4, width)), np.eye(4))
+
+
+def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
+    student = published_student(IMAGE, learned())
+    file = dump(student)
+    assert dump(load(file)) == file
+    assert travelling(trusted_types(file)) == [concord_student, concord_pictures]
+    (tmp_path / "student.skops").write_bytes(file)
+    for module in (concord_student, concord_pictures):
+        (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
+    rows = strokes(3, 6)[0]
+    np.save(tmp_path / "rows.npy", rows)
+    alone = (
+        "import sys, numpy, pandas, skops.io, concord_student, concord_pictures\n"
+        "trusted = skops.io.get_untrusted_types(file='student.skops')\n"
+        "student = skops.io.load('student.skops', trusted=trusted)\n"
+        "assert 'concord' not in sys.modules\n"
+        "print(*student.predict(pandas.DataFrame({'image': list(numpy.load('rows.npy'))})))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", alone], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    frame = pl.DataFrame({"image": pl.Series(rows, dtype=pl.Array(pl.UInt8, 196))})
+    assert ended.stdout.split() == student.predict(frame).tolist()
+    assert student.predict(pd.DataFrame({"image": list(rows)})).tolist() == student.predict(frame).tolist()
