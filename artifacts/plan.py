@@ -85,8 +85,8 @@ class Plan(Part):
             )
         if self.relabel is not None:
             raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
-        if self.privacy.secret == "labels" and (self.labeling.rounds == 3 or self.labeling.repair):
-            key = "repair = true" if self.labeling.repair else "rounds = 3"
+        if self.privacy.secret == "labels" and ((self.labeling.rounds or 1) > 1 or self.labeling.repair):
+            key = "repair = true" if self.labeling.repair else f"rounds = {self.labeling.rounds}"
             rule = "has no meaning for privacy.secret = 'labels'"
             raise ValueError(f"labeling.{key} {rule}: features are known, so one round has all of the budget")
         return self

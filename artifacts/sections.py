@@ -211,7 +211,7 @@ class LabelingPlan(Part):
     votes that public teachers cast on public rows."""
     rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
     """How many private units there are, roughly, as you would say it in public; never counted."""
-    rounds: Literal[1, 3] | None = None
+    rounds: Literal[1, 2, 3] | None = None
     """For tallies: how often the private rows are asked; by default what a public rule says of `rows`."""
     bins: Literal[2, 4, 8, 16, 32] | None = None
     """For tallies: bins of a number in the first round; by default 8, or 16 from ε = 1 on."""

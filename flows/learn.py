@@ -8,7 +8,7 @@ estimate      how much teachers err, released with noise, and the cutoff that su
               which no row is answered
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -55,6 +55,8 @@ from concord.flows.tally import (
     gather,
     infer,
     label_claim,
+    last_codes,
+    recode,
     rehearse_tallies,
     release_rounds,
     study_tallies,
@@ -63,6 +65,7 @@ from concord.flows.tally import (
 from concord.flows.trial import check_test, choose, try_student
 from concord.flows.vote import admit, ask, share, training_rows
 from concord.tasks.asking.teachers import rehearse_teachers
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import Asked, planned_domain
 from concord.tasks.door.checkpoint import (
@@ -139,7 +142,12 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     made_of = tuple(sums_digest(each, vault) for each in sums)
     check_unchanged(run, admitted.session, made_of)
     session = begin_session(run, admitted, private, made_of, [*units, *chain.from_iterable(sums)])
-    passed = release_rounds(run, session, follower, units, sums[0])
+
+    def coded(learned: Codes) -> Sequence[Ref]:
+        return recode(run, plan, private.table, stream.encoding, learned, run.erased, units)
+
+    passed = release_rounds(run, session, follower, units, sums[0], coded)
+    codes = last_codes(run, follower, passed)
     labels = infer(
         run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
     )

@@ -4,7 +4,7 @@ Their stages stand first. As those of `flows.stages`, each takes a place and wha
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from concord.flows.stages import UNITS, Public, published
 from concord.flows.steps import covered, find
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.data.codes import Codes
+from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door import rounds as door_rounds
@@ -36,6 +36,7 @@ from concord.tasks.student.infer import (
     inferred,
     linear_student,
     public_codes,
+    public_rows,
     soft_labels,
     tried,
 )
@@ -56,6 +57,23 @@ def gather(
     vault, domain = place.vault, plan.privacy.domain
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"units/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    return list(asking_tally.gather(placed, encoding, codes, vault, folder, secret, left_out))
+
+
+@stage("gather", reads=UNITS)
+def recode(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    encoding: Encoding,
+    codes: Codes,
+    erased: Sequence[str],
+    units: Sequence[Ref],
+) -> list[Ref]:
+    """Private rows by codes that were learned from released rounds, beside the sums of `units`: they go with those."""
+    vault, domain = place.vault, plan.privacy.domain
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, secret = f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}", place.secret(domain, "split")
     return list(asking_tally.gather(placed, encoding, codes, vault, folder, secret, left_out))
 
 
@@ -156,25 +174,42 @@ def follower_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, unit
         rows, found = asking_tally.known(units, codes, vault)
         if found:
             return Follower(mechanism, codes, rows, found)
-    rows = public_codes(admitted.stream.batches, codes, vault)
+    batches = admitted.stream.batches
+    rows = public_codes(batches, codes, vault)
+    if mechanism.secret == "rows" and deepens(codes):
+        return Follower(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
     return Follower(mechanism, codes, rows, None if mechanism.secret == "rows" else 1)
 
 
 def release_rounds(
-    run: RunContext, session: Session, follower: Follower, units: Sequence[Ref], sums: Sequence[Ref]
+    run: RunContext,
+    session: Session,
+    follower: Follower,
+    units: Sequence[Ref],
+    sums: Sequence[Ref],
+    coded: Callable[[Codes], Sequence[Ref]],
 ) -> Disclosure:
-    """Round after round through the door, the first with those sums: drawn once and published, or replayed."""
+    """Round after round through the door, the first with those sums: drawn once and published, or replayed.
+
+    coded   the private rows by codes that were learned from earlier rounds, as `recode` writes them
+    """
     released, counted, asked_now = list[Ref](), list(sums), 0
     while True:
         published = [json.loads(run.stores.released.read(ref)) for ref in released]
         question = follower.question(published)
         if released:
-            counted = tally(run, units, question.record())
+            codes = follower.codes_after(published)
+            counted = tally(run, units if codes is follower.codes else coded(codes), question.record())
         passed = release_round(run, session, follower, published, question, counted)
         released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
         if len(released) == len(follower.mechanism.rounds):
             run.stores.released.restamp(released)  # a file's own time would tell how long later rounds were counted
             return replace(passed, released=released, asked_now=asked_now)
+
+
+def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes:
+    """The codes that the last round asked about."""
+    return follower.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 
 
 def study_tallies(

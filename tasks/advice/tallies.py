@@ -16,8 +16,16 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.compare import Option
-from concord.tasks.advice.worth import BINS, enough, learning_units, lost, rounds_of, worth_of_tallies
-from concord.tasks.data.codes import Codes, coarse_bins, learn_codes
+from concord.tasks.advice.worth import (
+    BINS,
+    enough,
+    learning_units,
+    lost,
+    rounds_of,
+    rounds_of_spaces,
+    worth_of_tallies,
+)
+from concord.tasks.data.codes import Codes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.views import VectorField
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
@@ -51,10 +59,16 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
     """The tallies that a plan asks for, over those codes of that many public rows. Raises WrongInput."""
     labeling, classes, fields, secret = plan.labeling, len(plan.data.classes), len(codes.coarse), plan.privacy.secret
 
-    def made(rounds: int) -> Tallies:
+    def made(rounds: int, *, spaces: bool = False) -> Tallies:
         repair = True if labeling.repair is None else labeling.repair
         asked = planned_rounds(
-            classes=classes, fields=fields, codes=codes.size, rounds=rounds, repair=repair, secret=secret
+            classes=classes,
+            fields=fields,
+            codes=codes.size,
+            rounds=rounds,
+            repair=repair,
+            secret=secret,
+            spaces=spaces,
         )
         return Tallies.calibrate(
             epsilon=plan.privacy.epsilon,
@@ -68,6 +82,9 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
     once = made(1)
     if secret == "labels":
         return once
+    if deepens(codes):
+        rounds = labeling.rounds or rounds_of_spaces(once, codes.size, labeling.rows or 1)
+        return once if rounds == 1 else made(rounds, spaces=True)
     if all(isinstance(field, VectorField) for field in codes.fields):
         return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
     rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from concord.artifacts.schemas import Column, Empty, Frozen, OneHot, Passed, Scaled
 from concord.tasks.data.cells import Numbers, numbers_of, systematic_sample
-from concord.tasks.data.views import VectorField, learn_view
+from concord.tasks.data.views import VectorField, learn_layer, learn_view
 
 CodeMatrix = NDArray[np.int32]
 
@@ -263,3 +263,18 @@ def interval_cuts(numbers: Numbers, rows: int, bins: int) -> tuple[float, ...]:
     bin_of = bins * twice_middle // max(1, 2 * others.sum())
     group = np.where(atom, -1 - np.arange(len(values)), bin_of)
     return tuple(values[1:][group[1:] != group[:-1]].tolist())
+
+
+def deepens(codes: Codes) -> bool:
+    """Whether rows are pictures and nothing else: then later rounds may ask about spaces that are learned."""
+    first = codes.fields[0]
+    return len(codes.fields) == 1 and isinstance(first, VectorField) and first.view == "gradients"
+
+
+def deepened(codes: Codes, cells: pl.DataFrame, scores: NDArray[np.float64]) -> Codes:
+    """Codes of the space that a network learned from scores (rows, classes) of cast public rows."""
+    (field,) = codes.fields
+    if not isinstance(field, VectorField):
+        raise TypeError(f"a space is learned of pictures, got field {field.name!r}")
+    learned = learn_layer(field, cells[field.name], scores, field.size - 1)
+    return Codes(fields=(learned,), coarse=codes.coarse, fine=codes.fine)

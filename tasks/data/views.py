@@ -1,12 +1,14 @@
 """Views: a vector of numbers, such as an image, as the nearest of public centres, in whole numbers alone.
 
     cells ─ levels 0 … 255 ─┬─ values: the levels themselves
-                            └─ gradients: how much of the picture turns which way, part by part
-                                             └─ the nearest centre, the first of equals
+                            └─ gradients: how much of the picture turns which way, part by part ─┐
+                                             (a layer, learned from released labels) ────────────┴─ the nearest centre,
+                                                                                                    the first of equals
 
 Centres are found among public rows by k-means in whole numbers, so that the same rows give the same centres on any
 machine. A row's distances are matrix products of whole numbers in doubles: each sum of absolutes is below 2^53, so they
-are exact in any order, and no row changes another's cell by one bit (law 8), however many threads there are.
+are exact in any order, and no row changes another's cell by one bit (law 8), however many threads there are. A layer is
+computed once, in floating point, from public rows and released labels; it is published in whole numbers, and those run.
 
 Assumes      cells are cast (tasks.data.cells): lists of one length without null elements, or null
 Guarantees   a row has exactly one cell, whatever its list holds: elements that are no number count as the least level,
@@ -26,9 +28,10 @@ from pydantic import Field, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Element, Frozen, Passed
-from concord.tasks.data.concord_pictures import FEATURES, LEAST_SIDE, gradients, side_of
+from concord.tasks.data.concord_pictures import FEATURES, LARGEST, LEAST_SIDE, Pictures, gradients, root, side_of
 
 Ints = NDArray[np.int64]
+Bias = Annotated[int, Field(ge=-(2**40), le=2**40)]
 
 LEVELS = 256
 LONGEST = 1 << 20
@@ -39,10 +42,41 @@ ROUNDS = 15
 SEED = 20_261_122
 
 
+class Layer(Frozen):
+    """A hidden layer in whole numbers: what is above 0 of gradients · weights + biases, scaled to length LARGEST.
+
+    weights   (FEATURES, hidden), as 16 bits each in base 64
+    """
+
+    weights: str
+    biases: Annotated[tuple[Bias, ...], Field(min_length=1, max_length=4096)]
+
+    @property
+    def hidden(self) -> int:
+        """Units."""
+        return len(self.biases)
+
+    @model_validator(mode="after")
+    def every_gradient_has_its_weights(self) -> Self:
+        """Products must be whole numbers that doubles hold."""
+        if _numbers(self.weights, self.hidden).shape != (FEATURES, self.hidden):
+            raise ValueError(f"a layer needs {FEATURES} weights for each bias")
+        return self
+
+    def of(self, features: Ints) -> Ints:
+        """The layer (rows, hidden) of features (rows, FEATURES), each 0 to LARGEST."""
+        weights = _numbers(self.weights, len(self.biases)).astype(np.float64)
+        products = (features.astype(np.float64) @ weights).astype(np.int64)  # whole, and Σ|x||w| < 2^39: exact
+        hidden = np.maximum(0, products + np.array(self.biases, np.int64))
+        even = hidden * LARGEST // np.maximum(1, hidden.max(axis=1, keepdims=True))
+        return np.asarray(even * LARGEST // np.maximum(1, root((even**2).sum(axis=1, keepdims=True))))
+
+
 class VectorField(Frozen):
     """A vector, by the nearest of `centres`: code start + its number. The last code is that of a missing cell.
 
     low, high   what levels 0 and 255 stand for
+    layer       what is made of gradients before they are compared
     centres     whole numbers (cells, features), as 16 bits each in base 64
     """
 
@@ -54,6 +88,7 @@ class VectorField(Frozen):
     length: Annotated[int, Field(ge=1, le=LONGEST)]
     low: float
     high: float
+    layer: Layer | None = None
     centres: str
 
     @model_validator(mode="after")
@@ -61,6 +96,8 @@ class VectorField(Frozen):
         """Products of features and centres must be whole numbers that doubles hold."""
         if self.view == "gradients" and (self.element != "uint8" or side_of(self.length) < LEAST_SIDE):
             raise ValueError(f"gradients are of square pictures of {LEAST_SIDE} by {LEAST_SIDE} bytes and more")
+        if self.layer is not None and self.view != "gradients":
+            raise ValueError(f"a layer is of gradients, got one of {self.view}")
         centres = self.points
         if not len(centres) or centres.min() < 0:
             raise ValueError("a vector needs centres, whose numbers are not below 0")
@@ -69,7 +106,7 @@ class VectorField(Frozen):
     @property
     def points(self) -> Ints:
         """The centres (cells, features)."""
-        return _points(self.centres, _features(self.view, self.length))
+        return _numbers(self.centres, self.layer.hidden if self.layer else _features(self.view, self.length))
 
     @property
     def size(self) -> int:
@@ -89,7 +126,9 @@ class VectorField(Frozen):
     def features(self, vectors: NDArray[np.generic]) -> Ints:
         """What is compared of vectors (rows, length): (rows, features), each 0 to LARGEST."""
         levels = _levels(vectors, self.low, self.high)
-        return levels if self.view == "values" else gradients(levels)
+        if self.view == "values":
+            return levels
+        return gradients(levels) if self.layer is None else self.layer.of(gradients(levels))
 
 
 def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> VectorField:
@@ -110,10 +149,26 @@ def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> Vecto
         high=high,
         centres=_written(np.zeros((1, _features("gradients" if square else "values", column.size)), np.int64)),
     )
+    return _centred(field, vectors, most)
+
+
+def learn_layer(field: VectorField, cells: pl.Series, scores: NDArray[np.float64], most: int) -> VectorField:
+    """The field with the hidden layer of a network that learned those scores (rows, classes) of cast public cells, and
+    at most so many centres there. In floating point: whoever needs it once more reads it where it was published."""
+    there = cells.is_not_null().to_numpy()
+    vectors = cells.drop_nulls().to_numpy()
+    weights, biases = Pictures(random_state=SEED).fit(vectors / np.float32(LEVELS - 1), scores[there]).layer()
+    unit = LARGEST / np.abs(weights).max()
+    whole = np.clip(np.rint(biases * unit), -(2**40), 2**40).astype(np.int64).tolist()
+    layer = Layer(weights=_written(np.rint(weights * unit).astype(np.int64)), biases=tuple(whole))
+    return _centred(field.model_copy(update={"layer": layer}), vectors, most)
+
+
+def _centred(field: VectorField, vectors: NDArray[np.generic], most: int) -> VectorField:
     features = np.concatenate(
         [field.features(vectors[at : at + ROWS_AT_A_TIME]) for at in range(0, len(vectors), ROWS_AT_A_TIME)]
     )
-    return VectorField(**{**field.model_dump(), "centres": _written(centres_of(features, most))})
+    return VectorField(**{**dict(field), "centres": _written(centres_of(features, most))})
 
 
 def nearest(features: Ints, points: Ints) -> Ints:
@@ -171,5 +226,5 @@ def _written(points: Ints) -> str:
 
 
 @lru_cache(maxsize=16)
-def _points(text: str, features: int) -> Ints:
+def _numbers(text: str, features: int) -> Ints:
     return np.frombuffer(b64decode(text, validate=True), "<i2").astype(np.int64).reshape(-1, features)

@@ -256,7 +256,7 @@ class Tallies:
         return tally(question, np.arange(each.fields, dtype=np.int32)[None], np.array([label]))
 
 
-SHARES = {1: (1.0,), 3: (0.3, 0.3, 0.4)}
+SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}
 """Shares of ρ by how many rounds there are."""
 TRUST = (1 / 2, 1 / 4, 1 / 20)
 """The least that a model of two classes may expect of either, by round: what it is sure of counts for less."""
@@ -278,19 +278,27 @@ def planned_rounds(
     rounds: int = 3,
     repair: bool = True,
     secret: str = "rows",
+    spaces: bool = False,
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
-    """The default: totals of the codes first, if there is to be repair; then one round, or three. If labels alone
+    """The default: totals of the codes first, if there is to be repair; then one round, or more. If labels alone
     are secret one round has all, since every round of the same codes would measure the same.
 
     fields, codes   of a row, and code numbers in all
+    spaces          whether each later round asks about other codes: then no model says what is expected there
     """
     if secret == "labels":
         return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
     rest = 1 - REPAIR_SHARE if repair else 1.0
     asked = [
         _labels_round(
-            classes, fields if at == 0 else min(fields, LATER_FIELDS), codes, at, rest * share, steps, at == 0
+            classes,
+            fields if at == 0 else min(fields, LATER_FIELDS),
+            codes,
+            0 if spaces else at,
+            rest * share,
+            steps,
+            counted=at == 0,
         )
         for at, share in enumerate(SHARES[rounds])
     ]

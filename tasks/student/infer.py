@@ -18,12 +18,14 @@ Guarantees   a row has the codes that a private one with the same cells has
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_linear.py
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
@@ -34,7 +36,7 @@ from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, Question
 from concord.tasks.mechanisms.distance import Ints
@@ -54,20 +56,29 @@ class Follower:
     """What a session's questions follow from: its mechanism, its codes, and those of its public rows (rows, fields).
 
     units   how many private units there are, where labels alone are secret: then rows are one of each, or of some
+    public  the public rows themselves, where each round after the first asks about a space that is learned from
+            the labels so far (`deepens`)
     """
 
     mechanism: Tallies
     codes: Codes
     rows: CodeMatrix
     units: int | None = None
+    public: Callable[[], pl.DataFrame] | None = None
+
+    def codes_after(self, released: Sequence[Published]) -> Codes:
+        """The codes that the next round asks about, after those that were released."""
+        learned = [each["next"]["codes"] for each in released if each["next"] and each["next"].get("codes")]
+        return Codes.model_validate_json(json.dumps(learned[-1])) if learned else self.codes
 
     def question(self, released: Sequence[Published]) -> Question:
         """What the next round asks, after those that were released."""
-        number = len(released)
-        spans = [(field.start, field.start + field.size) for field in self.codes.fields]
+        number, codes = len(released), self.codes_after(released)
+        spans = [(field.start, field.start + field.size) for field in codes.fields]
         following = released[-1]["next"] if released else None
-        asked = self.codes.coarse if following is None else following["fields"]
-        model = None if following is None else IntegerModel.from_record(following["model"])
+        asked = codes.coarse if following is None else following["fields"]
+        record = None if following is None else following["model"]
+        model = None if record is None else IntegerModel.from_record(record)
         return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
 
     def unaided(self) -> tuple[Question, ...]:
@@ -82,16 +93,29 @@ class Follower:
         number = len(released)
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
-        now = Heard(question, self.mechanism.rounds[number].scale, sums)
-        exact = self.units == len(self.rows) and not self.mechanism.many  # then no row was drawn to stand for others
-        kappas = (0.0,) if exact else KAPPAS
-        decoded = decode([*map(heard, released), now], self.rows, self.codes, units=self.units, kappas=kappas)
+        now, codes = Heard(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
+        if self.public is None or codes is self.codes:
+            exact = (
+                self.units == len(self.rows) and not self.mechanism.many
+            )  # then no row was drawn to stand for others
+            kappas = (0.0,) if exact else KAPPAS
+            decoded = decode([*map(heard, released), now], self.rows, self.codes, units=self.units, kappas=kappas)
+        else:
+            rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])
+            decoded = decode([now], rows, codes, units=units)
         following: dict[str, Any] = {"decoded": decoded.record(), "next": None}
         if number + 1 < len(self.mechanism.rounds):
-            most = self.mechanism.rounds[number + 1].fields
-            model = next_model(decoded).record()
-            following["next"] = {"fields": list(next_fields(decoded, self.codes, most)), "model": model}
+            following["next"] = self._next(number, decoded, codes)
         return following
+
+    def _next(self, number: int, decoded: Decoded, codes: Codes) -> dict[str, Any]:
+        """What the round after this one asks: the fields that tell most, or the cells of a space learned by now."""
+        if self.public is None:
+            asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields)
+            return {"fields": list(asked), "model": next_model(decoded).record()}
+        rows = self.public()
+        learned = deepened(codes, rows, scores(decoded, codes.of(rows)))
+        return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
 
 
 def heard(published: Published) -> Heard:
@@ -103,6 +127,11 @@ def heard(published: Published) -> Heard:
 def public_codes(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> CodeMatrix:
     """Codes of staged public rows (rows, fields)."""
     return np.concatenate([codes.of(read_frame(batch.ref, vault)) for batch in batches])
+
+
+def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
+    """Staged public rows."""
+    return pl.concat(read_frame(batch.ref, vault) for batch in batches)
 
 
 def inferred(decoded: Decoded, rows: CodeMatrix, encoding: Encoding, session: str, claim: Mapping[str, str]) -> bytes:

@@ -42,7 +42,7 @@ def test_the_plan_for_images_fits_a_student_to_inferred_labels() -> None:
     ("change", "message"),
     [
         ({"labeling": {"mechanism": "tallies"}}, "rows must be given for mechanism = 'tallies'"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 2}}, "labeling.rounds must be 1 or 3, got 2"),
+        ({"labeling": {"mechanism": "tallies", "rounds": 4}}, "labeling.rounds must be 1, 2 or 3, got 4"),
         ({"labeling": {"mechanism": "tallies", "rounds": 1, "bins": 7}}, "labeling.bins must be 2, 4, 8, 16 or 32"),
         ({"labeling": {"mechanism": "tallies", "rounds": 1, "cutoff": 9}}, "cutoff has no meaning"),
         ({"labeling": {"mechanism": "tallies", "rounds": 1, "queries": 9}}, "queries has no meaning"),

@@ -87,7 +87,9 @@ def measured(data: Coded, name: str, epsilon: float, seed: int) -> dict[str, Any
     """One method, once."""
     began = _processor()
     what = peer(data, name, epsilon, seed) if name in PEERS else {**OURS, **OPEN}[name](data, epsilon, seed)
-    found = {"why": what} if isinstance(what, str) else figures(what, data.labels.test)
+    found: dict[str, Any] = {"why": what} if isinstance(what, str) else dict(figures(what, data.labels.test))
+    if not isinstance(what, str) and what.chosen is not None:
+        found["chosen"] = what.chosen
     return {**found, "seconds": round(_processor() - began, 1)}
 
 

@@ -7,21 +7,27 @@ would state in public is right: the number of private rows, of which a teacher g
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.advice.worth import rounds_of
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Encoding, Passed, Scaled
+from concord.artifacts.sections import TALLIES
+from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, coarse_bins, learn_codes
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, coarse_bins, deepens, learn_codes
+from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import Matrix, encode, learn_columns
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.tables import open_public
@@ -29,17 +35,10 @@ from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import RandomSource
 from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from concord.tasks.student.decode import (
-    Decoded,
-    Heard,
-    decode,
-    model_places,
-    next_fields,
-    next_model,
-    odds_scores,
-    scores,
-)
+from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.student.decode import Decoded, model_places, odds_scores, scores
+from concord.tasks.student.infer import Follower, Published
 from tests.benchmarks.tables import Case
 
 Ints = NDArray[np.int64]
@@ -47,6 +46,8 @@ Floats = NDArray[np.float64]
 ROWS_A_TEACHER, FEWEST, MOST = 65, 20, 1500
 CUTOFF = 200
 """Refusals that stable voting may spend, as deployments/plans/kdd99.toml has it."""
+PICTURES = "concord.tasks.data.concord_pictures.Pictures"
+RIDGE = "sklearn.linear_model.Ridge"
 ALPHAS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 ORDER = 5.75
 """α* of a domain with a cap of (4, 4δ)."""
@@ -72,6 +73,8 @@ class Coded:
     places: Mapping[int, Parts]
     encoded: Parts
     labels: Parts
+    public: pl.DataFrame
+    private: pl.DataFrame
     votes: dict[int, Ints] = field(default_factory=dict)
 
     @property
@@ -100,6 +103,8 @@ def coded(case: Case) -> Coded:
         {bins: Parts(*(made.of(part) for part in rows)) for bins, made in codes.items()},
         Parts(*(encode(part, encoding) for part in rows)),
         Parts(*(part[LABEL].to_numpy().astype(np.int64) for part in rows)),
+        public=rows[1],
+        private=rows[0],
     )
 
 
@@ -124,10 +129,14 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Said:
-    """Class probabilities of the test rows (rows, classes), and the same by the odds that the classes had before."""
+    """Class probabilities of the test rows (rows, classes), and the same by the odds that the classes had before.
+
+    chosen   the mechanism, if it was not asked for by name
+    """
 
     probabilities: Floats
     odds: Floats
+    chosen: str | None = None
 
 
 def said(probabilities: Floats) -> Said:
@@ -139,52 +148,80 @@ def said(probabilities: Floats) -> Said:
 # Tallies --------------------------------------------------------------------------------------------------------------
 
 
-def planned(data: Coded, epsilon: float, rounds: int | None = None) -> Tallies:
-    """The mechanism, with as many rounds as the public rule says if `rounds` is None; the guess of rows is right."""
-    codes, places = data.at(epsilon)
+def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
+    """The plan whose tables these are, which states the number of private rows; for "auto", teachers may vote too."""
+    case, pictures = data.case, any(isinstance(column, Passed) for column in data.encoding.columns)
+    said: dict[str, Any] = {
+        "data": {"private": "private.parquet", "public": "public.parquet", "label": case.label},
+        "privacy": {"domain": "rows", "epsilon": epsilon, "delta": case.delta},
+        "labeling": {"mechanism": mechanism, "rows": len(data.labels.private)},
+    }
+    said["data"]["classes"] = list(case.classes)
+    said["privacy"]["lifetime"] = {"epsilon": epsilon, "delta": case.delta}
+    if mechanism != TALLIES:
+        said["teachers"] = {"count": teachers_for(data), **PROPOSED.model_dump()}
+        said["labeling"]["cutoff"] = CUTOFF
+    if pictures or mechanism != TALLIES:
+        said["student"] = {"estimator": PICTURES if pictures else RIDGE}
+    return parse_plan(said)
 
-    def calibrated(count: int) -> Tallies:
-        asked = planned_rounds(classes=data.classes, fields=len(codes.coarse), codes=codes.size, rounds=count)
-        return Tallies.calibrate(epsilon=epsilon, delta=data.case.delta, classes=data.classes, rounds=asked)
 
-    if rounds is not None:
-        return calibrated(rounds)
-    once = calibrated(1)
-    count = rounds_of(len(codes.coarse), once.rho, len(places.public), len(places.private))
-    return once if count == 1 else calibrated(count)
-
-
-def learn(data: Coded, epsilon: float, mechanism: Tallies) -> Decoded:
-    """All rounds, each under fresh exact noise, and what they decode to."""
+def learn(data: Coded, epsilon: float, mechanism: Tallies) -> Published:
+    """All rounds, each under fresh exact noise: what the last one's file would say."""
     (codes, places), source = data.at(epsilon), Drawn()
-    heard: list[Heard] = []
-    decoded: Decoded | None = None
+    rows = places.public
+    follower = Follower(mechanism, codes, rows, public=(lambda: data.public) if deepens(codes) else None)
+    released: list[Published] = []
     for number, each in enumerate(mechanism.rounds):
-        asked = codes.coarse if decoded is None else next_fields(decoded, codes, each.fields)
-        spans = [(codes.span(at).start, codes.span(at).stop) for at in asked]
-        question = mechanism.question(number, asked, spans, None if decoded is None else next_model(decoded))
-        sums = mechanism.release(number, tally(question, places.private, data.labels.private), source)
-        heard.append(Heard(question, each.scale, sums))
-        if each.what == "labels":
-            decoded = decode(heard, places.public, codes)
-    assert decoded is not None
-    return decoded
+        question, asked = follower.question(released), follower.codes_after(released)
+        private = places.private if asked is codes else asked.of(data.private)
+        sums = mechanism.release(number, tally(question, private, data.labels.private), source)
+        follows = follower.follow(released, question, sums)
+        now = {"question": question.record(), "scale": each.scale, "sums": sums.tolist(), "codes": asked}
+        released.append({**now, **follows})
+    return released[-1]
 
 
-def tallies(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
-    """The linear student."""
-    decoded, places = learn(data, epsilon, planned(data, epsilon)), data.at(epsilon)[1]
+def tallies(data: Coded, epsilon: float, seed: int) -> Said:
+    """The linear student; of pictures, one that learns their gradients."""
+    codes, places = data.at(epsilon)
+    last = learn(data, epsilon, planned_tallies(plan_of(data, epsilon), codes, len(places.public)))
+    decoded = Decoded.from_record(last["decoded"])
+    if deepens(codes):
+        return pictured(data, scores(decoded, last["codes"].of(data.public)), seed)
     return Said(scores(decoded, places.test), odds_scores(decoded, places.test))
+
+
+def pictured(data: Coded, targets: Floats, seed: int) -> Said:
+    """What a student says that learned those scores (rows, classes) of public pictures."""
+    student = ScoreClassifier(Pictures(random_state=seed), list(data.case.classes)).fit(data.encoded.public, targets)
+    return said(student.predict_proba(data.encoded.test))
+
+
+def auto(data: Coded, epsilon: float, seed: int) -> Said | str:
+    """What mechanism = "auto" chooses by public facts, run; or why it chooses nothing."""
+    facts = PublicFacts(
+        rows=len(data.labels.public), encoding=data.encoding, codes=lambda _: data.at(epsilon)[0], order=ORDER
+    )
+    try:
+        chosen = decided(plan_of(data, epsilon, "auto"), facts)[0].labeling.mechanism
+    except WrongInput:
+        return "says that nothing can work"
+    return replace((tallies if chosen == TALLIES else voted(chosen))(data, epsilon, seed), chosen=chosen)
 
 
 # Votes ----------------------------------------------------------------------------------------------------------------
 
 
+def teachers_for(data: Coded) -> int:
+    """How many: each gets about ROWS_A_TEACHER rows."""
+    return min(MOST, max(FEWEST, len(data.labels.private) // ROWS_A_TEACHER))
+
+
 def votes_of(data: Coded, seed: int, teachers: TeachersPlan | None = None) -> Ints:
     """Votes (public rows, classes) of the teachers that `concord init` proposes, on shards drawn by `seed`."""
     if teachers is None:
-        count = min(MOST, max(FEWEST, len(data.labels.private) // ROWS_A_TEACHER))
-        teachers = TeachersPlan(count=count, **PROPOSED.model_dump())
+        teachers = TeachersPlan(count=teachers_for(data), **PROPOSED.model_dump())
     shards = np.random.default_rng(seed).integers(0, teachers.count, len(data.labels.private))
     order = np.argsort(shards, kind="stable")
     bounds = np.searchsorted(shards[order], np.arange(teachers.count + 1))
@@ -263,8 +300,11 @@ def boosted(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
     return said(trees.predict_proba(data.encoded.test))
 
 
-def open_labels(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
-    """Logistic regression on the true labels of the public rows: what it is worth to have them labelled."""
+def open_labels(data: Coded, epsilon: float, seed: int) -> Said:
+    """Logistic regression on the true labels of the public rows: what it is worth to have them labelled. Of pictures,
+    the student that tallies have."""
+    if deepens(data.at(epsilon)[0]):
+        return pictured(data, np.eye(data.classes)[data.labels.public], seed)
     codes, places = data.at(epsilon)
     return logistic(hot(places.public, codes), data.labels.public, hot(places.test, codes), data.classes)
 
@@ -304,7 +344,11 @@ def inputs(data: Coded, epsilon: float) -> dict[str, NDArray[Any]]:
 
 
 VOTES = ("stable", "noisy_votes", "confident", "laplace_votes")
-OURS: Mapping[str, Callable[[Coded, float, int], Said]] = {"tallies": tallies, **{name: voted(name) for name in VOTES}}
+OURS: Mapping[str, Callable[[Coded, float, int], Said | str]] = {
+    "auto": auto,
+    "tallies": tallies,
+    **{name: voted(name) for name in VOTES},
+}
 OPEN: Mapping[str, Callable[[Coded, float, int], Said]] = {
     "public_labels": open_labels,
     "linear": linear,

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tests.benchmarks.prepare import adult, kdd99
+from tests.benchmarks.prepare import adult, kdd99, mnist
 
 Floats = NDArray[np.float64]
 KINDS = {
@@ -61,6 +61,7 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
         "kdd99": partial(_kdd99, folder),
         "kdd99-unique": partial(_kdd99, folder, unique=True),
         "kdd99-kinds": partial(_kinds, folder),
+        "mnist": partial(_mnist, folder),
         "rare": rare,
         "realizable": partial(family, 30_000),
         "agnostic": partial(family, 30_000, flipped=0.2),
@@ -94,6 +95,12 @@ def _kinds(folder: Path) -> Case:
     rows = rows[np.random.default_rng(0).permutation(rows.height)]
     classes = ("normal", "dos", "probe", "r2l", "u2r")
     return Case(rows[45_000:], rows[:15_000], rows[15_000:45_000], "labels", classes, 1e-6)
+
+
+def _mnist(folder: Path) -> Case:
+    tables = {name: rows.with_columns(pl.col("^label$").cast(pl.String)) for name, rows in mnist(folder).items()}
+    known = tables["public"].with_columns(tables["truth"]["label"])
+    return Case(tables["private"], known, tables["test"], "label", tuple("0123456789"))
 
 
 def rare(rows: int = 50_000) -> Case:

@@ -15,6 +15,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.flows.api import Run
 from concord.flows.start import start, start_extension, start_study
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.views import VectorField
 from concord.tasks.door.erase import forget
 from concord.tasks.door.release import Stores
 from concord.tasks.verify.verify import verify
@@ -66,16 +68,36 @@ def seen(folder: Path, learner: dict[str, Any]) -> Plan:
     return parse_plan(given | {"data": data, "privacy": privacy, "labeling": labeling, "student": learner})
 
 
+def check_last_round(plan: Plan, home: Path, session: str) -> None:
+    """It asked about a space that the one before it taught, and its sums are those of all private rows, and noise."""
+    rounds = [json.loads(file.read_text()) for file in sorted((home / "released" / session).glob("rounds/*"))]
+    learned = Codes.model_validate_json(json.dumps(rounds[1]["next"]["codes"]))
+    field = learned.fields[0]
+    assert isinstance(field, VectorField)
+    assert field.layer is not None
+    assert rounds[2]["question"]["spans"] == [[0, learned.size]]
+    images = pl.read_parquet(plan.path("private"))["image"]
+    labels = pl.read_parquet(plan.path("private"))["outcome"]
+    cell = np.bincount(field.of(images), weights=np.where(labels == "yes", 0.5, -0.5), minlength=learned.size)
+    noise = np.array(rounds[2]["sums"]) / rounds[2]["question"]["steps"] - cell
+    assert np.abs(noise).max() < 6 * rounds[2]["scale"] / rounds[2]["question"]["steps"]
+
+
 @pytest.mark.slow
 def test_pictures_are_tallied_by_cells_of_public_ones(tmp_path: Path, home: Path) -> None:
     plan = seen(tmp_path / "data", {"estimator": "sklearn.linear_model.Ridge"})
     summary = start(plan, home)
-    assert (summary.asked, summary.inferred) == (2, 200)
+    assert (summary.asked, summary.inferred) == (3, 200)
     labels = pl.DataFrame(pl.from_arrow(Run(summary, home).labels))["label"]
     upright = pl.read_parquet(plan.path("public"))["image"].to_numpy().reshape(-1, 14, 14).max(axis=1).astype(bool)
     assert np.mean((labels == "yes").to_numpy() == (upright.sum(axis=1) == 2)) > 0.95
     assert [check for check in verify(home) if not check.ok] == []
     assert (start(plan, home).session, start(plan, home).spent_now["epsilon"]) == (summary.session, 0.0)
+    check_last_round(plan, home, summary.session)
+    recoded = list((home / "vault" / "sums").rglob("block-*.arrow"))
+    assert len(recoded) == 8
+    forget(Stores.of(home), summary.session)
+    assert not any(file.exists() for file in recoded)
 
 
 def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anything_is_read(

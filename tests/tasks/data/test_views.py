@@ -1,6 +1,8 @@
 """Views: features and cells by plain whole numbers, a row's cell by that row alone, centres of public rows alone."""
 
 import math
+from base64 import b64encode
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -10,9 +12,19 @@ from pydantic import ValidationError
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Encoding, Passed
+from concord.tasks.data import views
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.concord_pictures import LARGEST
-from concord.tasks.data.views import ROWS_AT_A_TIME, Ints, VectorField, centres_of, learn_view, nearest
+from concord.tasks.data.concord_pictures import FEATURES, LARGEST, Pictures
+from concord.tasks.data.views import (
+    ROWS_AT_A_TIME,
+    Ints,
+    Layer,
+    VectorField,
+    centres_of,
+    learn_layer,
+    learn_view,
+    nearest,
+)
 
 IMAGE = Passed(name="image", element="uint8", size=28 * 28)
 WAVE = Passed(name="wave", element="float32", size=3)
@@ -114,6 +126,61 @@ def test_a_picture_has_the_same_cell_alone_as_in_company(rows: int) -> None:
     together = field.of(series(company))
     assert [together[rows + at : rows + at + 1].tobytes() for at in range(len(odd))] == alone
     assert set(together.tolist()) <= set(range(9, 9 + field.size - 1))
+
+
+def layer_of(weights: Ints, biases: Ints) -> Layer:
+    return Layer(weights=b64encode(weights.astype("<i2").tobytes()).decode(), biases=tuple(biases.tolist()))
+
+
+@pytest.mark.parametrize("largest", [10, LARGEST])
+def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(largest: int) -> None:
+    draw = np.random.default_rng(4)
+    weights, biases = draw.integers(-largest, largest + 1, (FEATURES, 5)), draw.integers(-(2**40), 2**40, 5)
+    weights[:, 0], biases[0] = LARGEST, 2**40
+    features = np.vstack([draw.integers(0, largest + 1, (7, FEATURES)), np.full((1, FEATURES), LARGEST)])
+    expected = []
+    for row in features.tolist():
+        products = [sum(x * w for x, w in zip(row, column, strict=True)) for column in weights.T.tolist()]
+        hidden = [max(0, product + bias) for product, bias in zip(products, biases.tolist(), strict=True)]
+        even = [each * LARGEST // max(1, *hidden) for each in hidden]
+        norm = max(1, math.isqrt(sum(each**2 for each in even)))
+        expected.append([each * LARGEST // norm for each in even])
+    found = layer_of(weights, biases)
+    assert found.of(features).tolist() == expected
+    assert [found.of(row[None]).tolist()[0] for row in features] == expected
+    assert layer_of(weights, -np.abs(biases)).of(np.zeros((1, FEATURES), np.int64)).tolist() == [[0] * 5]
+
+
+def test_a_layer_in_floating_point_is_rejected() -> None:
+    """Planted: floats give other numbers than the layer's whole ones."""
+    draw = np.random.default_rng(4)
+    weights, features = draw.integers(-LARGEST, LARGEST + 1, (FEATURES, 5)), draw.integers(0, LARGEST, (50, FEATURES))
+    hidden = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32))
+    scaled = (hidden * LARGEST / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))).astype(np.int64)
+    assert (scaled != layer_of(weights, np.zeros(5, np.int64)).of(features)).any()
+
+
+def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(views, "Pictures", partial(Pictures, hidden=8, steps=20))
+    shown = np.vstack([pictures(60), np.random.default_rng(2).integers(0, 256, (4, 784)).astype(np.uint8)])
+    cells = series(shown).append(pl.Series("image", [None], dtype=pl.Array(pl.UInt8, 784)))
+    field = learn_view(IMAGE, cells, start=9, most=6)
+    scores = np.eye(2)[[*(shown.max(axis=1) > 120).astype(int), 0]]
+    learned = learn_layer(field, cells, scores, most=5)
+    assert learned.layer is not None
+    assert (learned.size, learned.points.shape) == (6, (5, learned.layer.hidden))
+    together = learned.of(cells)
+    assert together[-1] == 9 + 5
+    assert [learned.of(cells[at : at + 1]).tobytes() for at in range(65)] == [
+        each.tobytes() for each in together[:, None]
+    ]
+    again = VectorField.model_validate_json(learned.model_dump_json())
+    assert again.of(cells).tobytes() == together.tobytes()
+    for change in ({"view": "values"}, {"layer": {"weights": learned.layer.weights, "biases": (0,)}}):
+        with pytest.raises(ValidationError, match="a layer"):
+            VectorField(**{**dict(learned), **change})
 
 
 def test_odd_vectors_have_one_fixed_cell_each() -> None:
