@@ -1,13 +1,16 @@
 """Known vulnerabilities: by which faults a guarantee of an earlier version may not hold, and when it still does.
 
-One entry a fault, named by the first version without it; an entry is never removed. `concord verify` says which of them
+They lie in vulnerabilities.toml, for any program to read: one entry a fault, with the first version without it; an
+entry is never removed. `concord verify` says which of them
 concern a session, by the version that opened it: that version assigned its rows, trained its teachers and fixed how it
 draws. Checked by tests/artifacts/test_vulnerabilities.py.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -85,64 +88,8 @@ SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Domain], bool]] = {
 }
 """Which sessions each scope holds, by their mechanism's settings and their domain."""
 
-VULNERABILITIES = (
-    Vulnerability(
-        name="negative-zero",
-        fixed="0.2.0",
-        scope="every session",
-        what="a private cell of -0.0 became 0.0 when its row was read alone and stayed when it was read with others, "
-        "so that one unit more or less could change three shards, and with them the votes of three teachers, where "
-        "the guarantee is for one",
-        unless="no column of decimals that was read, of features or units, held -0.0",
-    ),
-    Vulnerability(
-        name="renumbered-rows",
-        fixed="0.2.0",
-        scope="relabelled as published, or an estimate",
-        what='one row more could renumber identical rows of others, and with relabel.form = "published" their copies '
-        "reached other teachers: more votes changed than were paid for; in an estimate, which of identical rows of "
-        "different units was set aside could change",
-        unless="no two private rows were identical in label and features",
-    ),
-    Vulnerability(
-        name="one-id-two-units",
-        fixed="0.2.0",
-        scope="units named by a column",
-        what="an id that files stored in two ways (text and bytes, a number and a decimal, moments of two precisions, "
-        "two spellings) counted as two units, so that what is promised to one person was promised to each part",
-        unless="every private file stored the unit column in the same type, and no id was written in two ways",
-    ),
-    Vulnerability(
-        name="cell-ends-run",
-        fixed="0.2.0",
-        scope="every session",
-        what="a private cell that its file format allows and a reader refused ended the run, so that a certificate's "
-        "being there at all told that no row held such a cell",
-        unless="the private table was CSV, or every cell of it was well formed whoever was in it",
-    ),
-    Vulnerability(
-        name="label-breaks-line",
-        fixed="0.2.0",
-        scope="only labels are secret",
-        what="in a private table in CSV, a label with a line break in it made two rows of one: without a unit column "
-        "every row after it went to another shard and another part, so that one label could change all teachers and "
-        "the public rows; with one, the label could add rows in anybody's name",
-        unless="the private table was Parquet or Arrow, or no label in it held a line break or could have",
-    ),
-    Vulnerability(
-        name="believed-cache",
-        fixed="0.2.0",
-        scope="every session",
-        what="results that were cached below the home folder were believed as they lay there: edited, they could make "
-        "one teacher count as several, or publish an accuracy that nobody measured",
-        unless="nobody but the operator could write in the home folder's results/",
-    ),
-    Vulnerability(
-        name="believed-server",
-        fixed="0.2.0",
-        scope="every session",
-        what="without PREFECT_API_URL, whoever answered on the port that a command chose was believed to be its own "
-        "server, and could run code as the operator and read the vault",
-        unless="PREFECT_API_URL named a server of the operator's, or nobody else could run programs on that machine",
-    ),
+VULNERABILITIES = tuple(
+    Vulnerability(**entry)
+    for entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["vulnerability"]
 )
+"""Known faults: a session of an earlier version is told of those that can concern it, and of no others."""

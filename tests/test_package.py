@@ -100,6 +100,7 @@ def test_a_wheel_holds_the_package_alone(tmp_path: Path) -> None:
     assert ours | {
         "concord/concord-plan.schema.json",
         "concord/demo.toml",
+        "concord/artifacts/vulnerabilities.toml",
         "concord/py.typed",
         "concord/tasks/publish/report.html.j2",
     } <= set(names)
