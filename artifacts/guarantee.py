@@ -10,10 +10,11 @@ from typing import Self
 
 from pydantic import Field
 
+from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.parts import EVERY, by_part, largest
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Session, Status
+from concord.artifacts.sessions import NEIGHBOURS, Session, Status
 
 
 class Guarantee(Budget):
@@ -91,7 +92,9 @@ class SessionCharge(Budget):
 class DomainCharge(CertificatePart):
     """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule.
 
-    order     the Rényi order at which charges add up, frozen when the domain was named
+    filter    how charges add up, frozen when the domain was named (artifacts.domains); `spent` of a Gaussian one is
+              read at the cap's δ
+    order     the Rényi order at which they do, if it is one of Rényi
     charges   its sessions in order
     lost      share of the budget that restorations charged for sessions the ledger no longer knows
     parts     what each part of a divided domain's units is charged (artifacts.parts); `spent` is the most of any
@@ -99,7 +102,8 @@ class DomainCharge(CertificatePart):
 
     name: str
     sessions: int
-    order: float
+    filter: FilterKind = "renyi"
+    order: float | None
     cap: Budget
     spent: Budget
     remaining: Budget
@@ -121,7 +125,8 @@ class DomainCharge(CertificatePart):
         return cls(
             name=domain.name,
             sessions=len(sessions),
-            order=cap.order,
+            filter=cap.kind,
+            order=cap.order if cap.kind == "renyi" else None,
             charges=tuple(SessionCharge.of(session, domain, counted[session.id]) for session in sessions),
             lost=cap.share(lost),
             parts={} if parts is None else {part: _budget(cap.spent(total)) for part, total in totals.items()},

@@ -21,7 +21,7 @@ Checked by tests/privacy/test_divided.py, with exact laws and planted bugs.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Final, Protocol
@@ -120,14 +120,13 @@ def by_part(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> di
 
 
 def largest(totals: dict[str, Charge]) -> Charge:
-    """What a domain is charged whose parts are charged that: the most of any, in Rényi nats and in δ each."""
-    return reduce(_most, totals.values())
+    """What a domain is charged whose parts are charged that: the most of any, of each amount."""
+    return reduce(Charge.most, totals.values())
 
 
 def least(totals: dict[str, Charge]) -> Charge:
     """The least that any part is charged: what is missing from it is missing from none by more."""
-    parts = list(totals.values())
-    return Charge(renyi=min(part.renyi for part in parts), delta=min(part.delta for part in parts))
+    return reduce(Charge.least, totals.values())
 
 
 def running_totals(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> Iterator[Charge]:
@@ -138,7 +137,3 @@ def running_totals(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING
         added = by_part([(part, charge)])
         totals = {name: add(totals[name], added[name]) for name in PARTS}
         yield largest(totals)
-
-
-def _most(first: Charge, second: Charge) -> Charge:
-    return replace(first, renyi=max(first.renyi, second.renyi), delta=max(first.delta, second.delta))

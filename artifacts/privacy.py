@@ -1,4 +1,4 @@
-"""Privacy cost as data, and the filter that decides what a domain may still spend.
+"""Privacy cost as data, and what a ledger is charged for it.
 
 A `Cost` is what a mechanism will have spent at its end: a Rényi curve over the fixed public grid ORDERS, plus an
 additive δ. A plain (ε, δ) cost has the curve of ε-randomised response, which dominates every ε-DP mechanism.
@@ -15,18 +15,20 @@ Every ε-DP mechanism is dominated by ε-randomised response, so n equal parts l
 sum below. Parts that differ are convolved by dp_accounting, whose Fourier transform is off by up to about 1e-12 either
 way (it has been seen to under-report), so that much of δ and more is kept back.
 
-Checked by tests/privacy/test_cost.py (laws) and tests/privacy/test_filter.py (the ledger's rule, with the
-counter-example to choosing the best order at admission).
+Checked by tests/privacy/test_cost.py (laws). What a domain may still spend is said by artifacts.domains.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
+from fractions import Fraction
 from functools import reduce
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
@@ -106,8 +108,46 @@ ORDERS: tuple[float, ...] = (
 """Rényi orders every curve is stated on. Part of the meaning of stored costs: never changed, only replaced."""
 
 
-RENYI_QUANTUM = Decimal("1e-18")
+RENYI_QUANTUM = MU_QUANTUM = Decimal("1e-18")
 DELTA_QUANTUM = Decimal("1e-36")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pure:
+    """`times` answers of (ε, 0) each, plus δ once."""
+
+    epsilon: float
+    times: int = 1
+    delta: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """One answer whose privacy losses lie within an interval of length ε."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Discrete Gaussians moved by whole numbers: exact Σμ², and the δ of taking them for continuous ones, by
+    tasks/mechanisms/noise.py."""
+
+    mu_squared: Fraction
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A mechanism with no proof for its parts, at the (ε, δ) of the whole, which `cost` must be within."""
+
+    epsilon: float
+    delta: float
+    cost: "Cost"
+
+
+Part = Pure | Range | Moved | Whole
+"""What happened, for a filter that adds up μ² (artifacts.domains)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +158,14 @@ class Cost:
     delta   additive δ, outside the curve
     pure    (ε, times) of pure-DP parts, when the whole cost but `delta` consists of such parts; else None
     claims  (ε, δ) pairs proved for exactly this cost by a sharper route; composition forgets them
+    parts   what it consists of, for a filter that adds up μ²; None if it may be charged there by no proof
     """
 
     renyi: tuple[float, ...]
     delta: float = 0.0
     pure: tuple[tuple[float, int], ...] | None = None
     claims: tuple[tuple[float, float], ...] = ()
+    parts: "tuple[Part, ...] | None" = None
 
     def __post_init__(self) -> None:
         if len(self.renyi) != len(ORDERS) or any(math.isnan(r) or r < 0 for r in self.renyi):
@@ -140,13 +182,15 @@ class Cost:
     def approximate(cls, epsilon: float, delta: float = 0.0, times: int = 1) -> "Cost":
         """`times` releases of (ε, 0) each, plus δ once: the curve of ε-randomised response, which dominates them."""
         curve = tuple(times * randomised_response(epsilon, order) for order in ORDERS)
-        return cls(renyi=curve, delta=delta, pure=((epsilon, times),))
+        parts = (Pure(epsilon=epsilon, times=times, delta=delta),)
+        return cls(renyi=curve, delta=delta, pure=((epsilon, times),), parts=parts)
 
     @classmethod
     def bounded_range(cls, epsilon: float) -> "Cost":
         """One ε-DP release whose privacy losses lie within an interval of length ε, such as one choice by the
         exponential mechanism. Never more than `approximate`, whose losses lie within one of length 2ε."""
-        return cls(renyi=tuple(bounded_range(epsilon, order) for order in ORDERS), pure=((epsilon, 1),))
+        curve = tuple(bounded_range(epsilon, order) for order in ORDERS)
+        return cls(renyi=curve, pure=((epsilon, 1),), parts=(Range(epsilon=epsilon),))
 
     def epsilon(self, delta: float) -> float:
         """The least ε this cost is known to satisfy at `delta`; +inf if none is. Rounded up.
@@ -168,13 +212,14 @@ def compose(costs: Iterable[Cost]) -> Cost:
     total = list(costs)
     if len(total) == 1:
         return total[0]
-    return reduce(_add, total, Cost(renyi=(0.0,) * len(ORDERS), pure=()))
+    return reduce(_add, total, Cost(renyi=(0.0,) * len(ORDERS), pure=(), parts=()))
 
 
 def _add(first: Cost, second: Cost) -> Cost:
     pure = None if first.pure is None or second.pure is None else first.pure + second.pure
     curve = tuple(a + b for a, b in zip(first.renyi, second.renyi, strict=True))
-    return Cost(renyi=curve, delta=first.delta + second.delta, pure=pure)
+    parts = None if first.parts is None or second.parts is None else first.parts + second.parts
+    return Cost(renyi=curve, delta=first.delta + second.delta, pure=pure, parts=parts)
 
 
 def randomised_response(epsilon: float, order: float) -> float:
@@ -229,92 +274,55 @@ def from_curve(renyi: Iterable[float], delta: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """What the ledger writes down: Rényi nats at the domain's order, and additive δ; exact decimals."""
+    """What the ledger writes down, in exact decimals. A domain's filter adds up one of the first two.
+
+    renyi       Rényi nats at the domain's order
+    mu_squared  squares of Gaussian μ; not written down if there are none, as versions without them do not
+    delta       additive δ
+    """
 
     renyi: Decimal = Decimal(0)
+    mu_squared: Annotated[Decimal, Field(exclude_if=lambda amount: not amount)] = Decimal(0)
     delta: Decimal = Decimal(0)
 
     def __add__(self, other: "Charge") -> "Charge":
-        with localcontext(prec=80):
-            return Charge(renyi=self.renyi + other.renyi, delta=self.delta + other.delta)
+        return self._with(other, lambda own, more: own + more)
+
+    def __sub__(self, other: "Charge") -> "Charge":
+        return self._with(other, lambda own, less: own - less)
+
+    def __le__(self, other: "Charge") -> bool:
+        return all(own <= most for own, most in zip(self.amounts, other.amounts, strict=True))
 
     def times(self, count: int) -> "Charge":
         """The charge of `count` refusals at this charge each."""
+        return self._with(self, lambda own, _: own * count)
+
+    def most(self, other: "Charge") -> "Charge":
+        """The larger of each amount."""
+        return self._with(other, max)
+
+    def least(self, other: "Charge") -> "Charge":
+        """The smaller of each amount."""
+        return self._with(other, min)
+
+    @property
+    def amounts(self) -> tuple[Decimal, Decimal, Decimal]:
+        """Rényi nats, μ² and additive δ."""
+        return self.renyi, self.mu_squared, self.delta
+
+    @property
+    def divergence(self) -> Decimal:
+        """What is added up beside δ: in one domain nats or μ², never both."""
+        return self.renyi + self.mu_squared
+
+    def _with(self, other: "Charge", make: Callable[[Decimal, Decimal], Decimal]) -> "Charge":
         with localcontext(prec=80):
-            return Charge(renyi=self.renyi * count, delta=self.delta * count)
+            renyi, mu_squared, delta = map(make, self.amounts, other.amounts)
+        return Charge(renyi=renyi, mu_squared=mu_squared, delta=delta)
 
 
-def _up(amount: float, quantum: Decimal) -> Decimal:
+def rounded_up(amount: float, quantum: Decimal) -> Decimal:
     """The exact decimal of a float, rounded up to the quantum: a positive amount stays positive."""
     with localcontext(prec=80):
         return (Decimal(amount) * Decimal(UP)).quantize(quantum, rounding=ROUND_CEILING) if amount else Decimal(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """A domain's privacy filter: one Rényi order, frozen at creation (ARCHITECTURE "The ledger's rule").
-
-    Assumes      costs are charged before they start; each charge is at `order`, chosen before any release
-    Guarantees   everything admitted together satisfies (epsilon, delta), however adaptively it was chosen
-                 (Rogers et al. 2016; Feldman & Zrnic 2021)
-    Ends         never: sums only grow, and what returns was never drawn on
-    Not covered  choosing the best order at admission: it can reach 1.9 δ. Checked by tests/privacy/test_filter.py
-    """
-
-    epsilon: float
-    delta: float
-    order: float
-    delta_renyi: float
-    delta_additive: float
-
-    @classmethod
-    def freeze(cls, epsilon: float, delta: float) -> "Filter":
-        """Half of δ for the conversion, half for additive δ; the order at which Gaussian spends go furthest."""
-        at = [
-            cls(epsilon=epsilon, delta=delta, order=o, delta_renyi=delta / 2, delta_additive=delta / 2) for o in ORDERS
-        ]
-        return max(at, key=lambda item: item.budget / Decimal(item.order))
-
-    def recapped(self, epsilon: float, delta: float) -> "Filter":
-        """The same order under another cap: only the cap may ever change."""
-        return replace(self, epsilon=epsilon, delta=delta, delta_renyi=delta / 2, delta_additive=delta / 2)
-
-    @property
-    def budget(self) -> Decimal:
-        """B: Rényi nats that may be spent at `order`; rounded down."""
-        nats = Decimal(self.epsilon - self.conversion)
-        with localcontext(prec=80):
-            return (nats - abs(nats) * Decimal(UP - 1)).quantize(RENYI_QUANTUM, rounding=ROUND_FLOOR)
-
-    @property
-    def conversion(self) -> float:
-        """What turning Rényi nats into ε at δ_R costs: ε = nats + conversion."""
-        order = self.order
-        return math.log1p(-1 / order) - (math.log(self.delta_renyi) + math.log(order)) / (order - 1)
-
-    def charge(self, cost: Cost) -> Charge:
-        """What `cost` is charged here. Raises ValueError if it is infinite at the domain's order."""
-        nats = cost.renyi[ORDERS.index(self.order)]
-        if not math.isfinite(nats):
-            raise ValueError(f"its Rényi cost is infinite at the domain's order {self.order:g}")
-        return Charge(renyi=_up(nats, RENYI_QUANTUM), delta=_up(cost.delta, DELTA_QUANTUM))
-
-    def admits(self, total: Charge) -> bool:
-        """Whether everything settled and reserved, `total`, stays within the cap."""
-        return total.renyi <= self.budget and total.delta <= Decimal(self.delta_additive)
-
-    def share(self, charge: Charge) -> float:
-        """The part of the budget that a charge takes, by its Rényi nats."""
-        return float(charge.renyi / self.budget) if self.budget > 0 else float(charge.renyi > 0)
-
-    def more(self, total: Charge, each: Charge) -> int:
-        """How many further charges of `each`, which is more than nothing, fit after `total`."""
-        with localcontext(prec=80):
-            left = (self.budget - total.renyi, each.renyi), (Decimal(self.delta_additive) - total.delta, each.delta)
-            return max(0, min(int(rest // once) for rest, once in left if once))
-
-    def spent(self, total: Charge) -> tuple[float, float]:
-        """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) if nothing."""
-        if not total.renyi and not total.delta:
-            return 0.0, 0.0
-        return float(total.renyi) + self.conversion, self.delta_renyi + float(total.delta)

@@ -1,4 +1,4 @@
-"""The nouns of the ledger: domains, sessions, batches, and how a session moves from one state to the next.
+"""The nouns of the ledger beside domains: sessions, batches, and how a session moves from one state to the next.
 
     open ── begin ── commit ──┬── begin …                  one batch after another, rows never restart
                               ├── settle "spent"           at the cutoff, or at the last row paid for
@@ -9,13 +9,12 @@ Session are written down by the ledger, word for word (`artifacts.ledger.events`
 tests/artifacts/ledger/test_sessions.py.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.privacy import Charge, Cost, Filter, compose
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
@@ -23,39 +22,6 @@ NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of 
 """Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
 QUESTIONS = "questions"
 """What `mechanism` says a session asks, if shards answer questions in it and no row is labelled."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Domain:
-    """A named body of private data. Only the cap within its filter may ever change, by a Recap."""
-
-    name: str
-    unit: str
-    neighbours: str
-    filter: Filter
-
-    @classmethod
-    def frozen(cls, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Self:
-        """A domain at its first mention. Raises WrongInput if the cap is no cap."""
-        _require_cap(epsilon, delta)
-        return cls(name=name, unit=unit, neighbours=neighbours, filter=Filter.freeze(float(epsilon), float(delta)))
-
-    def recapped(self, epsilon: float, delta: float) -> Self:
-        """The same domain under another cap. Raises WrongInput if the cap is no cap."""
-        _require_cap(epsilon, delta)
-        return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
-
-    def differs_only_in_cap(self, other: Self) -> bool:
-        """Whether recaps alone can lead from one to the other."""
-        return replace(self, filter=other.filter) == other and self.filter.order == other.filter.order
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recap:
-    """A domain's new cap, on the record with its reason."""
-
-    filter: Filter
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +109,13 @@ class Opening(Terms):
         epsilon, delta = map(sum, zip(*claims, strict=True))
         return replace(first, whole=compose([opening.whole for opening in openings]), epsilon=epsilon, delta=delta)
 
-    def price(self, domain: Domain, before: Charge, after: Charge) -> str:
-        """What it would cost a domain that is charged `before` now, in words."""
-        cap, spent = (domain.filter.epsilon, domain.filter.delta), domain.filter.spent(before)
-        left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
-        return (
-            f"session {self.id} claims {amount(self.epsilon, self.delta)} and would bring the charge of domain "
-            f"{domain.name!r} from {amount(*spent)} to {amount(*domain.filter.spent(after))}, where its cap is "
-            f"{amount(*cap)} and {amount(*left)} remains"
-        )
+
+class Charging(Protocol):
+    """A domain's filter (artifacts.domains): what a cost is charged, and whether refusals alone may settle it."""
+
+    @property
+    def by_refusals(self) -> bool: ...
+    def charge(self, cost: Cost) -> Charge: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +126,9 @@ class Admission(Terms):
     per_refusal: Charge | None
 
     @classmethod
-    def charged(cls, opening: Opening, by: Filter) -> Self:
-        """`opening` as a domain with that filter charges it. Raises ValueError if the cost is infinite."""
-        each = opening.per_refusal
+    def charged(cls, opening: Opening, by: Charging) -> Self:
+        """`opening` as a domain with that filter charges it. Raises ValueError if it has no finite charge there."""
+        each = opening.per_refusal if by.by_refusals else None
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
         return cls(
             **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
@@ -299,25 +263,12 @@ class Session(Admission):
         unknown = 0 if self.pending is None else self.pending.rows
         refusals = self.refused + unknown
         happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
-        less = happened.renyi <= self.reserved.renyi and happened.delta <= self.reserved.delta
-        return happened if less else self.reserved
+        return happened if happened <= self.reserved else self.reserved
 
     @property
     def _beyond_its_terms(self) -> bool:
         over = self.cutoff is not None and self.refused > self.cutoff
         return over or (self.queries is not None and self.asked > self.queries)
-
-
-def amount(epsilon: float, delta: float) -> str:
-    """An (ε, δ) pair in words."""
-    return f"(ε {epsilon:.4g}, δ {delta:.3g})"
-
-
-def _require_cap(epsilon: float, delta: float) -> None:
-    if not 0 < epsilon < math.inf:
-        raise WrongInput(f"the cap's epsilon must be positive and finite, got {epsilon!r}")
-    if not 0 < delta < 1:
-        raise WrongInput(f"the cap's delta must be between 0 and 1, got {delta!r}")
 
 
 def _adds_up(outcome: BatchOutcome) -> bool:

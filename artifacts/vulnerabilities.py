@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
+from concord.artifacts.domains import Domain
+from concord.artifacts.sessions import NEIGHBOURS, Session
 
 WITHOUT_A_NAME = "0.1.0"
 """The version of whatever does not say: the ledger names the version that opened a session since 0.2.0."""

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import Session
 from concord.flows.cache import Files
 from concord.flows.console import err
 from concord.flows.outcome import StageName
@@ -130,14 +131,14 @@ class Balance:
         """The charge added by this run, the one-off conversion in it, and its share of the lifetime."""
         rule, total = self.domain.filter, run.stores.ledger.total(self.domain.name)
         before, after = rule.spent(self.total), rule.spent(total)
-        added = Charge(renyi=total.renyi - self.total.renyi, delta=total.delta - self.total.delta)
+        added = total - self.total
         return {
             "spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]},
             "conversion": rule.conversion if any(after) and not any(before) else 0.0,
             "lifetime": {
                 "now": rule.share(added),
                 "used": rule.share(total),
-                "more": rule.more(total, added) if added.renyi > 0 else None,
+                "more": rule.more(total, added) if added.divergence > 0 else None,
             },
         }
 

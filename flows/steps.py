@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.mirror import record_missing

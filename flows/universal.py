@@ -12,9 +12,10 @@ from typing import Any
 
 from prefect import flow
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Domain, Opening, Session
+from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.precheck import look_over

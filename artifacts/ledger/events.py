@@ -2,8 +2,9 @@
 
 A record is a line of text sealed by the digest of the record before. Its body is canonical JSON and must be, to the
 letter, what this version would write for what it reads: an unknown key, another spelling of a number or a later
-version's entry is refused. Beside what domains and sessions go through (artifacts.sessions), two kinds of entry are
-written. A remark stands on the record of a domain and charges nothing:
+version's entry is refused. A domain with the filter `gaussian` is named by an entry of its own kind, which versions
+that do not know it refuse. Beside what domains and sessions go through (artifacts.domains, artifacts.sessions), two
+kinds of entry are written. A remark stands on the record of a domain and charges nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
@@ -18,15 +19,15 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from concord.artifacts.domains import Domain, Recap
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Recap, Settlement
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Settlement
 
 RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
 
@@ -118,10 +119,7 @@ class Watch:
 
 def missing(witnessed: Charge, own: Charge) -> Charge:
     """What has to be added to `own` so that it is nowhere less than what was witnessed."""
-    with localcontext(prec=80):
-        return Charge(
-            renyi=max(Decimal(0), witnessed.renyi - own.renyi), delta=max(Decimal(0), witnessed.delta - own.delta)
-        )
+    return (witnessed - own).most(Charge())
 
 
 GENESIS = "0" * 64
@@ -131,6 +129,7 @@ Event = Domain | Recap | Division | Remark | Restoration | Watch | Admission | B
 """Everything the ledger writes down."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
+    "gaussian": Domain,
     "domain": Domain,
     "recap": Recap,
     "divide": Division,
@@ -173,7 +172,7 @@ class LogRecord:
     @classmethod
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
         """The record of `entry` following `head`, or the first one. Raises WrongInput if it could not be read back."""
-        kind = _KIND_OF[type(entry.event)]
+        kind = _kind(entry.event)
         text = {"at": at, "domain": entry.domain, "session": entry.session, "kind": kind, "body": _text(entry.event)}
         seq, previous = _next(head)
         record = cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
@@ -206,8 +205,12 @@ def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind
     return hashlib.sha256(json.dumps([seq, at, domain, session, kind, body, previous]).encode()).hexdigest()
 
 
+def _kind(event: Event) -> str:
+    return "gaussian" if isinstance(event, Domain) and event.filter.kind == "gaussian" else _KIND_OF[type(event)]
+
+
 def _text(event: Event) -> str:
-    plain = _ADAPTERS[_KIND_OF[type(event)]].dump_python(event, mode="json")
+    plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json")
     plain = {name: value for name, value in plain.items() if (name, value) not in LEFT_OUT}
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -217,7 +220,7 @@ def _event(kind: str, body: str) -> Event:
         raise NotVerified("this version does not know its kind: go on with the version that wrote it")
     try:
         event: Event = _ADAPTERS[kind].validate_json(body)
-        faithful = _text(event) == body
+        faithful = _kind(event) == kind and _text(event) == body
     except (ValidationError, ValueError):
         faithful = False
     if not faithful:

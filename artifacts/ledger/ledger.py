@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.database import Entries, Rows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Standing
@@ -28,7 +29,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
 from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Batch, BatchOutcome, Domain, Opening, Session
+from concord.artifacts.sessions import Batch, BatchOutcome, Opening, Session
 from concord.artifacts.settings import Settings
 
 
@@ -54,14 +55,18 @@ class Ledger(Reading):
         """
         return cls(Settings.now().ledger_of(home), Witness.of(home))
 
-    def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
+    def name_domain(
+        self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
+    ) -> Domain:
         """The domain, frozen at its first mention. Raises WrongInput naming the field that is not what was frozen."""
-        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        asked = Domain.frozen(name, kind, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         return self._write(lambda state: state.name(asked), lambda state: state.domain(name))
 
-    def plan_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
+    def plan_domain(
+        self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
+    ) -> Domain:
         """The domain as `name_domain` would give it; writes nothing. Raises what `name_domain` would raise."""
-        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        asked = Domain.frozen(name, kind, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         self._consider(lambda state: state.name(asked))
         return self.domain(name) or asked
 

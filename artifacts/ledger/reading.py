@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import LEARNING, Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Batch, Domain, Session
+from concord.artifacts.sessions import Batch, Session
 
 Value = TypeVar("Value")
 

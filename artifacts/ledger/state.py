@@ -10,22 +10,18 @@ tests/artifacts/ledger/test_ledger_model.py.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from concord.artifacts.domains import Domain, Recap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, missing
 from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import (
-    Admission,
-    Batch,
-    BatchOutcome,
-    Domain,
-    Opening,
-    Recap,
-    Session,
-    Settlement,
-    Terms,
-    amount,
-)
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session, Settlement, Terms
+
+RULES = {
+    **dict.fromkeys(("lifetime.epsilon", "lifetime.delta"), "only `concord domain` changes a cap"),
+    "lifetime.filter": "a domain keeps its filter; name another domain, and `concord link` the two, for the other one",
+}
+"""What is said if a plan names a domain otherwise than it is on the record."""
 
 
 class LedgerState:
@@ -68,7 +64,9 @@ class LedgerState:
                 _require((domain.name, "") == (entry.domain, entry.session) and domain.name not in self.domains)
                 self.domains[domain.name] = domain
             case Recap() as recap:
-                self.domains[entry.domain] = replace(self.domain(entry.domain), filter=recap.filter)
+                known = self.domain(entry.domain)
+                _require(recap.filter.kind == known.filter.kind)
+                self.domains[entry.domain] = replace(known, filter=recap.filter)
             case Division() as division:
                 _require(entry.session == "" and self.divide(entry.domain, division) == [entry])
                 self.parts.divide(entry.domain, division)
@@ -192,11 +190,12 @@ class LedgerState:
         for field, frozen, given in (
             ("unit", known.unit, asked.unit),
             ("neighbours", known.neighbours, asked.neighbours),
+            ("lifetime.filter", known.filter.kind, asked.filter.kind),
             ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
             ("lifetime.delta", known.filter.delta, asked.filter.delta),
         ):
             if frozen != given:
-                rule = "only `concord domain` changes a cap" if field.startswith("lifetime") else "it is frozen"
+                rule = RULES.get(field, "it is frozen")
                 raise WrongInput(f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}: {rule}")
         return []
 
@@ -235,7 +234,8 @@ class LedgerState:
 
     def price(self, opening: Opening) -> str:
         """What a session would cost, in words. Raises BudgetRefused if its cost is infinite."""
-        return opening.price(self.domain(opening.domain), self.total(opening.domain), self.total_with(opening))
+        domain, claim = self.domain(opening.domain), (opening.epsilon, opening.delta)
+        return domain.price(opening.id, claim, self.total(domain.name), self.total_with(opening))
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""

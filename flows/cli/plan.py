@@ -297,10 +297,11 @@ def _show_tallies(found: dict[str, Any], would: str | None, other: list[dict[str
 
 
 def _show_candidates(choice: dict[str, Any]) -> None:
+    measure = "nats" if choice["order"] else "of μ²"
     out.print(
         f"The student is chosen among {choice['candidates']} candidates for ε = {choice['epsilon']:g}, pure, by errors "
         f"on the {choice['share']:.3g} of the units that [test] sets aside. Their part is charged {choice['nats']:.3g} "
-        "nats for it; the test of the chosen one has what that leaves of what learning is charged."
+        f"{measure} for it; the test of the chosen one has what that leaves of what learning is charged."
     )
     table = _table("units set aside that it takes", "rows apart", "by the draw alone", "whoever is set aside")
     for item in choice["units"]:

@@ -28,14 +28,15 @@ def domain_command(
     reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
     home: HomeOption = HOME,
 ) -> None:
-    """Change a domain's lifetime cap, on the record."""
+    """Change a domain's lifetime cap, on the record. Its filter never changes."""
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
     changed = Ledger.of(reopen(home)).recap(name, epsilon, delta, reason)
-    out.print(f"domain {name}: cap is now ε = {changed.filter.epsilon:g}, δ = {changed.filter.delta:g}")
+    rule = changed.filter
+    out.print(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}, by the filter {rule.kind}")
 
 
 @app.command("link")

@@ -6,8 +6,8 @@ By public figures alone: neither table is read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from concord.artifacts.domains import freeze
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Filter
 from concord.tasks.advice.expect import BETA, selection_rows
 from concord.tasks.mechanisms.student_choice import StudentChoice
 
@@ -33,7 +33,7 @@ class UnitsNeeded:
 class ChoiceAhead:
     """What to expect of a choice among candidates.
 
-    nats    charged to the test part of the units, at the domain's Rényi order
+    nats    charged to the test part of the units, at the domain's Rényi order; of a Gaussian filter μ², and no order
     share   of the units that is set aside
     aside   how many that is, if there are as many as the plan states; None if it states none
     reason  what the draw tells by so many
@@ -42,7 +42,7 @@ class ChoiceAhead:
     epsilon: float
     candidates: int
     nats: float
-    order: float
+    order: float | None
     share: float
     aside: float | None
     units: tuple[UnitsNeeded, ...]
@@ -55,7 +55,7 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
     if student.candidates is None or student.epsilon is None or plan.test is None:
         return None
     count, choice = len(student.candidates), StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
-    cap, rate, rows = Filter.freeze(lifetime.epsilon, lifetime.delta), choice.choice.rate, plan.labeling.rows
+    cap, rate, rows = freeze(lifetime.filter, lifetime.epsilon, lifetime.delta), choice.choice.rate, plan.labeling.rows
     units = [
         UnitsNeeded(
             gap=gap,
@@ -68,8 +68,8 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
     return ChoiceAhead(
         epsilon=student.epsilon,
         candidates=count,
-        nats=float(cap.charge(choice.cost).renyi),
-        order=cap.order,
+        nats=float(cap.charge(choice.cost).divergence),
+        order=cap.order if cap.kind == "renyi" else None,
         share=plan.test.share,
         aside=aside,
         units=tuple(units),

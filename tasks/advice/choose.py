@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from concord.artifacts.domains import freeze
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Filter
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
@@ -49,7 +49,7 @@ class PublicFacts:
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
             codes=_once_by_bins(lambda asked: planned_codes(asked, encoding, frames)),
-            order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+            order=order or freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
         )
 
     def stream(self, plan: Plan) -> Stream:

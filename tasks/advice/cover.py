@@ -1,6 +1,6 @@
 """Cover: whether a domain's lifetime budget covers what a plan asks for, and the largest ε that it does.
 
-The rule is the ledger's own (`artifacts.privacy.Filter`), at the plan's lifetime, or for the real domain if a home has
+The rule is the ledger's own (`artifacts.domains`), at the plan's lifetime, or for the real domain if a home has
 it: with the order that was frozen and all that it is charged. The session is calibrated as the door would.
 
 Assumes      a home's ledger is the one that the plan will be run with
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
@@ -23,7 +24,7 @@ from concord.artifacts.parts import LEARNING, NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, sqlite_file
 from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.expect import Premises, premises_of
@@ -57,9 +58,11 @@ class Account:
         known = None if ledger is None else ledger.domain(name)
         if ledger is None or known is None:
             terms = {"unit": "", "neighbours": ""}
-            return cls(domain=Domain.frozen(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta))
+            return cls(
+                domain=Domain.frozen(name, lifetime.filter, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
+            )
         terms = {"unit": known.unit, "neighbours": known.neighbours}
-        ledger.plan_domain(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
+        ledger.plan_domain(name, lifetime.filter, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
         gone = {remark.about for remark in ledger.remarks(name) if remark.kind == "forgotten"}
         sessions = tuple(session for session in ledger.sessions(name) if session.id not in gone)
         return cls(domain=known, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
@@ -67,7 +70,7 @@ class Account:
     def charge(self, plan: Plan, costs: Iterable[Cost]) -> tuple[Charge, bool]:
         """What those costs of the plan come to, and whether sessions for all of them are there already.
 
-        Raises BudgetRefused if one is infinite at the domain's order.
+        Raises BudgetRefused if one has no finite charge by the domain's filter.
         """
         try:
             charges = [self.domain.filter.charge(cost) for cost in costs]

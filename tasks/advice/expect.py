@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from concord.artifacts.domains import freeze
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import ORDERS, Filter
+from concord.artifacts.privacy import ORDERS
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.guess import Guess, expected_agreement
 from concord.tasks.advice.worth import Lesson, learning_units
@@ -123,7 +124,7 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
         **({} if asked is None else {"queries": asked}),
         "classes": len(plan.data.classes),
         "agreement": None if plan.labeling.agreement is None else expected_agreement(plan),
-        "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+        "order": freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": (plan.student.epsilon or 0.0) if plan.student.learner == "universal" else 0.0,

@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from concord import __version__
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, LEARNING, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Opening, Session
+from concord.artifacts.sessions import NEIGHBOURS, Opening, Session
 from concord.artifacts.vulnerabilities import opened_by
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
@@ -243,7 +244,7 @@ def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_s
 
 def _name(door: Stores, plan: Plan) -> Division | None:
     """Put the plan's domain on the record, if it is new, and how its units are divided, if they are."""
-    door.ledger.name_domain(plan.privacy.domain, **_terms(plan))
+    door.ledger.name_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **_terms(plan))
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.divide(plan.privacy.domain, division)
@@ -278,7 +279,7 @@ def planned_domain(door: Stores, plan: Plan) -> Domain:
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.check_division(plan.privacy.domain, division)
-    return door.ledger.plan_domain(plan.privacy.domain, **_terms(plan))
+    return door.ledger.plan_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **_terms(plan))
 
 
 def _check_history(door: Stores) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
@@ -35,7 +36,7 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
@@ -48,6 +49,7 @@ from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.release import Stores, publish_answer, release_once
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.mechanism import Once
+from concord.tasks.mechanisms.noise import ROUNDED
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.student_choice import StudentChoice
 
@@ -62,7 +64,7 @@ Trial = Once[PrivateTest]
 
 
 def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:
-    """The test that costs no more than learning reserved: at most its ε, and at most that in Rényi nats.
+    """The test that costs no more than learning reserved: at most its ε, and at most that by the domain's filter.
 
     learning   what the session that the student learns from was charged when it was opened
     """
@@ -71,8 +73,19 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
         delta=plan.privacy.delta,
         classes=len(plan.data.classes),
         secret=plan.privacy.secret,
-        most=(domain.filter.order, float(learning.renyi)),
+        most=_most(domain, learning),
     )
+
+
+def _most(domain: Domain, learning: Charge) -> tuple[float, float]:
+    """Order and nats of the discrete Gaussians that are charged as much: nats are ρ times the order.
+
+    By μ², of moves v at scales σ: Σ ‖v‖²/(σ² − t²) ≤ 2ρ/(1 − 2ρt²), for 1/σ² is at most 2ρ. That is μ² at this ρ.
+    """
+    if domain.filter.kind == "renyi":
+        return domain.filter.order, float(learning.renyi)
+    square = float(learning.mu_squared)
+    return 1.0, square / (2 * (1 + ROUNDED**2 * square))
 
 
 def planned_choice(plan: Plan) -> StudentChoice | None:
@@ -88,15 +101,15 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
 
     Raises BudgetRefused if that is nothing.
     """
-    renyi, each = learning.renyi, epsilon
+    left, each = learning, epsilon
     for charge, claimed in choices:
-        renyi, each = renyi - charge.renyi, each - claimed
-    if renyi <= 0 or each <= 0:
+        left, each = left - charge, each - claimed
+    if left.divergence <= 0 or each <= 0:
         raise BudgetRefused(
             "student.epsilon leaves the private test nothing: the choice is charged as much as learning is, or more; "
             "make it smaller"
         )
-    return replace(learning, renyi=renyi), each
+    return replace(left, delta=learning.delta), each
 
 
 def choice_of(

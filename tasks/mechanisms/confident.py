@@ -31,7 +31,7 @@ from scipy.stats import norm
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.noise import check_budget, gaussians_delta, least_epsilon, least_noise
+from concord.tasks.mechanisms.noise import check_budget, gaussians_delta, least_epsilon, least_noise, with_moves
 from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
 
@@ -101,7 +101,9 @@ class Confident:
         """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
-        return replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)
+        cost = replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)
+        moves = [(count, count, scale) for count, scale in self.draws]
+        return with_moves(cost, (self.epsilon, self.delta), moves)
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:

@@ -44,11 +44,16 @@ move are the same on both sides. Rounding x does not look at v, so rounded laws 
 Gaussians, μ = ‖v‖/s. Hence with m moved coordinates δ(ε) ≤ e^a·δ_μ(ε − a − b), a = m·ln(1 + θ_t) and
 b = m·ln((1 + θ_σ)/(1 − θ_t)). Of rounds asked one after another the ratios multiply along every path, so a and b add,
 and so does μ², whatever each v is chosen by (Dong, Roth & Su 2022). ∎
+What a filter adds up (artifacts.gaussian): on S = {P > γQ}, P(S) − γQ(S) is at most e^a·P̃(S) − γ·e^(−b)·Q̃(S), the
+rounded laws P̃ and Q̃; P̃(S) ≤ 1 and γQ̃(S) ≤ γ·e^b·Q(S) ≤ e^b. So H(γ) ≤ H_μ(γ) + (e^a − 1) + (e^b − 1): it costs μ and
+that as additive δ, below 1e-27 for a million coordinates, where adding up a and b would end at e^a·δ_μ(ε − a − b). ∎
 Checked by tests/privacy/test_accounting.py, against exact convolution and dp_accounting.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -60,7 +65,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost
+from concord.artifacts.privacy import UP, Cost, Moved, Whole
 from concord.tasks.mechanisms.distance import Draws, Ints
 
 dp.enable_features("contrib")
@@ -232,10 +237,26 @@ def moved_delta(epsilon: float, moves: Sequence[tuple[float, int, float]]) -> fl
     if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
         return 1.0
     mu = math.sqrt(math.fsum(square / (scale**2 - ROUNDED**2) for square, _, scale in moves))
+    above, below = _slack(moves)
+    return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
+
+
+def with_moves(cost: Cost, claim: tuple[float, float], moves: Sequence[tuple[int, int, float]]) -> Cost:
+    """`cost`, for a Gaussian filter too: by the μ² of such moves and the δ of rounding; whole, at the claimed (ε, δ),
+    for a scale below LEAST_ROUNDED."""
+    if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
+        return replace(cost, parts=(Whole(epsilon=claim[0], delta=claim[1], cost=cost),))
+    squares = (Fraction(square) / (Fraction(scale) ** 2 - Fraction(ROUNDED) ** 2) for square, _, scale in moves)
+    above, below = _slack(moves)
+    slack = (math.expm1(above) + math.expm1(below)) * UP
+    return replace(cost, parts=(Moved(mu_squared=sum(squares, Fraction(0)), delta=slack),))
+
+
+def _slack(moves: Sequence[tuple[float, int, float]]) -> tuple[float, float]:
+    """a and b of the proof, over all moves."""
     theta = _theta(ROUNDED)
     above = math.fsum(moved * math.log1p(theta) for _, moved, _ in moves)
-    below = math.fsum(moved * (math.log1p(_theta(scale)) - math.log1p(-theta)) for _, moved, scale in moves)
-    return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
+    return above, math.fsum(moved * (math.log1p(_theta(scale)) - math.log1p(-theta)) for _, moved, scale in moves)
 
 
 def _theta(scale: float) -> float:

@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, least_epsilon, least_noise
+from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, least_epsilon, least_noise, with_moves
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_moved
 
 
@@ -167,7 +167,8 @@ class NoisyVotes(NoisyCounts):
         """ρ-zero-concentrated, and the budget itself if the exact δ at `scale` is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
-        return replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)
+        cost = replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)
+        return with_moves(cost, (self.epsilon, self.delta), [(self._moved, self._moved, self.scale)])
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all of it at that ε, exactly but for rounding up."""

@@ -39,7 +39,7 @@ from scipy.stats import beta as beta_law
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import gaussians_delta, least_noise
+from concord.tasks.mechanisms.noise import gaussians_delta, least_noise, with_moves
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
 """How many cells a unit moves by one, and how many of right and wrong, by what is secret of it."""
@@ -125,7 +125,9 @@ class PrivateTest:
     def cost(self) -> Cost:
         """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
-        return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+        cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+        moves = [(count, count, scale) for count, scale in self.draws]
+        return with_moves(cost, (self.epsilon, self.delta), moves)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of the release at that ε, exactly but for rounding up."""

@@ -23,13 +23,13 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 
 import base64
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from concord.artifacts.privacy import ORDERS, UP, Cost
+from concord.artifacts.privacy import ORDERS, UP, Cost, Whole
 from concord.tasks.mechanisms.adaptive_adversary import Accountant, fit, played_delta
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -155,7 +155,8 @@ class StableVoting:
         """What it will have spent at its cutoff, computed from the very integers it compares with."""
         claims = ((self.epsilon, self.played_delta),) if self.accountant == "game" else ()
         curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
-        return Cost(renyi=curve, delta=self.cutoff * self._slip_odds, claims=claims)
+        cost = Cost(renyi=curve, delta=self.cutoff * self._slip_odds, claims=claims)
+        return replace(cost, parts=(Whole(epsilon=self.epsilon, delta=self.delta, cost=cost),))
 
     @property
     def played_delta(self) -> float:

@@ -41,7 +41,14 @@ from concord.tasks.mechanisms.contributions import (
     tally,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import LARGEST_SCALE, check_budget, least_epsilon, least_noise, moved_delta
+from concord.tasks.mechanisms.noise import (
+    LARGEST_SCALE,
+    check_budget,
+    least_epsilon,
+    least_noise,
+    moved_delta,
+    with_moves,
+)
 from concord.tasks.mechanisms.odds import SumsAttack
 
 STEPS = 1 << 16
@@ -159,12 +166,16 @@ class Tallies:
     def cost(self) -> Cost:
         """ρ-zero-concentrated, and the budget itself if the sharper δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
-        return replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+        cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
+        return with_moves(cost, (self.epsilon, self.delta), self._moves)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all rounds at that ε; rounded up."""
-        moves = [(float(square), each.cells, each.scale) for square, each in self.squares_by_round]
-        return moved_delta(epsilon, moves)
+        return moved_delta(epsilon, self._moves)
+
+    @property
+    def _moves(self) -> list[tuple[int, int, float]]:
+        return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:

@@ -38,6 +38,7 @@ from concord.artifacts.certificate import (
     library_versions,
     together,
 )
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
     CAVEATS,
@@ -58,7 +59,7 @@ from concord.artifacts.measures import ClassTested, Interval, Matrix, TestRecord
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import TALLIES
-from concord.artifacts.sessions import NEIGHBOURS, Domain, Session
+from concord.artifacts.sessions import NEIGHBOURS, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal

@@ -116,7 +116,7 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 
 
 def budget_figure(domain: DomainCharge) -> str:
-    """The domain's budget over its life, session by session: charges add up in Rényi divergence at its order."""
+    """The domain's budget over its life, session by session: charges add up by its filter."""
     shares = np.array([charge.share for charge in domain.charges])
     before, places = np.array(list(_before(domain))), np.arange(1, len(shares) + 1)
     still_open = np.array([charge.status == "open" for charge in domain.charges])

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
 from typing import Any
+
+from concord.tasks.verify.recompute_filter import covered
 
 RecordBody = dict[str, Any]
 """What a record's body says."""
@@ -27,39 +30,47 @@ BUDGET_DIGITS = 60
 
 @dataclass(frozen=True)
 class Amount:
-    """Rényi nats at a domain's order, and additive δ."""
+    """Rényi nats at a domain's order, additive δ, and μ²: a filter covers nats or μ², and nothing of the other."""
 
     nats: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
+    square: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, body: RecordBody) -> "Amount":
         """An amount as a record says it."""
-        return cls(Fraction(body["renyi"]), Fraction(body["delta"]))
+        return cls(Fraction(body["renyi"]), Fraction(body["delta"]), Fraction(body.get("mu_squared", 0)))
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.nats + other.nats, self.delta + other.delta)
+        return Amount(self.nats + other.nats, self.delta + other.delta, self.square + other.square)
 
     def __le__(self, other: "Amount") -> bool:
-        return self.nats <= other.nats and self.delta <= other.delta
+        return self.nats <= other.nats and self.delta <= other.delta and self.square <= other.square
 
     def __str__(self) -> str:
-        return f"{float(self.nats):.6g} nats and δ {float(self.delta):.3g}"
+        squares = f" and μ² {float(self.square):.6g}" if self.square else ""
+        return f"{float(self.nats):.6g} nats{squares} and δ {float(self.delta):.3g}"
 
-    def times(self, count: int) -> "Amount":
+    def times(self, count: int | Fraction) -> "Amount":
         """That amount, so often."""
-        return Amount(self.nats * count, self.delta * count)
+        return Amount(self.nats * count, self.delta * count, self.square * count)
+
+    def least(self, other: "Amount") -> "Amount":
+        """The smaller of each."""
+        return Amount(min(self.nats, other.nats), min(self.delta, other.delta), min(self.square, other.square))
 
     def lacking(self, other: "Amount") -> "Amount":
         """What has to be added so that no part is less than in `other`."""
-        return Amount(max(Fraction(0), other.nats - self.nats), max(Fraction(0), other.delta - self.delta))
+        less = other + self.times(-1)
+        return Amount(*(max(Fraction(0), part) for part in (less.nats, less.delta, less.square)))
 
 
 @dataclass
 class Account:
-    """A domain. `terms` never change; `lost` says whether sessions may be missing from the record."""
+    """A domain. `terms` never change, the order among them, of which a Gaussian filter has none; `lost` says whether
+    sessions may be missing from the record."""
 
-    terms: tuple[str, str, Fraction]
+    terms: tuple[str, str, Fraction | None]
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
     charged: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
@@ -70,8 +81,8 @@ class Account:
     @classmethod
     def of(cls, body: RecordBody) -> "Account":
         """A domain as a record says it."""
-        terms, cap, split = body["unit"], *cap_of(body["filter"])
-        return cls((terms, body["neighbours"], Fraction(body["filter"]["order"])), cap, split)
+        cap, split = cap_of(body["filter"])
+        return cls((body["unit"], body["neighbours"], order_of(body["filter"])), cap, split)
 
     @property
     def neighbours(self) -> str:
@@ -79,8 +90,8 @@ class Account:
         return self.terms[1]
 
     @property
-    def order(self) -> Fraction:
-        """α*."""
+    def order(self) -> Fraction | None:
+        """α*; None if charges add up as μ²."""
         return self.terms[2]
 
     def charge(self, amount: Amount, part: str = "") -> None:
@@ -95,24 +106,29 @@ class Account:
 
     def lacking(self, seen: Amount) -> Amount:
         """What every part is charged beyond its own, so that none is charged less than the largest was seen to be."""
-        parts = self.charged.values()
-        return Amount(min(part.nats for part in parts), min(part.delta for part in parts)).lacking(seen)
+        return reduce(Amount.least, self.charged.values()).lacking(seen)
 
     @property
     def budget(self) -> Amount:
-        """B and δ_A."""
+        """B, or the μ² of the cap, and δ_A."""
+        if self.order is None:
+            return Amount(delta=self.split[1], square=Fraction(covered(float(self.cap[0]), float(self.split[0]))))
         with localcontext(prec=BUDGET_DIGITS):
             nats = _budget(self.cap[0], self.split[0], self.order)
             return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
 
     def faults(self) -> Iterator[str]:
         """What is wrong with its split of δ."""
-        if self.split != (self.cap[1] / 2, self.cap[1] / 2) or not 0 < self.cap[1] < 1:
+        whole, rule = self.cap[1], "halves it" if self.order is not None else "leaves a quarter for additive δ"
+        additive = whole / 2 if self.order is not None else whole / 4
+        if self.split != (whole - additive, additive) or not 0 < whole < 1:
             parts = " and ".join(f"{float(part):.6g}" for part in self.split)
-            yield f"its δ of {float(self.cap[1]):.6g} is divided into {parts}, where the rule halves it"
+            yield f"its δ of {float(whole):.6g} is divided into {parts}, where the rule {rule}"
 
     def at_first(self) -> Iterator[str]:
         """What is wrong with its order, if no other cap came before."""
+        if self.order is None:
+            return
         with localcontext(prec=BUDGET_DIGITS):
             worth = {
                 order: _budget(self.cap[0], self.split[0], order) / Decimal(float(order)) for order in RENYI_ORDERS
@@ -153,10 +169,17 @@ class Holding:
         return happened if happened <= self.reserved else self.reserved
 
 
+def order_of(body: RecordBody) -> Fraction | None:
+    """α* of a filter; None if it is the one that adds up μ². Raises ValueError if it says that it is another."""
+    if body.get("kind", "gaussian") != "gaussian":
+        raise ValueError(f"no filter is called {body['kind']!r}")
+    return None if "kind" in body else Fraction(body["order"])
+
+
 def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-    """(ε, δ) of a cap, and its (δ_R, δ_A)."""
-    parts = [Fraction(body[name]) for name in ("epsilon", "delta", "delta_renyi", "delta_additive")]
-    return (parts[0], parts[1]), (parts[2], parts[3])
+    """(ε, δ) of a cap; and what is left of its δ for the divergence, and δ_A."""
+    epsilon, delta, additive = (Fraction(body[name]) for name in ("epsilon", "delta", "delta_additive"))
+    return (epsilon, delta), (Fraction(body["delta_renyi"]) if "delta_renyi" in body else delta - additive, additive)
 
 
 def _budget(epsilon: Fraction, delta_renyi: Fraction, order: Fraction) -> Decimal:

@@ -6,14 +6,16 @@ from `tasks.verify.recompute`. After a record that is wrong, the reckoning goes 
 
 Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
 Guarantees   named if it is not so (ARCHITECTURE "The ledger's rule"):
-             1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap; a
-                recap keeps the order and covers what is charged already
-             2  every session that was opened was covered: Σ nats at the order ≤ B and Σ additive δ ≤ δ_A
+             1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap. Of
+                the filter `gaussian` a quarter of δ is additive, and there is no order. A recap keeps order and filter
+                and covers what is charged already
+             2  every session that was opened was covered: Σ nats at the order ≤ B, or Σμ² ≤ that of the cap, and
+                Σ additive δ ≤ δ_A
              3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones
              4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
-                reservation, or what was refused if that is less and may be returned
+                reservation, or what was refused if that is less and may be returned, which no μ² ever is
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
              6  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
@@ -30,8 +32,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify import recompute
-from concord.tasks.verify.holdings import Account, Amount, Holding, RecordBody, cap_of, or_endless
+from concord.tasks.verify import recompute, recompute_filter
+from concord.tasks.verify.holdings import Account, Amount, Holding, RecordBody, cap_of, or_endless, order_of
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """By how much of itself an amount may have been rounded up."""
@@ -40,6 +42,10 @@ QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """The neighbours that a mechanism hides whose settings say what is secret of a unit."""
+
+
+Price = tuple[float, ...]
+"""Rényi nats, additive δ and, of the Gaussian filter, μ²."""
 
 
 class RecordKept(Protocol):
@@ -67,6 +73,7 @@ class Reckoning:
         self._witnessed = False
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
+            "gaussian": self._domain,
             "recap": self._recap,
             "divide": self._divide,
             "remark": lambda _, __: iter(()),
@@ -86,13 +93,15 @@ class Reckoning:
         if record.domain in self.accounts:
             yield "the domain was named before"
         self.accounts[record.domain] = account = Account.of(body)
+        if (account.order is None) != (record.kind == "gaussian"):
+            yield "the kind of the entry names another filter than its body"
         yield from account.faults()
         yield from account.at_first()
 
     def _recap(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account = self.accounts[record.domain]
-        if Fraction(body["filter"]["order"]) != account.order:
-            yield f"the order of the domain changes from {float(account.order):g} to {body['filter']['order']:g}"
+        if (order := order_of(body["filter"])) != account.order:
+            yield f"the order of the domain changes from {_named(account.order)} to {_named(order)}"
         account.cap, account.split = cap_of(body["filter"])
         yield from account.faults()
         yield from _covered(account, "the new cap")
@@ -216,10 +225,14 @@ def _covered(account: Account, by: str) -> Iterator[str]:
             break
 
 
-def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
+def _named(order: Fraction | None) -> str:
+    return "none, of the Gaussian filter," if order is None else f"{float(order):g}"
+
+
+def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> Iterator[str]:
     """What is wrong with a session's charges, if its settings say what it and one refusal cost."""
     try:
-        whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))
+        whole, each = _prices(json.dumps(mechanism, sort_keys=True), None if order is None else float(order))
     except NotVerified as unknown:
         yield str(unknown)
         return
@@ -231,21 +244,22 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterato
         yield from _charged("a refusal", holding.each, each, 1)
 
 
-def _charged(what: str, found: Amount, due: tuple[float, float], refusals: int) -> Iterator[str]:
+def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[str]:
     if not all(map(math.isfinite, due)):
         yield f"{what} costs more than any charge at the domain's order"
         return
     least = Amount(*map(Fraction, due))
-    most = (
-        least
-        + Amount(*(part * MOST_ROUNDED_UP for part in (least.nats, least.delta)))
-        + Amount(*QUANTA).times(refusals)
-    )
+    nats, delta = QUANTA
+    quanta = Amount(nats if least.nats else Fraction(0), delta, nats if least.square else Fraction(0))
+    most = least + least.times(MOST_ROUNDED_UP) + quanta.times(refusals)
     if not least <= found or not found <= most:
         yield f"{what} is charged {found}, where its settings cost {least}"
 
 
 @lru_cache(maxsize=256)
-def _prices(mechanism: str, order: float) -> tuple[tuple[float, float], tuple[float, float] | None]:
+def _prices(mechanism: str, order: float | None) -> tuple[Price, Price | None]:
     settings = json.loads(mechanism)
+    if order is None:
+        square, delta = recompute_filter.charge(settings)
+        return (0.0, delta, square), None
     return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)

@@ -128,22 +128,13 @@ def _moved(settings: PublicSettings, rows: str) -> int:
 
 
 def _gaussian_delta(settings: PublicSettings, epsilon: float) -> float:
-    """From the law of the sum of all noise."""
-    return sums_delta(epsilon, (_moved(settings, "queries"), float(settings["scale"])))
-
-
-def _confident_delta(settings: PublicSettings, epsilon: float) -> float:
-    """From the laws of two sums: of the noise of all tests, and of all released counts."""
-    tests = int(settings["queries"]), float(settings["test_scale"])
-    return sums_delta(epsilon, tests, (_moved(settings, "answers"), float(settings["scale"])))
+    """From the laws of one or two sums: of all counts that are released, and of the noise of all tests."""
+    return sums_delta(epsilon, *groups(settings))
 
 
 def _rho(settings: PublicSettings) -> float:
     """Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
-    if settings["name"] == "noisy_votes":
-        return _moved(settings, "queries") / (2 * float(settings["scale"]) ** 2)
-    tests = int(settings["queries"]) / (2 * float(settings["test_scale"]) ** 2)
-    return tests + _moved(settings, "answers") / (2 * float(settings["scale"]) ** 2)
+    return sum(moved / (2 * scale**2) for moved, scale in groups(settings))
 
 
 def _concentrated_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
@@ -181,7 +172,7 @@ def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float
     if "secret" not in settings:
         return _pure_charge(settings, order)
     with localcontext(prec=DIGITS):
-        alpha, spread = Decimal(order), Decimal(_pure(settings))
+        alpha, spread = Decimal(order), Decimal(pure(settings))
         low, high = Decimal(0), spread
         for _ in range(4 * DIGITS):  # ternary search: the moment rises, then falls
             third = (high - low) / 3
@@ -198,14 +189,14 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
 
 
 def _pure_delta(settings: PublicSettings, epsilon: float) -> float:
-    return _responses_delta(_pure(settings), 1, epsilon)
+    return _responses_delta(pure(settings), 1, epsilon)
 
 
 def _pure_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(_pure(settings), 1, order), 0.0
+    return _responses_nats(pure(settings), 1, order), 0.0
 
 
-def _pure(settings: PublicSettings) -> float:
+def pure(settings: PublicSettings) -> float:
     """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
     the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
     scale."""
@@ -227,13 +218,24 @@ def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
     return (moved, float(settings["scale"])), (moved, float(settings["pair_scale"]))
 
 
-def _test_delta(settings: PublicSettings, epsilon: float) -> float:
-    return sums_delta(epsilon, *_test_groups(settings))
+def epochs(settings: PublicSettings) -> tuple[float, float]:
+    """ε of one epoch of a sparse vector, of which there are `cutoff`; and the probability that a label escapes."""
+    return _epoch(settings), _escapes(settings)
 
 
-def _test_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    """Zero-concentrated DP (Bun & Steinke 2016)."""
-    return order * sum(moved / (2 * scale**2) for moved, scale in _test_groups(settings)), 0.0
+def shifts(settings: PublicSettings) -> tuple[float, int]:
+    """ε of one Laplace count that a teacher moves, and how many it does."""
+    return 1 / float(settings["scale"]), _moved(settings, "queries")
+
+
+def groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
+    """Counts under Gaussian noise that a unit moves by one, and the scale: of votes, of tests of a student."""
+    if settings["name"] == "private_test":
+        return _test_groups(settings)
+    if settings["name"] == "noisy_votes":
+        return ((_moved(settings, "queries"), float(settings["scale"])),)
+    tests = int(settings["queries"]), float(settings["test_scale"])
+    return tests, (_moved(settings, "answers"), float(settings["scale"]))
 
 
 def _epoch(settings: PublicSettings) -> float:
@@ -267,13 +269,13 @@ ROUTES = {
     "sparse_vector": Route(_threshold_delta, _threshold_charge),
     "published": Route(_threshold_delta, _threshold_charge),
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
-    "confident": Route(_confident_delta, _concentrated_charge),
+    "confident": Route(_gaussian_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
     "tallies": Route(tallies_delta, tallies_charge),
     "universal": Route(_pure_delta, _choice_charge),
     "student_choice": Route(_pure_delta, _choice_charge),
     "error_estimate": Route(_pure_delta, _pure_charge),
-    "private_test": Route(_test_delta, _test_charge),
+    "private_test": Route(_gaussian_delta, _concentrated_charge),
     "optimal_release": Route(question_delta, _question_charge),
     "laplace_release": Route(question_delta, _question_charge),
 }

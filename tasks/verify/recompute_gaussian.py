@@ -257,26 +257,32 @@ def _by_rounding(settings: PublicSettings, epsilon: float) -> float:
     rounds = _rounds(settings)
     if min(scale for _, _, scale in rounds) <= 2 * LATTICE_SCALE:
         return 1.0
-    above = sum((cells * (1 + _theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))
+    above = sum((cells * (1 + theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))
     below = sum(
-        (cells * ((1 + _theta(scale)) / (1 - _theta(LATTICE_SCALE))).ln() for _, cells, scale in rounds), Decimal(0)
+        (cells * ((1 + theta(scale)) / (1 - theta(LATTICE_SCALE))).ln() for _, cells, scale in rounds), Decimal(0)
     )
     mu = sum((square / (scale**2 - LATTICE_SCALE**2) for square, _, scale in rounds), Decimal(0)).sqrt()
-    beyond = _expected_beyond(float(mu), float(Decimal(epsilon) - above - below))
+    beyond = expected_beyond(float(mu), float(Decimal(epsilon) - above - below))
     return min(1.0, float(above.exp()) * beyond * (1 + TALLIES_ROUNDING))
 
 
-def _theta(scale: Decimal) -> Decimal:
+def theta(scale: Decimal) -> Decimal:
+    """2·Σ_j e^(−2π²·scale²·j²)."""
     pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
     return 2 * sum(((-2 * (pi * scale * j) ** 2).exp() for j in range(1, 9)), Decimal(0))
 
 
-def _expected_beyond(mu: float, epsilon: float) -> float:
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Any, Any]:
+    return np.polynomial.legendre.leggauss(NODES)
+
+
+def expected_beyond(mu: float, epsilon: float) -> float:
     """E (1 − e^(ε − L))⁺, L = μ²/2 + μ·x, by Gauss and Legendre from where L is ε."""
     start = (epsilon - mu**2 / 2) / mu
     first = max(start, -WIDTHS)
     stretch = min(WIDTHS + max(0.0, -first), 60 / max(first, 1e-9))
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = _legendre()
     x = first + (nodes + 1) / 2 * stretch
     density = np.exp(-(x**2 - first**2) / 2)
     total = float(np.sum(weights * density * -np.expm1(-mu * (x - start)))) * stretch / 2

@@ -23,8 +23,8 @@ MECHANISMS: dict[str, Mechanism] = {
 PUBLISHED = {
     "concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970",
     "concord certificate 2": "f8d64ce78a0286d0affabc1c2a582bf530e022b7c6843bc560b27dca18db384c",
-    "concord certificate 3": "639c7c3a9c774e07fb4593201093a97314e42e2b6aadfef0cfb3ec50ffc3a4cf",
-    "concord certificate of answers 1": "9e251b732888edeae240f5871b44bba86b21f87ddd3dbb4f18b5b29da9425cdd",
+    "concord certificate 3": "9db9201e721bdd255b84feeee469f29cb3113fb124e925ebdf31c1c0f8146ebb",
+    "concord certificate of answers 1": "04290ea453f24faa38895f45f1c40cf2dc968e6d7f79843a22ae4a70bcd6046e",
 }
 """SHA-256 of the schema of each format, but for its words."""
 

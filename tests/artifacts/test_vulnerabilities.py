@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.sessions import Domain, Session
+from concord.artifacts.domains import Domain
+from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import VULNERABILITIES, concerning, is_version, older, oldest
 from tests.artifacts.ledger.openings import DOMAIN, session
 

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts import parts
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.ledger.events import LogRecord
@@ -23,7 +24,7 @@ from concord.artifacts.parts import EVERY, LEARNING, TEST, Division, Parts
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import Domain, Opening, Terms
+from concord.artifacts.sessions import Opening, Terms
 from concord.tasks.data import parts as data_parts
 from concord.tasks.data.parts import division_of, of_part
 from tests.support.people import changed, tables_of_plan, write_tables

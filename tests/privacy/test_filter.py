@@ -13,7 +13,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from concord.artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, compose
+from concord.artifacts.domains import Filter
+from concord.artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, compose
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.exact import Floats
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.reading import Reading
@@ -17,7 +18,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import Domain, Opening, Session
+from concord.artifacts.sessions import Opening, Session
 from tests.privacy.test_divided import NAMES, Kind, kind, write
 from tests.support.people import changed, tables_of_plan, write_tables
 

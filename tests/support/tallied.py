@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Domain, Opening, Session
+from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.release import Stores

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Opening, Session
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session
 
 CAP = {"epsilon": 4.0, "delta": 4e-5}
 DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concord.artifacts.domains import Recap
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Recap, Settlement
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome, session
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")

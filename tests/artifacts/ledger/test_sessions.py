@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Domain, Session, Settlement
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Session, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, at_most, batch, opening, outcome, refusals, session
 
 

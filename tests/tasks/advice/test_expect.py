@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.privacy import Filter
 from concord.tasks.advice.compare import plan_mechanism
 from concord.tasks.advice.expect import (
     RATIOS,

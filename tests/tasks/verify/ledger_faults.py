@@ -8,9 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from concord.artifacts.domains import Filter
 from concord.artifacts.ledger import state
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge, Filter
+from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
 
 charge, admits, freeze, recapped, budget = Filter.charge, Filter.admits, Filter.freeze, Filter.recapped, Filter.budget

@@ -1,0 +1,101 @@
+"""The filter `gaussian` recomputed: what a session's settings are charged there, and what a cap covers.
+
+Written from the theorems that artifacts/gaussian.py and tasks/mechanisms/noise.py prove, by no line of theirs:
+quantiles are SciPy's, while they sum series in decimals; δ is an integral over the law of the privacy loss, while they
+have its closed form; the δ of rounding to integers is summed to 60 digits.
+
+Assumes      settings are those that ran
+Guarantees   `charge` is μ² and additive δ that the settings are proved to cost, less QUANTILES of it at most; `covered`
+             is the cap's μ², more QUANTILES of it at most
+Not covered  mechanisms without a route here: refused. Checked by tests/tasks/verify/test_recompute_filter.py
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from functools import lru_cache
+
+from scipy.optimize import brentq
+from scipy.special import erfinv, ndtri_exp
+
+from concord.artifacts.errors import NotVerified
+from concord.tasks.verify import recompute
+from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, moved, theta
+from concord.tasks.verify.recompute_questions import question_slip
+
+QUANTILES = 1e-9
+"""What quantiles and integrals in doubles may be off by, relatively."""
+LEAST_SCALE = 3
+"""Least scale of a discrete Gaussian that is taken for a continuous one of variance σ² − VARIANCE."""
+LATTICE = Decimal(2)
+DIGITS = 60
+Moves = Sequence[tuple[int, int, float]]
+"""Squared norm of the move, coordinates it may move, scale."""
+
+
+def charge(settings: PublicSettings) -> tuple[float, float]:
+    """μ² and the additive δ that the settings cost. Raises NotVerified if no other path is known."""
+    square, delta = _charge(settings)
+    return square * (1 - QUANTILES), delta
+
+
+@lru_cache(maxsize=64)
+def covered(epsilon: float, delta: float) -> float:
+    """The largest μ² at which δ is at most `delta` at `epsilon`."""
+
+    def beyond(mu: float) -> float:
+        return expected_beyond(mu, epsilon) - delta
+
+    high = 1e-3
+    while beyond(high) < 0:
+        high *= 2
+    return float(brentq(beyond, high / 1e6, high, xtol=1e-300, rtol=1e-13)) ** 2 * (1 + QUANTILES)
+
+
+def _charge(settings: PublicSettings) -> tuple[float, float]:
+    if "relabel" in settings:
+        settings = {**settings["relabel"], "name": "relabelled"}
+    name, epsilon = settings["name"], float(settings["epsilon"])
+    match name:
+        case "stable" | "relabelled":
+            return _pure(epsilon), float(settings["delta"])
+        case "noisy_votes" | "confident" | "private_test" | "tallies":
+            return _moved(_moves(settings), epsilon, float(settings["delta"]))
+        case "sparse_vector" | "published":
+            each, slips = recompute.epochs(settings)
+            return int(settings["cutoff"]) * _pure(each), slips
+        case "laplace_votes":
+            each, times = recompute.shifts(settings)
+            return times * _pure(each), 0.0
+        case "universal" | "student_choice" if "secret" in settings:
+            return _pure(recompute.pure(settings) / 2), 0.0  # a loss within ε/2 of its middle
+        case "universal" | "student_choice" | "error_estimate":
+            return _pure(recompute.pure(settings)), 0.0
+        case "optimal_release" | "laplace_release":
+            return _pure(epsilon), question_slip(settings)
+    raise NotVerified(f"what {name!r} costs a Gaussian filter cannot be recomputed by another path")
+
+
+def _pure(epsilon: float) -> float:
+    """μ² with Φ(−μ/2) = 1/(1 + e^ε), which is erf(μ/√8) = tanh(ε/2)."""
+    if epsilon < 1:
+        return 8 * float(erfinv(math.tanh(epsilon / 2))) ** 2
+    return 4 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) ** 2
+
+
+def _moves(settings: PublicSettings) -> Moves:
+    if settings["name"] == "tallies":
+        return [(moved(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
+    return [(count, count, scale) for count, scale in recompute.groups(settings)]
+
+
+def _moved(moves: Moves, epsilon: float, delta: float) -> tuple[float, float]:
+    """Σ N/(σ² − t²), and e^a + e^b − 2 for what rounding to integers changes; or the whole, at its own (ε, δ)."""
+    if min(scale for _, _, scale in moves) < LEAST_SCALE:
+        return _pure(epsilon), delta
+    with localcontext(prec=DIGITS):
+        square = sum((Decimal(norm) / (Decimal(scale) ** 2 - LATTICE**2) for norm, _, scale in moves), Decimal(0))
+        near = theta(LATTICE)
+        above = sum((cells * (1 + near).ln() for _, cells, _ in moves), Decimal(0))
+        below = sum((cells * ((1 + theta(Decimal(s))) / (1 - near)).ln() for _, cells, s in moves), Decimal(0))
+        return float(square), float(above.exp() + below.exp() - 2)
