@@ -26,6 +26,7 @@ from concord.artifacts.sections import (
     PrivateTestPlan,
     near,
 )
+from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 
 VOTED_KEYS = ("cutoff", "queries", "agreement", "accountant")
 """Keys of [labeling] that have no meaning for tallies."""
@@ -146,6 +147,13 @@ class Plan(Part):
         if self.data.public_share is not None and self.privacy.secret != "labels":
             rule = "data.public_share makes features of private rows public"
             raise ValueError(f"{rule}: it needs privacy.secret = 'labels'")
+        if (
+            self.privacy.secret == "labels"
+            and isinstance(self.data.private, TableSource)
+            and not self.data.private.ordered
+        ):
+            rule = "data.private must be files or a frame where privacy.secret = 'labels'"
+            raise ValueError(f"{rule}: a query or a Delta table has no order, so a label could move other rows")
         if self.relabel is None:
             return self
         if self.privacy.secret == "labels":
@@ -214,15 +222,23 @@ class Plan(Part):
         return self.student.epsilon or self.privacy.epsilon
 
     def path(self, field: Literal["private", "public", "test"]) -> str:
-        """A data path of the plan, absolute; a folder or glob stays one. Raises WrongInput if there is none."""
+        """A data path of the plan, absolute; a folder or glob stays one, and so does an address. Raises WrongInput if
+        there is none, as long as a table that is no file was not read."""
         given = getattr(self.data, field)
         if given is None:
             raise WrongInput(f"data.{field} must be given in the plan")
-        return str(Path(self.folder, given).absolute())
+        if not isinstance(given, str):
+            raise WrongInput(f"data.{field} names no file: a run reads it, and this reads files alone")
+        return given if "://" in given else str(Path(self.folder, given).absolute())
 
 
 def load_plan(path: Path) -> Plan:
     """The plan of a TOML file. Raises WrongInput with one sentence for whatever is wrong with it."""
+    return parse_plan(read_tables(path))
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The nested tables of a TOML file, and its folder. Raises WrongInput if it cannot be read."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -231,7 +247,7 @@ def load_plan(path: Path) -> Plan:
         raise WrongInput(f"the plan {path} cannot be read as a text file") from None
     except tomllib.TOMLDecodeError as wrong:
         raise WrongInput(f"the plan {path} is not TOML: {wrong}") from None
-    return parse_plan({**tables, "folder": str(path.absolute().parent)})
+    return {**tables, "folder": str(path.absolute().parent)}
 
 
 def parse_plan(tables: dict[str, Any]) -> Plan:
@@ -261,20 +277,22 @@ RULES = {
     "float_parsing": "must be a number",
 }
 """Rules in the words of TOML, where pydantic has words of Python."""
-BRANCH = "constrained-float"
-"""Pydantic's name for one of the types that a field may have, which is no key of the plan."""
+BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
+"""Pydantic's names for types that a field may have, which are no keys of the plan."""
 
 
 def _sentence(error: Any) -> str:
-    field = ".".join(str(step) for step in error["loc"] if step != BRANCH) or "plan"
+    steps = [step for step in error["loc"] if step not in BRANCHES]
+    field = ".".join(map(str, steps)) or "plan"
     if error["type"] == "extra_forbidden":
-        return f"{field} is not a key of the plan{near(str(error['loc'][-1]), _known(error['loc'][:-1]))}"
+        return f"{field} is not a key of the plan{near(str(steps[-1]), _known(tuple(steps[:-1])))}"
     if error["type"] == "missing":
         return f"{field} must be given in the plan"
     if error["type"] == "value_error":
         return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
     rule = RULES.get(error["type"], error["msg"].replace("Input should", "must"))
-    return f"{field} {rule.format_map(error.get('ctx', {}))}, got {error['input']!r}"
+    shown = "" if A_SOURCE in error["loc"] else f", got {error['input']!r}"  # an address may hold a password
+    return f"{field} {rule.format_map(error.get('ctx', {}))}{shown}"
 
 
 def _known(place: tuple[Any, ...]) -> list[str]:

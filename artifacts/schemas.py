@@ -7,7 +7,7 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns and a
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -23,6 +23,23 @@ class Ref(BaseModel):
 
     path: str
     digest: str
+
+
+class Place(Protocol):
+    """Where a file lies: a `pathlib.Path`, or what opens as one does (tasks.data.places)."""
+
+    @property
+    def open(self) -> Any: ...
+
+
+class PublicBatch(BaseModel):
+    """A batch of the public stream: where it is staged, its first row in the stream, and how many it holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ref: Ref
+    first: int
+    rows: int
 
 
 def canonical_json(value: Any) -> str:

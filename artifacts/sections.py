@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.artifacts.sources import Table, check_address
 
 
 def in_units(unit: str) -> Any:
@@ -68,15 +69,16 @@ class Part(BaseModel):
 class DataPlan(Part):
     """Where the tables lie and what their columns mean. Paths are relative to the plan."""
 
-    private: Annotated[str, OPERATOR]
-    """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob."""
-    public: Annotated[str | None, OPERATOR] = None
+    private: Annotated[Table, OPERATOR]
+    """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob; an address in
+    an object store; `{ query, connection }` for a database, or `{ delta }`."""
+    public: Annotated[Table | None, OPERATOR] = None
     """Rows without labels, which get labels. A label column in them is ignored."""
     label: str
     """The column that the classifier predicts."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
     """The labels there are, as is known in public. A private label that is none of them counts as the first."""
-    test: Annotated[str | None, OPERATOR] = None
+    test: Annotated[Table | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
     version: str = "1"
     """Names the state of the private data: name a new one when the data changes. That it changed is public."""
@@ -93,6 +95,15 @@ class DataPlan(Part):
     public_share: Share | None = None
     """If labels alone are secret: the part of the private units that no teacher learns from. Their features are the
     public rows if `public` is not given."""
+
+    @model_validator(mode="after")
+    def addresses_are_of_stores(self) -> Self:
+        for field, place in (("private", self.private), ("public", self.public), ("test", self.test)):
+            try:
+                check_address(place if isinstance(place, str) else None)
+            except ValueError as wrong:
+                raise ValueError(f"{field} {wrong}") from None
+        return self
 
     @model_validator(mode="after")
     def public_rows_are_somewhere(self) -> Self:

@@ -1,8 +1,9 @@
 """Settings: the environment variables that Concord reads, each with its meaning, and the servers they name.
 
-Nobody else reads the environment; `flows.environment` and `flows.server` fill it for Prefect, MLflow and processes of
-our own. An empty variable counts as unset, but for CONCORD_LEDGER: a ledger that was meant and not named would let
-another budget be spent. Servers are asked before anything depends on them, because their own clients try for minutes.
+A plan names others, for its databases: `required` reads them. Nobody else reads the environment; `flows.environment`
+and `flows.server` fill it for Prefect, MLflow and processes of our own. An empty variable counts as unset, but for
+CONCORD_LEDGER: a ledger that was meant and not named would let another budget be spent. Servers are asked before
+anything depends on them, because their own clients try for minutes.
 Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
 """
 
@@ -126,3 +127,10 @@ def sqlite_file(address: str) -> Path | None:
     if database.startswith("file:") and "uri=true" in options.split("&"):
         return Path(unquote(database.removeprefix("file:")))
     return Path(database)
+
+
+def required(variable: str, what: str) -> str:
+    """What a variable holds. Raises EnvironmentFailed naming it, and `what` it must hold, if that is nothing."""
+    if not (value := os.environ.get(variable)):
+        raise EnvironmentFailed(f"the environment variable {variable} must hold {what}")
+    return value

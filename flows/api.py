@@ -17,12 +17,13 @@ tests/flows/test_api.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
@@ -89,17 +90,52 @@ class Run:
         return Released(self.home).labels(voted)
 
 
-def run(plan: str | Path | Plan, *, home: str | Path | None = None, new_session: bool = False) -> Run:
+def run(
+    plan: str | Path | dict[str, Any] | Plan,
+    *,
+    private: Any = None,
+    public: Any = None,
+    test: Any = None,
+    home: str | Path | None = None,
+    new_session: bool = False,
+) -> Run:
     """Learn and publish a classifier, as `concord run` does; again, it answers from cache and spends nothing.
 
+    plan          a TOML file, its tables as a dict, or a Plan
+    private, public, test
+                  tables in place of those that the plan names, if it names any: frames of polars or pandas, Arrow
+                  tables, or whatever else hands its columns over by Arrow's C stream. They are kept in the vault
     home          where everything is kept; default: CONCORD_HOME, or .concord; one for the life of the process
     new_session   open a further session, which costs again
     Raises a ConcordError for everything that is not a fault of this program.
     """
-    loaded, folder = plan if isinstance(plan, Plan) else load_plan(Path(plan)), _prepared(home)
+    frames = {"private": private, "public": public, "test": test}
+    given = {field: frame for field, frame in frames.items() if frame is not None}
+    loaded, folder = _loaded(plan, given), _prepared(home)
     from concord.flows.start import start
 
-    return Run(start(loaded, folder, new_session=new_session), folder)
+    return Run(start(_with_frames(loaded, given, folder), folder, new_session=new_session), folder)
+
+
+def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:
+    """The plan; it need not name tables that are given."""
+    if isinstance(plan, Plan):
+        return plan
+    tables = plan if isinstance(plan, dict) else read_tables(Path(plan))
+    data = tables.get("data")
+    return parse_plan({**tables, "data": {**data, **dict.fromkeys(given, "")}} if isinstance(data, dict) else tables)
+
+
+def _with_frames(plan: Plan, given: Mapping[str, Any], folder: Path) -> Plan:
+    if not given:
+        return plan
+    from concord.tasks.data.sources import keep_frame
+    from concord.tasks.door.release import Stores, a_run_in
+
+    vault, domain = Stores.of(folder).vault, plan.privacy.domain
+    with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
+        kept = {field: keep_frame(frame, vault, field, domain) for field, frame in given.items()}
+    return plan.model_copy(update={"data": plan.data.model_copy(update=kept)})
 
 
 class Answer:
@@ -136,7 +172,7 @@ class Answer:
 
 
 def ask(
-    plan: str | Path | Plan,
+    plan: str | Path | dict[str, Any] | Plan,
     question: Asked,
     *,
     name: str | None = None,
@@ -158,7 +194,7 @@ def ask(
     new_session   open a further session, which costs again
     Raises a ConcordError likewise.
     """
-    loaded, folder = plan if isinstance(plan, Plan) else load_plan(Path(plan)), _prepared(home)
+    loaded, folder = _loaded(plan), _prepared(home)
     from concord.flows.ask import Terms
     from concord.flows.start import start_question
     from concord.tasks.asking.questions import Question

@@ -1,6 +1,6 @@
 """What a run stands on, and the values that its steps hand each other. None of them changes once it is made."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +15,13 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
+from concord.artifacts.sources import TableSource
 from concord.flows.cache import Files
 from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.sources import at_hand, elsewhere
 from concord.tasks.data.split import with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import private_files
@@ -39,6 +41,7 @@ class RunContext:
     new_session  a further session may be opened, which costs again
     erased       keyed digests of units of the domain that are left out; while the run lasts, no more are erased
     locks        what it holds until it ends
+    named        tables that the plan names by no local file, by their fields; in `plan`, a snapshot stands for each
     """
 
     plan: Plan
@@ -48,6 +51,12 @@ class RunContext:
     stages: Stages
     erased: tuple[str, ...]
     locks: ExitStack
+    named: Mapping[str, str | TableSource]
+
+    @property
+    def kept(self) -> Plan:
+        """The plan as a checkpoint keeps it: with its tables as they were named."""
+        return self.plan.model_copy(update={"data": self.plan.data.model_copy(update=dict(self.named))})
 
     def files(self, field: TableField) -> Files:
         """The files behind a path of the plan. Raises WrongInput."""
@@ -84,9 +93,10 @@ def running(
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         erased = erased_units(stores, domain)
+        named, plan = elsewhere(plan), at_hand(plan, stores.vault, again=start_from == "encode")
         if plan.data.public is None:
             plan = with_public(plan, stores.vault, list(digests(stores.vault, plan, "private")), erased, _say_of_public)
-        yield RunContext(plan, home, new_session, stores, Stages(home, start_from), erased, locks)
+        yield RunContext(plan, home, new_session, stores, Stages(home, start_from), erased, locks, named)
 
 
 @dataclass(frozen=True)

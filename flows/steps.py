@@ -140,7 +140,7 @@ def begin_session(
     if session is None:
         session = run.hold(reserve_session(run.stores, admitted.asked, made_of, new_session=further).id)
     checkpoint = Checkpoint(
-        plan=run.plan,
+        plan=run.kept,
         encoding=admitted.stream.encoding,
         teachers=tuple(kept),
         sources=admitted.stream.sources,

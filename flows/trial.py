@@ -255,7 +255,7 @@ def pass_test(
 
 def keep_aside(run: RunContext, admitted: Admitted[Any], private: Private, session: Session, counts: Ref) -> Session:
     """A session that stands beside the one that learned, with what is to be forgotten with it."""
-    stream, plan = admitted.stream, run.plan
+    stream, plan = admitted.stream, run.kept
     checkpoint = Checkpoint(
         plan=plan, encoding=stream.encoding, teachers=(counts,), sources=stream.sources, private=private.with_rows
     )

@@ -54,6 +54,8 @@ ALONE = {
     "tasks/asking/alone.py": {"cloudpickle"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
+    "tasks/data/databases.py": {"sqlalchemy"},
+    "tasks/data/sources.py": {"deltalake"},
     "tasks/publish/card.py": {"sklearn"},
     "tasks/publish/disclosures.py": {"yaml"},
     "tasks/publish/export.py": {"sklearn"},

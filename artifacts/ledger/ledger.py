@@ -90,12 +90,13 @@ class Ledger(Reading):
         remark = Remark(kind=kind, about=about, reason=reason)
         self._write(lambda state: state.remark(domain, remark), lambda _: None)
 
-    def hold(self, domain: str, files: Iterable[str]) -> None:
-        """Put on the record that the domain holds those private files, by their keyed digests.
+    def hold(self, domain: str, files: Iterable[str], reason: str = "") -> None:
+        """Put on the record that the domain holds those private files, by their keyed digests; `reason` says what they
+        were read from, if that was no file.
 
         Raises WrongInput if a domain that it is not linked to holds one of them.
         """
-        self._write(lambda state: state.hold(domain, files), lambda _: None)
+        self._write(lambda state: state.hold(domain, files, reason), lambda _: None)
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
         """Raise what `hold` would raise, for a domain named already or not; writes nothing."""

@@ -228,9 +228,10 @@ class LedgerState:
                 raise WrongInput(f"domain {name!r} must be linked to another one than itself")
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
-    def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
+    def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:
         """That the domain holds those files, by their keyed digests. Raises WrongInput if another one does."""
-        return [entry for file in dict.fromkeys(files) for entry in self.remark(name, Remark(kind="holds", about=file))]
+        remarks = [Remark(kind="holds", about=file, reason=reason) for file in dict.fromkeys(files)]
+        return [entry for remark in remarks for entry in self.remark(name, remark)]
 
     def price(self, opening: Opening) -> str:
         """What a session would cost, in words. Raises BudgetRefused if its cost is infinite."""

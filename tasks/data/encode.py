@@ -23,12 +23,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Ref, Scaled
+from concord.artifacts.schemas import PublicBatch as PublicBatch
 from concord.tasks.data.cells import (
     LABEL,
     Numbers,
@@ -111,16 +111,6 @@ def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "da
 
 
 Matrix = NDArray[np.float32]
-
-
-class PublicBatch(BaseModel):
-    """A batch of the public stream: where it is staged, its first row in the stream, and how many it holds."""
-
-    model_config = ConfigDict(frozen=True)
-
-    ref: Ref
-    first: int
-    rows: int
 
 
 def learn_encoding(plan: Plan) -> Encoding:

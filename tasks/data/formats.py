@@ -12,13 +12,12 @@ import io
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, EXPONENT, Kind, TextFormat
+from concord.artifacts.schemas import COMMAS, EXPONENT, Kind, Place, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, is_padded, systematic_sample
 from concord.tasks.data.sound import SEPARATORS
 from concord.tasks.data.tables import PublicTable, find_files
@@ -33,7 +32,7 @@ POINT = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[,' ][0-9]{{3}})+)(?:\.[0-9]+)?{EXPONEN
 GROUPED = r"[+-]?[0-9]{1,3}(?:([.,' ])[0-9]{3})+"
 
 
-def find_format(paths: Sequence[Path]) -> TextFormat:
+def find_format(paths: Sequence[Place]) -> TextFormat:
     """The format of the CSV files of a public table; the usual one if there are none."""
     if not paths:
         return COMMAS
@@ -66,7 +65,7 @@ def words_of(form: TextFormat) -> str:
     return ", ".join(words for name, words in said.items() if getattr(form, name) != usual[name])
 
 
-def _encoding(paths: Sequence[Path]) -> str:
+def _encoding(paths: Sequence[Place]) -> str:
     """UTF-8 if all bytes are; else cp1252 if some byte is a sign in that alone, and all are known there; or Latin-1."""
     utf8 = codecs.getincrementaldecoder("utf-8")
     found = "utf-8"

@@ -25,15 +25,10 @@ Not covered  spellings that need a rule of their own to be read, such as 2.1.202
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import combinations, groupby
+from itertools import groupby
 
 import polars as pl
-import pyarrow as pa
-from pyarrow import types
-
-from concord.artifacts.errors import WrongInput
 
 ESCAPED = "backslashreplace"
 """What becomes of bytes that are not UTF-8: different ones must not become the same."""
@@ -94,44 +89,6 @@ def decoded(cells: pl.Series) -> pl.Series:
     return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
 
 
-def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:
-    """Whether ids are rounded to doubles, given the type of column `unit` in each file.
-
-    Raises WrongInput if there is a type that names nobody, or if one id could have two names.
-    """
-    plain = {file: _plain(kind) for file, kind in stored.items()}
-    held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}
-    for file, kind in held.items():
-        if _family(kind) is None:
-            raise WrongInput(
-                f"{field} must name a column of text, numbers, truth values or dates, got {unit!r} of type "
-                f"{stored[file]} in {file}"
-            )
-    seen: dict[pa.DataType, str] = {}
-    for file, kind in held.items():
-        seen.setdefault(kind, file)
-    for first, other in combinations(seen.values(), 2):
-        if not (_agree(held[first], held[other]) and _agree(held[other], held[first])):
-            raise WrongInput(
-                f"{field} must be stored in types that can be read as one, got {unit!r} as {stored[first]} in "
-                f"{first} and as {stored[other]} in {other}; store it as one type in all files"
-            )
-    return any(map(_is_double, held.values()))
-
-
-def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
-    """Types of a column whose values have other names than the same values in other types, which one table therefore
-    must not hold beside them (`read_as_one`), nor a later table of the same units instead of them.
-    """
-    plain = list(map(_plain, stored))
-    found = {
-        "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
-        "float32": any(map(types.is_float32, plain)),
-        "zone": any(map(_is_zoned, plain)),
-    }
-    return [name for name, held in found.items() if held]
-
-
 def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
     """The double nearest to a number; the number itself if that is infinite."""
     return NUMBER_NAME.fullmatch(repr(float(word))) or number
@@ -169,44 +126,3 @@ def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, 
     time, part = at.strftime("%H:%M:%S"), part.rstrip("0")
     day = at.date().isoformat()
     return day if time == "00:00:00" and not part else f"{day} {time}" + (f".{part}" if part else "")
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of the words of a dictionary."""
-    return _plain(kind.value_type) if types.is_dictionary(kind) else kind
-
-
-def _family(kind: pa.DataType) -> str | None:
-    """What a type's values read as; None of one that names nobody."""
-    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal(kind):
-        return "number"
-    if types.is_boolean(kind):
-        return "truth value"
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return "moment"
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    fixed = types.is_fixed_size_binary(kind) or isinstance(kind, pa.UuidType)
-    return "text" if text or binary or fixed else None
-
-
-def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of the one type that the other may hold as well has one name in both."""
-    if kind == other:
-        return True
-    if isinstance(kind, pa.UuidType):
-        return False  # as text it is written in digits
-    if types.is_float32(kind):  # it keeps no more than 24 bits
-        return other in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
-    if _is_zoned(kind):
-        return types.is_timestamp(other) and other.tz is not None  # others may mean the time of the place
-    return len({_family(kind), _family(other)} - {"text"}) < 2
-
-
-def _is_zoned(kind: pa.DataType) -> bool:
-    return types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-
-
-def _is_double(kind: pa.DataType) -> bool:
-    """Whether cells are read as doubles: some decimals are, being too long for polars."""
-    return types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)

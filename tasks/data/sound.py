@@ -21,7 +21,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO, get_args
 
 import numpy as np
@@ -31,7 +30,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from pyarrow import types
 
-from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.artifacts.schemas import COMMAS, Place, TextFormat
 from concord.tasks.data.names import ESCAPED
 
 SHOWN_NAMES = 20
@@ -40,13 +39,13 @@ LONGEST_LINE = 1 << 20
 """Characters; a byte that is not UTF-8 is escaped by four."""
 
 
-def csv_names(path: Path, form: TextFormat = COMMAS) -> list[str]:
+def csv_names(path: Place, form: TextFormat = COMMAS) -> list[str]:
     """Column names of a CSV file: the cells of its first line without blanks around them."""
     with _opened(path, form, newline="") as file:
         return [name.strip() for name in split_line(file.readline(LONGEST_LINE), form)]
 
 
-def read_rows(path: Path, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
+def read_rows(path: Place, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
     """The cells of every line after the first that is not blank: a row each. Only if it is to be `strict`, for a public
     file, may cells hold line breaks; and only then it raises, UnicodeDecodeError or csv.Error."""
     if strict and form.quoted_line_breaks:
@@ -54,7 +53,7 @@ def read_rows(path: Path, form: TextFormat = COMMAS, *, strict: bool = False) ->
     return (split_line(line, form) for line in read_lines(path, form, strict=strict))
 
 
-def read_lines(path: Path, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
+def read_lines(path: Place, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
     """Every line after the first that is not blank. Raises UnicodeDecodeError only if it is to be `strict`."""
     with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
@@ -78,14 +77,14 @@ def _dialect(form: TextFormat) -> dict[str, Any]:
     return {"delimiter": form.separator, "skipinitialspace": True, **quoting}
 
 
-def _records(path: Path, form: TextFormat) -> Iterator[list[str]]:
+def _records(path: Place, form: TextFormat) -> Iterator[list[str]]:
     """The rows of a public file, the first too, with line breaks within quotes."""
     csv.field_size_limit(LONGEST_LINE)
     with _opened(path, form, newline="", errors="strict") as file:
         yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
 
 
-def declare_to_find(name: str, path: Path, form: TextFormat) -> str:
+def declare_to_find(name: str, path: Place, form: TextFormat) -> str:
     """The rest of a sentence about a CSV file that lacks a column: the format in which it has it, if there is one."""
     for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
         if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
@@ -109,12 +108,13 @@ def _line(file: TextIO, ends: str) -> str:
     return line
 
 
-def _opened(path: Path, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
+def _opened(path: Place, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
     encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
-    return path.open(encoding=encoding, errors=errors, newline=newline)
+    file: TextIO = path.open(encoding=encoding, errors=errors, newline=newline)
+    return file
 
 
-def parquet_footer(path: Path) -> pyarrow.parquet.FileMetaData:
+def parquet_footer(path: Place) -> pyarrow.parquet.FileMetaData:
     """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
     one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
     with path.open("rb") as file:

@@ -35,8 +35,8 @@ from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_dige
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
-from concord.tasks.data.names import odd_types, read_as_one
-from concord.tasks.data.tables import PRIVATE, TableFile, find_files
+from concord.tasks.data.files import PRIVATE, TableFile, find_files
+from concord.tasks.data.tables import odd_types, read_as_one
 
 MUST_HAVE = ("data.label", "data.unit")
 """Fields that name columns without which the first line of a CSV file is no header."""
@@ -92,18 +92,18 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
             if asked_by == "test.columns" and name not in file.names:
                 raise WrongInput(
                     f"{PRIVATE} must hold the column {name!r} that {asked_by} names in every file, for it names rows, "
-                    f"but {file.path} lacks it"
+                    f"but {file.shown} lacks it"
                 )
             if file.format == "csv" and asked_by in MUST_HAVE and name not in file.names:
                 raise WrongInput(
                     f"{PRIVATE} must hold the column {name!r} that {asked_by} names in the first line of every CSV "
-                    f"file, but that of {file.path} lacks it: write the names of the columns there"
+                    f"file, but that of {file.shown} lacks it: write the names of the columns there"
                     f"{file.what_to_try(name)}"
                 )
     for file in files:
         for name in columns:
             if file.names.count(name) > 1:
-                raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.path}")
+                raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.shown}")
 
 
 def _frames(files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -193,9 +193,7 @@ def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:
     """Whether names in that column are rounded to doubles, as `read_as_one` says. Raises what it raises."""
     files = _find(path, form)
-    return read_as_one(
-        {str(file.path): file.stored_as(column) for file in files if column in file.names}, column, field
-    )
+    return read_as_one({file.shown: file.stored_as(column) for file in files if column in file.names}, column, field)
 
 
 def stored_oddly(path: str, column: str, form: TextFormat = COMMAS) -> list[str]:

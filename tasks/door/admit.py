@@ -23,6 +23,7 @@ from concord.artifacts.vulnerabilities import opened_by
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.parts import division_of
+from concord.tasks.data.snapshots import reading_of
 from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -225,7 +226,7 @@ def claim(door: Stores, plan: Plan, private: Sequence[str]) -> None:
     Raises WrongInput if a domain that it is not linked to holds one.
     """
     _name(door, plan)
-    door.ledger.hold(plan.privacy.domain, private)
+    door.ledger.hold(plan.privacy.domain, private, reading_of(plan.data.private))
 
 
 def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_session: bool) -> Session:

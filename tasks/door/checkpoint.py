@@ -27,9 +27,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
 

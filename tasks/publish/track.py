@@ -116,7 +116,7 @@ def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
     text, which MLflow does not take for one another.
     """
     table = open_public(path, form=encoding.format)
-    text = table.files[0].format == "csv"
+    text = table.files[0].is_text
     return {
         column.name: _column_type(table.type_of(column.name), column.kind, text=text) for column in encoding.columns
     }

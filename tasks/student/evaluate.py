@@ -23,6 +23,7 @@ from concord.artifacts.home.whole import write_whole
 from concord.artifacts.measures import ClassMeasured, PublicTest, Surety
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import encode, labelled_rows
+from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
 
 MOST_LISTED = 100
@@ -92,12 +93,13 @@ def remember(home: Path, test: PublicTest, path: str) -> None:
     """Keep where the table of a test lies."""
     (home / "tests").mkdir(exist_ok=True)
     with write_whole(home / "tests" / test.table, home) as file:
-        file.write(str(Path(path).absolute()).encode())
+        file.write((path if "://" in path else str(Path(path).absolute())).encode())
 
 
 def remembered(home: Path, table: str) -> str | None:
     """Where the table of that digest lay; None if it is not known."""
     try:
-        return (home / "tests" / table).read_text(encoding="utf-8")
+        path = (home / "tests" / table).read_text(encoding="utf-8")
     except OSError:
         return None
+    return SnapshotTable(path) if path.startswith(SCHEME) else path

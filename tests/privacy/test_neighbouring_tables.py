@@ -141,7 +141,7 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
         stored, rows = table
-        monkeypatch.setattr("concord.tasks.data.tables.ROWS_IN_MEMORY", stored.cut)
+        monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", stored.cut)
         monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         before, after = (

@@ -105,7 +105,7 @@ def quotes_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The planted fault: private files are read with line breaks within quotes, as a common reader would."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            "concord.tasks.data.tables.read_rows",
+            "concord.tasks.data.files.read_rows",
             lambda path, form, **_: list(sound._records(path, form.model_copy(update={"encoding": "latin-1"})))[1:],
         )
         yield

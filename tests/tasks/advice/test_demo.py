@@ -55,4 +55,4 @@ def test_it_can_be_learned_but_not_wholly(folder: Path) -> None:
 def test_the_plans_are_plans(name: str) -> None:
     plan = load_plan(PLANS / f"{name}.toml")
     assert plan.privacy.epsilon <= 1
-    assert all(path.startswith("data/") for path in (plan.data.private, plan.data.public or "", plan.data.test or ""))
+    assert all(str(path).startswith("data/") for path in (plan.data.private, plan.data.public, plan.data.test))

@@ -197,7 +197,7 @@ def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> Non
 def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = table(60) + table(20)
     whole = shards(tmp_path, lines)
-    monkeypatch.setattr("concord.tasks.data.tables.ROWS_IN_MEMORY", 8)
+    monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 8)
     monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", 1000)
     assert shards(tmp_path, lines) == whole
 

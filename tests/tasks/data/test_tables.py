@@ -243,7 +243,7 @@ def test_an_empty_private_table_has_no_rows(tmp_path: Path, name: str) -> None:
 
 
 def test_frames_are_small_however_long_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.tables.ROWS_IN_MEMORY", 10)
+    monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 10)
     (tmp_path / "t.csv").write_text("age\n" + "\n".join(map(str, range(35))))
     frames = list(private_frames(str(tmp_path / "t.csv"), {"age": "data.features"}))
     assert [frame.height for frame in frames] == [10, 10, 10, 5]

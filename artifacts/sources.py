@@ -1,0 +1,91 @@
+"""Tables as a plan names them: a path, the address of an object store, a database query, a Delta table, a frame.
+
+No credential stands in a plan, which is public: what lets us in, the environment says. So an address that may hold one
+is refused, and never shown. Checked by tests/artifacts/test_table_sources.py.
+"""
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+STORES = ("s3", "gs", "az")
+"""Object stores, as the beginning of an address says which: s3://bucket/path."""
+A_PATH, A_SOURCE = "a path", "a source"
+
+
+class TableSource(BaseModel):
+    """A table that is no file.
+
+    query       what a database is asked; `connection` names the environment variable that holds its address
+    delta       the folder of a Delta table, or its address in an object store; at `version`, or else the latest
+    frame       a frame that `concord.run` was given, by its name in the vault
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    query: Annotated[str, Field(min_length=1)] | None = None
+    connection: str | None = None
+    delta: str | None = None
+    version: Annotated[int, Field(ge=0)] | None = None
+    frame: str | None = None
+
+    @model_validator(mode="after")
+    def is_one_table(self) -> Self:
+        if sum(kind is not None for kind in (self.query, self.delta, self.frame)) != 1:
+            raise ValueError("must be a path in quotes, { query, connection } or { delta }")
+        if (self.query is None) != (self.connection is None):
+            raise ValueError("query and connection must be given together")
+        if self.delta is None and self.version is not None:
+            raise ValueError("version has no meaning without delta")
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", "_" if self.connection is None else self.connection):
+            raise ValueError(
+                "connection must be the name of an environment variable that holds the database's address, and no "
+                "address, since a plan is public"
+            )
+        check_address(self.delta)
+        return self
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its rows have an order that is the same however often they are read."""
+        return self.frame is not None
+
+
+def check_address(place: str | None) -> None:
+    """Raise ValueError if a place is an address, and not one of an object store. It is not shown: it may hold a
+    password."""
+    scheme, address, rest = (place or "").partition("://")
+    if address and scheme not in STORES:
+        raise ValueError(
+            f"must be a path, or begin with {', '.join(f'{store}://' for store in STORES)}; a database is named by "
+            '{ query = "select …", connection = "ENVIRONMENT_VARIABLE" }'
+        )
+    if address and (not rest.partition("/")[0] or any(sign in rest for sign in "@?#")):
+        raise ValueError("must name a bucket and a path in it, and nothing else: what lets us in, the environment says")
+
+
+def _kind(table: Any) -> str:
+    return A_PATH if isinstance(table, str) else A_SOURCE
+
+
+KEYS = {
+    "query": ("string", "What a database is asked. It is public, as the plan is"),
+    "connection": ("string", "The environment variable that holds the database's address"),
+    "delta": ("string", "The folder of a Delta table, or its address in an object store"),
+    "version": ("integer", "Of the Delta table; the latest if it is not given"),
+}
+"""Keys of a table that is no file, as a TOML editor should know them."""
+SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {name: {"type": kind, "description": words} for name, (kind, words) in KEYS.items()},
+        },
+    ]
+}
+Table = Annotated[
+    Annotated[str, Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)], Discriminator(_kind), WithJsonSchema(SCHEMA)
+]

@@ -1,0 +1,184 @@
+"""Databases: the rows of a query, as words, a few at a time.
+
+The database itself is asked for words (`CAST … AS TEXT`), whatever its columns are: a driver makes objects of cells,
+and fails on some, such as dates of the year 20000. So what a cell becomes follows from that cell alone, and none can
+fail. Moments with a zone are those of UTC. SQLite has no types to cast: each cell says what it is, and `word_of` says
+how it is written.
+
+Assumes      the query is public, as a plan is, and only reads: it is run in a transaction that cannot write
+Guarantees   memory holds ROWS rows; no sentence holds the address, a value, or what the database says of either
+Not covered  a query that fails on a value, such as 1/x: who writes it lets a private value end the run. Other databases
+             than PostgreSQL, whose text must be UTF-8, and SQLite: refused. Checked by tests/tasks/data/test_queries.py
+             and tests/deployments/test_query_postgresql.py
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, CursorResult, create_engine
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
+from concord.artifacts.settings import check_answers, required, sqlite_file
+from concord.tasks.data.names import ESCAPED
+
+ROWS = 1 << 12
+"""Rows fetched at a time."""
+ZONED = 1184
+"""PostgreSQL's number of the type `timestamp with time zone`."""
+UTF8 = "UTF8"
+WHOLE = 2**53
+"""Up to it, whole numbers are what a double holds exactly."""
+PATIENCE = 10
+"""Seconds a server has to let us in."""
+SYNTAX = "42"
+"""Codes of SQL that begin so are of queries that name what is not there, or make no sense."""
+Words = tuple[str | None, ...]
+
+
+@contextmanager
+def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], Iterator[Sequence[Words]]]]:
+    """The columns of a query, and its rows as words, some at a time, read in one transaction.
+
+    variable   of the environment, which holds the address of the database
+    Raises EnvironmentFailed if it cannot be reached or fails, WrongInput if it does not understand the query.
+    """
+    place = f"{field}: the database that {variable} names"
+    inner = query.strip().rstrip(";")
+    with _opened(variable, place) as connection:
+        with _understood(field, place):
+            described = _execute(connection, f"SELECT * FROM ({inner}\n) AS concord_rows LIMIT 0")
+            names = list(described.keys())
+            types = [column[1] for column in described.cursor.description] if described.cursor else []
+            described.close()
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise WrongInput(f"{field}: the query must name each column once, got {twice[0]!r} twice")
+        try:
+            columns = _cast(connection, names, types)
+            result = _execute(connection, f"SELECT {columns} FROM ({inner}\n) AS concord_rows", streamed=True)
+            yield names, ([tuple(map(word_of, row)) for row in part] for part in result.partitions(ROWS))
+        except ConcordError:
+            raise
+        except SQLAlchemyError as failed:
+            kind = type(getattr(failed, "orig", failed)).__name__
+        else:
+            return
+    raise EnvironmentFailed(f"{place} failed while the query was read ({kind}); nothing of the data is shown")
+
+
+def word_of(cell: Any) -> str | None:
+    """A cell as a word, or as nothing. A whole number is written the same whether it is an integer or a decimal."""
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return bytes(cell).decode(errors=ESCAPED)
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return (
+            None
+            if not math.isfinite(cell)
+            else str(int(cell))
+            if abs(cell) < WHOLE and cell == int(cell)
+            else repr(cell)
+        )
+    if isinstance(cell, datetime):
+        return cell.isoformat(sep=" ")
+    return str(cell) if isinstance(cell, int | Decimal | date) else None
+
+
+@contextmanager
+def _opened(variable: str, place: str) -> Iterator[Connection]:
+    address = _address(variable, place)
+    check_answers(variable)
+    try:
+        connection = _engine(address).connect()
+        encoding = _settled(connection) if address.get_backend_name() == "postgresql" else UTF8
+    except (SQLAlchemyError, sqlite3.Error) as failed:
+        kind = type(getattr(failed, "orig", failed)).__name__
+    else:
+        with connection:
+            if encoding != UTF8:
+                raise EnvironmentFailed(f"{place} must hold text as {UTF8}, got {encoding}")
+            yield connection
+        return
+    raise EnvironmentFailed(f"{place} cannot be opened ({kind}): is the address right, and are we let in?")
+
+
+def _address(variable: str, place: str) -> URL:
+    try:
+        address = make_url(
+            required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
+        )
+    except ArgumentError:
+        address = None
+    if address is None or address.get_backend_name() not in ("postgresql", "sqlite"):
+        raise EnvironmentFailed(f"{place} must be postgresql://… or sqlite:///…, and is neither")
+    return address
+
+
+def _engine(address: URL) -> Any:
+    if address.get_backend_name() == "sqlite":
+        file = sqlite_file(address.render_as_string(hide_password=False))
+        return create_engine("sqlite://", creator=lambda: _sqlite(str(file)), poolclass=NullPool)
+    try:
+        return create_engine(
+            address.set(drivername="postgresql+psycopg"),
+            poolclass=NullPool,
+            connect_args={"connect_timeout": PATIENCE},
+            execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+            hide_parameters=True,
+        )
+    except ModuleNotFoundError:
+        raise EnvironmentFailed("a query to PostgreSQL needs the extra concord[postgresql]: install it") from None
+
+
+def _sqlite(file: str) -> sqlite3.Connection:
+    """Open a database that is there, to read it; text that is not UTF-8 is escaped."""
+    connection = sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True, check_same_thread=False)
+    connection.text_factory = lambda word: word.decode(errors=ESCAPED)
+    return connection
+
+
+def _settled(connection: Connection) -> str:
+    """Set how PostgreSQL writes cells, whatever its own settings are; the encoding of its text."""
+    for setting in ("timezone = 'UTC'", "datestyle = 'ISO, YMD'", "extra_float_digits = 1", "bytea_output = 'escape'"):
+        _execute(connection, f"SET {setting}")
+    return str(_execute(connection, "SHOW server_encoding").scalar())
+
+
+def _cast(connection: Connection, names: Sequence[str], types: Sequence[Any]) -> str:
+    """Each column as words; SQLite's as they are, since its casts round."""
+    if connection.dialect.name == "sqlite":
+        return "*"
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    zoned = [" AT TIME ZONE 'UTC'" if kind == ZONED else "" for kind in types]
+    return ", ".join(f"CAST({name}{zone} AS TEXT)" for name, zone in zip(quoted, zoned, strict=True))
+
+
+def _execute(connection: Connection, statement: str, *, streamed: bool = False) -> CursorResult[Any]:
+    """Run a statement whose signs mean nothing to a driver."""
+    options = {"no_parameters": True, "stream_results": streamed, "max_row_buffer": ROWS}
+    return connection.exec_driver_sql(statement, execution_options=options)
+
+
+@contextmanager
+def _understood(field: str, place: str) -> Iterator[None]:
+    """What a database says of a query that it does not understand, of which no row was read."""
+    try:
+        yield
+    except DBAPIError as failed:
+        code, reason = getattr(failed.orig, "sqlstate", SYNTAX) or "", str(failed.orig).partition("\n")[0]
+    else:
+        return
+    if code.startswith(SYNTAX):
+        raise WrongInput(f"{field}: the database does not understand the query: {reason}") from None
+    raise EnvironmentFailed(f"{place} cannot be asked (SQLSTATE {code})") from None

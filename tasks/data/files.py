@@ -1,0 +1,311 @@
+"""Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob; objects of a store; files of a snapshot.
+
+A line of a CSV file is a row; line breaks within quotes are read in public files alone, if the plan declares them.
+Private and public files are cut into cells by the same declared rules (TextFormat, tasks.data.sound), so that a cell
+is the same category on both sides.
+
+Partitions. In a folder, each part NAME=VALUE of a file's path below it is a column of words, the same in all rows of
+the file, whatever the file holds under that name. It follows from that path alone, never from other files. Paths of
+private files are then values, so no sentence shows them.
+
+Queries. What a database query gave is read as a CSV file of the usual format is: by what its words say.
+Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_partitions.py.
+"""
+
+import glob
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+from polars.exceptions import PanicException
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
+from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.tasks.data.cells import clean_text
+from concord.tasks.data.names import ESCAPED
+from concord.tasks.data.places import Elsewhere, Format, KeptTable, Partition, Remote, objects, reachable
+from concord.tasks.data.sound import (
+    csv_names,
+    declare_to_find,
+    listed,
+    nulls,
+    parquet_footer,
+    polars_type,
+    read_lines,
+    read_rows,
+    sound,
+)
+
+PRIVATE = "data.private"
+"""The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
+line, which are names only if it has a header."""
+ROWS_IN_MEMORY = 1 << 16
+"""Rows held in memory at a time."""
+FRAME_TEXT = 1 << 26
+"""Characters of a CSV file held in memory at a time, at most."""
+
+
+Counted = tuple[int, pl.DataFrame]
+"""How many rows a frame has, which it does not say if it has no column; and the frame."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table.
+
+    partition   columns that its path names, with the cell that all of its rows have there
+    called      what sentences call it; by default its path
+    """
+
+    path: Path | Elsewhere
+    format: Format
+    field: str
+    form: TextFormat = COMMAS
+    partition: Partition = ()
+    called: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What sentences call it."""
+        return self.called or str(self.path)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are words, which say what a column holds."""
+        return self.format in ("csv", "text")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Column names in order. Raises WrongInput if the file cannot be read, or if a name comes twice in a public
+        one: of a private one, only names that are asked for may be judged."""
+        added = tuple(name for name, _ in self.partition)
+        names = (*(name for name in self._stored if name not in added), *added)
+        twice = [name for name in names if names.count(name) > 1]
+        if twice and self.field != PRIVATE:
+            raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
+        return names
+
+    @cached_property
+    def _stored(self) -> tuple[str, ...]:
+        """Names of the columns in the file itself."""
+        with self.readable():
+            stored = csv_names(self.path, self.form) if self.format == "csv" else self._schema.names
+        return tuple(name.strip() for name in stored)
+
+    def stored_as(self, name: str) -> pa.DataType:
+        """The type of a column, as the file states it: text in a CSV file, none of whose lines is read for it."""
+        if self.format == "csv" or name in dict(self.partition):
+            return pa.string()
+        with self.readable():
+            return self._schema.field(self._stored.index(name)).type
+
+    def type_of(self, name: str) -> pl.DataType:
+        """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
+        return polars_type(self.stored_as(name))
+
+    def frames(self, columns: Sequence[str], rows: int = 0, names: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+        """Those of the columns that the file has; of a CSV file all of them, null if it has none. Raises WrongInput.
+
+        rows    of a frame at most; ROWS_IN_MEMORY if not given
+        names   columns in which no cell is a number, however it is written (`clean_text`)
+        """
+        rows = rows or ROWS_IN_MEMORY
+        added = {name: cell for name, cell in self.partition if name in columns}
+        own = [name for name in columns if name not in added]
+        with self.readable():
+            if self.format == "csv":
+                frames = self._text_frames(own, rows, names)
+            else:
+                frames = self._stored_frames([name for name in own if name in self._stored], rows)
+            for height, frame in frames:
+                read = clean_text(frame, names=names) if self.format == "text" and frame.width else frame
+                cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
+                yield pl.DataFrame([*read.get_columns(), *cells])
+
+    def _stored_frames(self, columns: Sequence[str], rows: int) -> Iterator[Counted]:
+        present = {name: self.stored_as(name) for name in columns}
+        stored = {name.strip(): name for name in self._schema.names}
+        known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
+        for batch in self._batches(known, rows):
+            cells = [
+                sound(name, batch.column(stored[name]), kind) if stored[name] in known else nulls(name, batch)
+                for name, kind in present.items()
+            ]
+            yield batch.num_rows, pl.DataFrame(cells)
+
+    def _text_frames(
+        self, columns: Sequence[str], rows: int, words: Collection[str]
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Cells of all lines by the place of their column. In a private file, a cell that a line lacks is null, and so
+        is nothing a reason to fail; in a public one each line must have as many cells as the first."""
+        places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
+        strict = self.field != PRIVATE
+        for split in _groups(read_rows(self.path, self.form, strict=strict), rows):
+            if strict:
+                self._check_cells(split)
+            cells = {
+                name: [row[place] if place < len(row) else None for row in split]
+                for name, place in zip(columns, places, strict=True)
+            }
+            frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
+            yield len(split), clean_text(frame, self.form, words) if columns else frame
+
+    def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
+        for cells in split:
+            if len(cells) != len(self._stored):
+                line = self.form.separator.join(cells)[:80]
+                raise ValueError(
+                    f"expected {len(self._stored)} columns, got {len(cells)}: {line!r}{self._broken(cells)}"
+                )
+
+    def _broken(self, cells: Sequence[str]) -> str:
+        """What to try if a row has too few cells."""
+        if len(cells) > len(self.names) or self.form.quoted_line_breaks:
+            return ""
+        return "; if cells within quotes hold line breaks, declare data.format.quoted_line_breaks = true"
+
+    def what_to_try(self, name: str) -> str:
+        """The rest of a sentence about a column that it lacks: those it has, and another format that finds it.
+
+        Of a private file no name is shown, since Prefect keeps the sentence: the first line of a CSV file may be a row,
+        and a pivoted table has values for names.
+        """
+        shown = "" if self.field == PRIVATE else f": its columns are {listed(self.names)}"
+        return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
+
+    def holds_rows(self) -> bool:
+        """Whether it has a row beneath its column names. Raises WrongInput if it cannot be read."""
+        with self.readable():
+            if self.format == "csv":
+                return any(True for _ in read_lines(self.path, self.form))
+            if self.format == "parquet":
+                return bool(pyarrow.parquet.read_metadata(self._bytes()).num_rows)
+            return any(batch.num_rows for batch in self._batches([], ROWS_IN_MEMORY))
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Turns what a reader raises into WrongInput, in one sentence: on a damaged file it may be anything."""
+        try:
+            yield
+        except PermissionError:
+            raise EnvironmentFailed(f"{self.field}: {self.shown} cannot be opened: permission denied") from None
+        except ConcordError:
+            raise
+        except (Exception, PanicException) as wrong:
+            if isinstance(self.path, Elsewhere):
+                self.path.check()
+            reason = "" if self.field == PRIVATE else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
+            raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
+
+    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        if self.format == "parquet":
+            large = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+            with pyarrow.parquet.ParquetFile(self._bytes(), metadata=parquet_footer(self.path), **large) as file:
+                yield from file.iter_batches(rows, columns=list(columns))
+            return
+        fields = [self._schema.names.index(name) for name in columns]
+        options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
+        with pa.ipc.open_file(self._bytes(), options=options) as file:
+            for batch in map(file.get_batch, range(file.num_record_batches)):
+                yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        if self.format == "parquet":
+            return pyarrow.parquet.read_schema(self._bytes())
+        with pa.ipc.open_file(self._bytes()) as file:
+            return file.schema
+
+    def _bytes(self) -> Any:
+        """The file as Arrow reads it."""
+        return pa.OSFile(str(self.path)) if isinstance(self.path, Path) else pa.PythonFile(self.path.open("rb"), "r")
+
+
+def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableFile, ...]:
+    """The files a path means, sorted by name, all of one format; hidden ones (. or _ in front) do not count.
+
+    path   of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
+    """
+    if isinstance(path, KeptTable):
+        return tuple(TableFile(kept.place, kept.format, field, form, *kept[2:]) for kept in path.files)
+    place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
+    found: Sequence[Path | Remote] = objects(path, field) if isinstance(place, Remote) else _local(place)
+    if not found:
+        state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
+        raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
+    files = [_file(file, number, path, field, form) for number, file in enumerate(found, start=1)]
+    if len({file.format for file in files}) > 1:
+        raise WrongInput(f"{field} must hold files of one format, got several in {path}")
+    return tuple(files)
+
+
+def _local(place: Path) -> list[Path]:
+    if place.is_dir():
+        return [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+    return [place] if place.is_file() else sorted(Path(match) for match in glob.glob(str(place), recursive=True))
+
+
+def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFormat) -> TableFile:
+    partition = partition_of(str(path), root)
+    called = f"file {number} of {root}" if partition and field == PRIVATE else ""
+    return TableFile(path, _format(path, field, called or str(path)), field, form, partition, called)
+
+
+NOTHING = "__HIVE_DEFAULT_PARTITION__"
+"""What a path holds where a cell is null."""
+
+
+def partition_of(path: str, root: str) -> Partition:
+    """The columns that a file's path below `root` names: of NAME=VALUE, percent signs decoded."""
+    below = path.removeprefix(root).split("/")[:-1] if path.startswith(root) else []
+    pairs = (part.partition("=") for part in below)
+    cells = {unquote(name, errors=ESCAPED).strip(): value for name, sign, value in pairs if sign and name.strip()}
+    return tuple((name, None if cell == NOTHING else unquote(cell, errors=ESCAPED)) for name, cell in cells.items())
+
+
+def _format(path: Path | Remote, field: str, shown: str) -> Format:
+    start = _beginning(path, field, shown)
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start == b"ARROW1":
+        return "ipc"
+    if path.suffix.lower() == ".csv":
+        return "csv"
+    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {shown}")
+
+
+def _beginning(path: Path | Remote, field: str, shown: str) -> bytes:
+    if isinstance(path, Remote):
+        with reachable(shown, field), path.open("rb") as file:
+            return bytes(file.read(6))
+    try:
+        with path.open("rb") as file:
+            return file.read(6)
+    except OSError as failed:
+        raise EnvironmentFailed(f"{field}: {shown} cannot be opened: {failed.strerror}") from None
+
+
+def _declare(wrong: BaseException) -> str:
+    known = "; declare data.format.encoding, such as 'latin-1' or 'cp1252'"
+    return known if isinstance(wrong, UnicodeDecodeError) else ""
+
+
+def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
+    """So many rows at a time, or fewer that are long."""
+    group: list[list[str]] = []
+    size = 0
+    for line in lines:
+        group.append(line)
+        size += len(line) + sum(map(len, line))
+        if len(group) == rows or size >= FRAME_TEXT:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,137 @@
+"""Places: where the bytes of a table's files lie, if in no local file: in an object of a store (s3://, gs://, az://),
+through pyarrow's own file systems, or in a snapshot (tasks.data.snapshots). Each is read as a `pathlib.Path` is.
+
+Assumes      whoever lets us into a store says so in the environment
+Guarantees   an error names an address, and never a credential or a value
+Not covered  az:// and gs:// are not tested, for want of a server that can be had everywhere.
+             Checked by tests/tasks/data/test_object_store.py
+"""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
+
+Format = Literal["parquet", "ipc", "csv", "text"]
+"""Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
+Partition = tuple[tuple[str, str | None], ...]
+"""Columns that a file's path names, each with the cell that all of its rows have there."""
+
+
+class Elsewhere:
+    """What a reader of tables uses of a `pathlib.Path`."""
+
+    def raw(self) -> Any:
+        """The bytes, as an unbuffered file that can seek."""
+        raise NotImplementedError
+
+    def open(
+        self, mode: str = "r", *, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+    ) -> IO[Any]:
+        """The file, open for reading."""
+        file = io.BufferedReader(self.raw())
+        return file if "b" in mode else io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
+
+    def check(self) -> None:
+        """Raise NotVerified if it is known not to be what was written: Arrow does not say why it failed."""
+
+    def read_bytes(self) -> bytes:
+        """All of it."""
+        with self.open("rb") as file:
+            return bytes(file.read())
+
+    def resolve(self) -> "Elsewhere":
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class Remote(Elsewhere):
+    """An object of a store, by its address."""
+
+    address: str
+
+    @property
+    def suffix(self) -> str:
+        """As `Path.suffix`."""
+        return Path(self.address).suffix
+
+    def raw(self) -> Any:
+        store, path = store_of(self.address)
+        return store.open_input_file(path)
+
+    def __str__(self) -> str:
+        return self.address
+
+
+@lru_cache(maxsize=8)
+def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
+    if scheme == "az":
+        return pyarrow.fs.AzureFileSystem(account_name=bucket)
+    return pyarrow.fs.FileSystem.from_uri(f"{scheme}://{bucket}")[0]
+
+
+def store_of(address: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """The file system that an address is of, and the path in it: az://ACCOUNT/CONTAINER/PATH, or else
+    s3://BUCKET/PATH."""
+    scheme, _, path = address.partition("://")
+    bucket, _, rest = path.partition("/")
+    return _store(scheme, bucket), (rest if scheme == "az" else path).rstrip("/")
+
+
+def objects(address: str, field: str) -> list[Remote]:
+    """The object at an address, or those of the folder there, sorted by name; hidden ones do not count."""
+    start = address.split("/")[: 3 if address.startswith("az://") else 2]
+    with reachable(address, field):
+        store, path = store_of(address)
+        found = store.get_file_info(path)
+        if found.type == pyarrow.fs.FileType.Directory:
+            listed = store.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
+            files = sorted(item.path for item in listed if item.is_file and item.base_name[0] not in "._")
+        else:
+            files = [path] if found.is_file else []
+    return [Remote("/".join([*start, file])) for file in files]
+
+
+@contextmanager
+def reachable(address: str, field: str) -> Iterator[None]:
+    """What a store fails with, in one sentence without its words: they may hold more than the address."""
+    try:
+        yield
+    except ConcordError:
+        raise
+    except FileNotFoundError:
+        raise WrongInput(f"{field}: {address} does not exist") from None
+    except (OSError, pa.ArrowException) as failed:
+        code = re.search(r"AWS Error ([A-Z_]+)", str(failed))
+        reason = code[1].lower().replace("_", " ") if code else type(failed).__name__
+    else:
+        return
+    raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): what lets us in, the environment says")
+
+
+class Kept(NamedTuple):
+    """A file of a table that is kept: where, in what format, what its path said, and what it is called."""
+
+    place: Elsewhere
+    format: Format
+    partition: Partition
+    name: str
+
+
+class KeptTable(str):
+    """The name of a table that is kept, which goes wherever a path goes."""
+
+    @property
+    def files(self) -> Sequence[Kept]:
+        """Its files."""
+        raise NotImplementedError

@@ -1,0 +1,182 @@
+"""Snapshots: a table that is no local file, as it was when it was read: once, so that no two reads can differ.
+
+    VAULT/tables/DOMAIN/KEY/00000/000000 …    parts of PART_BYTES of the bytes of each file, sealed
+    VAULT/tables/DOMAIN/KEY/files.json        the sealed list of its files, which is written last
+
+Public tables lie at VAULT/public/tables/KEY: they are none of what erasing a unit removes.
+
+Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
+Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is
+             checked as it is read, and memory holds FEW of them. A snapshot is there whole or not at all
+Not covered  a table that changes while it is read. Checked by tests/tasks/data/test_snapshots.py
+"""
+
+import io
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Frozen, Ref
+from concord.tasks.data.places import Elsewhere, Format, Kept, KeptTable, Partition
+
+PART_BYTES = 1 << 24
+FEW = 4
+LIST = "files.json"
+SCHEME = "snapshot://"
+
+
+class Listed(Frozen):
+    """One file of a snapshot: what it is called, its format, its partition, its size in bytes and its parts."""
+
+    name: str
+    format: Format
+    partition: Partition = ()
+    size: int
+    parts: tuple[Ref, ...]
+
+
+class Snapshot(Frozen):
+    """A table as it was read.
+
+    read    what was read, on record: Delta's version, a keyed digest of a query or a frame; empty for an address
+    """
+
+    read: str
+    files: tuple[Listed, ...]
+
+
+@dataclass(frozen=True)
+class Sealed(Elsewhere):
+    """A file of a snapshot."""
+
+    vault: Vault
+    listed: Listed
+
+    def raw(self) -> Any:
+        return _Parts(self.vault, self.listed)
+
+    def check(self) -> None:
+        """Raise NotVerified if a part is not what was written."""
+        for part in self.listed.parts:
+            self.vault.read(part)
+
+    def __str__(self) -> str:
+        return self.listed.name
+
+
+class _Parts(io.RawIOBase):
+    """The parts of a file, as one file."""
+
+    def __init__(self, vault: Vault, listed: Listed) -> None:
+        self._size, self._at = listed.size, 0
+        self._part = lru_cache(maxsize=FEW)(lambda part: vault.read(listed.parts[part]))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        if self._at >= self._size:
+            return 0
+        part, first = divmod(self._at, PART_BYTES)
+        some = self._part(part)[first : first + len(buffer)]
+        buffer[: len(some)] = some
+        self._at += len(some)
+        return len(some)
+
+
+class Sealing:
+    """A file that is written to a folder of a snapshot, part by part."""
+
+    def __init__(self, vault: Vault, folder: str) -> None:
+        self.parts: list[Ref] = []
+        self.size, self.closed = 0, False
+        self._vault, self._folder, self._held = vault, folder, bytearray()
+
+    def write(self, data: Any) -> int:
+        """Take bytes; whole parts go to the vault."""
+        taken = memoryview(data).nbytes
+        self._held += data
+        self.size += taken
+        while len(self._held) >= PART_BYTES:
+            self._put(PART_BYTES)
+        return taken
+
+    def flush(self) -> None:
+        """Nothing: `finish` writes what is held."""
+
+    def finish(self, name: str, form: Format, partition: Partition = ()) -> Listed:
+        """Write the rest; the file as the list has it."""
+        while self._held:
+            self._put(PART_BYTES)
+        return Listed(name=name, format=form, partition=partition, size=self.size, parts=tuple(self.parts))
+
+    def _put(self, size: int) -> None:
+        with self._vault.create(f"{self._folder}/{len(self.parts):06d}") as sink:
+            sink.write(bytes(self._held[:size]))
+        del self._held[:size]
+        self.parts.append(sink.ref)
+
+
+class SnapshotTable(KeptTable):
+    """The name of a snapshot: snapshot://VAULT#FOLDER."""
+
+    @classmethod
+    def of(cls, vault: Vault, folder: str) -> "SnapshotTable":
+        """The one in a folder of the vault."""
+        return cls(f"{SCHEME}{vault.root.absolute()}#{folder}")
+
+    @property
+    def files(self) -> tuple[Kept, ...]:
+        """Its files. Raises NotVerified if it is gone, or is not what was written."""
+        vault, found = self._found
+        return tuple(Kept(Sealed(vault, file), file.format, file.partition, file.name) for file in found.files)
+
+    @property
+    def read(self) -> str:
+        """What was read, for the record."""
+        return self._found[1].read
+
+    @property
+    def _found(self) -> tuple[Vault, Snapshot]:
+        root, _, folder = self.removeprefix(SCHEME).rpartition("#")
+        vault = Vault(Path(root))
+        if (found := find_snapshot(vault, folder)) is None:
+            raise NotVerified(f"the vault {root} lacks the table {folder}, which was read into it")
+        return vault, found
+
+
+def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
+    """The snapshot in a folder, if there is one with all of its parts. Raises NotVerified if it is not ours."""
+    ref = vault.find(f"{folder}/{LIST}")
+    if ref is None:
+        return None
+    try:
+        found = Snapshot.model_validate_json(vault.read(ref))
+    except ValidationError:
+        raise NotVerified(f"the list of the table {folder} is not one that this version of concord reads") from None
+    return found if all(vault.has(part) for file in found.files for part in file.parts) else None
+
+
+def write_snapshot(vault: Vault, folder: str, snapshot: Snapshot) -> None:
+    """Write the list of a snapshot: from now on it is there."""
+    with vault.create(f"{folder}/{LIST}") as sink:
+        sink.write(snapshot.model_dump_json().encode())
+
+
+def reading_of(table: object) -> str:
+    """What was read, for the record, if a table is a snapshot."""
+    return table.read if isinstance(table, SnapshotTable) else ""

@@ -1,0 +1,248 @@
+"""Sources: a table that is no local file is read once, into a snapshot; from then on it is files like any other.
+
+    s3://… gs://… az://…     the bytes of each object, as they are
+    { delta = … }            the bytes of each file of one version of a Delta table, with the partitions of its log
+    { query, connection }    the rows of a database query as words, in the order of keyed digests of their cells
+    a frame of Python        its columns as they are, as an Arrow IPC file
+
+It is read again if the plan names it otherwise, or names another `version` of the data; or with `--from encode`.
+
+Assumes      a plan's `[data] version` names the state of the private data
+Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
+             version. A query has no order: whatever order rows come in, the same rows are the same bytes, so that they
+             are known again, and no row's order tells of others. No cell can fail: rows are copied, and cast later
+             (tasks.data.cells). What was read is on record: Delta's version, keyed digests of queries and frames
+Not covered  two reads of one Delta version after files were vacuumed: the second fails. Frames that are equal and not
+             stored alike count as two tables. Checked by tests/tasks/data/test_sources.py, and to the bit by
+             tests/privacy/test_source_alone.py
+"""
+
+import hmac
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
+from concord.artifacts.home.whole import locked
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import canonical_json
+from concord.artifacts.sources import TableSource
+from concord.tasks.data.databases import asked, word_of
+from concord.tasks.data.files import find_files
+from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
+from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
+from concord.tasks.data.units import spilling
+
+ORDER = "concord.order"
+PARTS = 64
+"""Parts that rows of a query are spread over to be put in order: one of them is in memory at a time."""
+BATCH = 1 << 16
+BYTES = 1 << 20
+READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of Delta tables that change nothing of how their files are read."""
+FIELDS = ("private", "public", "test")
+
+
+def elsewhere(plan: Plan) -> dict[str, str | TableSource]:
+    """Tables of a plan that are no local files, by their fields."""
+    tables: dict[str, Any] = {field: getattr(plan.data, field) for field in FIELDS}
+    return {field: table for field, table in tables.items() if isinstance(table, TableSource) or "://" in (table or "")}
+
+
+def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:
+    """The plan with a snapshot for each table that is no local file, read now if it is not there.
+
+    fields  those that are needed; by default all
+    again   read them again
+    Raises WrongInput if there is no such table, EnvironmentFailed if it cannot be read.
+    """
+    tables = {field: table for field, table in elsewhere(plan).items() if field in (fields or FIELDS)}
+    read: dict[str, Any] = {field: _snapshot(plan, field, tables[field], vault, again=again) for field in tables}
+    return plan.model_copy(update={"data": plan.data.model_copy(update=read)}) if read else plan
+
+
+def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:
+    source = _absolute(table, plan.folder)
+    frame = None if isinstance(source, str) else source.frame
+    named = source if isinstance(source, str) else source.model_dump(exclude_none=True)
+    key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
+    folder = folder_of(plan.privacy.domain, field, key)
+    with locked(vault.root / "locks" / f"table-{key}"):
+        if find_snapshot(vault, folder) is None or (again and frame is None):
+            vault.destroy(folder)  # what was interrupted, or is read again
+            _read(source, vault, folder, f"data.{field}")
+    return SnapshotTable.of(vault, folder)
+
+
+def _absolute(table: str | TableSource, folder: str) -> str | TableSource:
+    if isinstance(table, str) or table.delta is None or "://" in table.delta:
+        return table
+    return table.model_copy(update={"delta": str(Path(folder, table.delta).absolute())})
+
+
+def folder_of(domain: str, field: str, key: str) -> str:
+    """Where a snapshot lies in the vault: a private one, among what erasing a unit of its domain destroys."""
+    return f"tables/{domain}/{key}" if field == "private" else f"public/tables/{key}"
+
+
+def _read(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
+    if isinstance(source, str):
+        found = [(file.shown, file.path, file.format, file.partition) for file in find_files(source, field)]
+        _keep_files(vault, folder, "", found, field)
+    elif source.query is not None and source.connection is not None:
+        _keep_query(vault, folder, source.query, source.connection, field)
+    elif source.delta is not None:
+        read, files = delta_files(source.delta, source.version, field)
+        _keep_files(vault, folder, read, files, field)
+    else:
+        raise WrongInput(f"{field}: the frame is no longer in the vault: give it to concord.run again")
+
+
+Source = tuple[str, Path | Elsewhere, Format, Partition]
+"""A file that is copied: what it is called, where it lies, its format and its partition."""
+
+
+def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], field: str) -> None:
+    """Copy the bytes of files into a snapshot."""
+    listed = []
+    for number, (name, place, form, partition) in enumerate(files):
+        sealing = Sealing(vault, f"{folder}/{number:05d}")
+        with reachable(name, field), place.open("rb") as file:
+            while part := file.read(BYTES):
+                sealing.write(part)
+        listed.append(sealing.finish(name, form, partition))
+    write_snapshot(vault, folder, Snapshot(read=read, files=tuple(listed)))
+
+
+def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str) -> None:
+    """Read a query's rows into a snapshot of one file, in the order of keyed digests of their cells."""
+    sealing, key = Sealing(vault, f"{folder}/00000"), derive(vault.secret("installation"), "rows of a query")
+    with asked(query, variable, field) as (names, parts):
+        columns = pl.Schema(dict.fromkeys(names, pl.String()))
+        with spilling(vault, f"{folder}/spill", pl.Schema({**columns, ORDER: pl.Binary()})) as spill:
+            for rows in parts:
+                digests = [hashed(json.dumps(row).encode(), key, b"row", 16) for row in rows]
+                frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.Series(ORDER, digests))
+                spill.add(frame, pl.Series([digest[0] * PARTS >> 8 for digest in digests], dtype=pl.UInt32))
+            ordered = (part.sort(ORDER).select(names).to_arrow() for part in spill.read(PARTS))
+            _write(sealing, pa.schema([(name, pa.large_string()) for name in names]), ordered)
+    listed = sealing.finish(f"the query of {field}", "text")
+    write_snapshot(vault, folder, Snapshot(read=f"query {keyed_digest(key, query)}", files=(listed,)))
+
+
+def _write(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    with pa.ipc.new_file(file, schema) as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema), max_chunksize=BATCH)
+
+
+def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[Source]]:
+    """What is read of a Delta table, for the record; and its files at that version, or else the latest."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ImportError:
+        raise EnvironmentFailed(f"{field}: a Delta table needs the extra concord[delta]: install it") from None
+    try:
+        table = DeltaTable(place, version=version)
+        protocol, uris = table.protocol(), table.file_uris()
+        actions = pa.table(table.get_add_actions()).to_pylist() if uris else []
+    except TableNotFoundError:
+        raise WrongInput(f"{field}: there is no Delta table at {place}") from None
+    except (DeltaError, OSError, ValueError) as failed:
+        at = "" if version is None else f" at version {version}"
+        raise EnvironmentFailed(
+            f"{field}: the Delta table {place} cannot be read{at} ({type(failed).__name__})"
+        ) from None
+    mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []
+    if odd := {*(protocol.reader_features or mapped)} - READABLE:
+        raise WrongInput(
+            f"{field}: the Delta table {place} uses {', '.join(sorted(odd))}, by which its files alone do not say what "
+            "its rows are: write it without"
+        )
+    cells = {unquote(action["path"]): action.get("partition") or {} for action in actions}
+    return f"delta version {table.version()}", [
+        _of_delta(f"file {number} of {place}", uri, cells) for number, uri in enumerate(sorted(uris), start=1)
+    ]
+
+
+def _of_delta(name: str, uri: str, cells: Mapping[str, Mapping[str, Any]]) -> Source:
+    partition = next(partition for path, partition in cells.items() if uri.endswith(path))
+    words = tuple((column, word_of(cell)) for column, cell in partition.items())
+    return name, Remote(uri) if "://" in uri else Path(uri), "parquet", words
+
+
+def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource:
+    """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is none."""
+    table = frame_table(frame, f"data.{field}")
+    digest = _Digest(derive(vault.secret("installation"), "frames"))
+    _write(digest, table.schema, [table])
+    key = digest.hmac.hexdigest()[:32]
+    folder = folder_of(domain, field, key)
+    with locked(vault.root / "locks" / f"table-{key}"):
+        if find_snapshot(vault, folder) is None:
+            vault.destroy(folder)
+            sealing = Sealing(vault, f"{folder}/00000")
+            _write(sealing, table.schema, [table])
+            listed = sealing.finish(f"the frame of data.{field}", "ipc")
+            write_snapshot(vault, folder, Snapshot(read=f"frame {key}", files=(listed,)))
+    return TableSource(frame=key)
+
+
+class _Digest:
+    """A file that is not kept: only its keyed digest."""
+
+    closed = False
+
+    def __init__(self, key: bytes) -> None:
+        self.hmac = hmac.new(key, digestmod="sha256")
+
+    def write(self, data: Any) -> int:
+        self.hmac.update(data)
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        pass
+
+
+def frame_table(frame: Any, field: str) -> pa.Table:
+    """A frame as an Arrow table: whatever hands its columns over by Arrow's C stream (polars, pandas, Arrow, DuckDB).
+
+    Columns of Python objects and categories, which pandas has, become words cell by cell: what one cell is decides
+    nothing about its column. Raises WrongInput, without a value, if it is no frame.
+    """
+    try:
+        if hasattr(frame, "iloc"):
+            columns = [frame.iloc[:, place] for place in range(len(frame.columns))]
+            return pa.table([_of_pandas(column) for column in columns], [str(name) for name in frame.columns])
+        if not (isinstance(frame, pl.DataFrame) and pl.Object in frame.dtypes):
+            table = pa.RecordBatchReader.from_stream(frame).read_all()
+            columns = [_undictionaried(column) for column in table.columns]
+            return pa.table(columns, table.column_names).combine_chunks()
+        kind = "Python objects"
+    except Exception as failed:
+        kind = type(failed).__name__
+    raise WrongInput(
+        f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
+    )
+
+
+def _of_pandas(column: Any) -> pa.Array:
+    if str(column.dtype) not in ("object", "category"):
+        return pa.array(column, from_pandas=True)
+    cells = (None if gone else cell for cell, gone in zip(column, column.isna(), strict=True))
+    return pa.array([word_of(getattr(cell, "item", lambda cell=cell: cell)()) for cell in cells], pa.large_string())
+
+
+def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words in place of their numbers: a file cannot hold two dictionaries of one column."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    kind = pa.large_string() if pa.types.is_string_view(column.type.value_type) else column.type.value_type
+    return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks], kind)

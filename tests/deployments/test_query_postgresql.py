@@ -1,0 +1,97 @@
+"""A query to PostgreSQL: every type as words, none of which can fail; few rows in memory; no password in a sentence."""
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.tasks.data.databases import asked
+from concord.tasks.data.sources import at_hand
+from tests.support.postgresql import server
+from tests.support.sources import PASSWORD, VARIABLE, asked_of, plan_over, read
+
+pytestmark = pytest.mark.slow
+
+ODD = """
+select * from (values
+    (1, 1.5::float8, 'infinity'::timestamptz, true, 12.50::numeric, 'a%b:c'::text, '\\xff00'::bytea, '{1,2}'::int[]),
+    (2, 'NaN', '2020-01-02 03:04:05.5+02', false, 'NaN', '', '', '{}'),
+    (3, '-0', '4713-01-01 BC', null, 1e-30, E'a\\nb', 'x', null),
+    (4, 0.1, '294276-01-01', true, 0.10, 'é', 'y', '{7}')
+) as t(id, number, moment, truth, exact, word, bits, list)
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with server(PASSWORD) as place:
+        yield f"postgresql://{place.replace('@', f':{PASSWORD}@')}/postgres"
+
+
+def test_cells_of_every_type_are_words(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, address)
+    with asked(ODD, VARIABLE, "data.private") as (names, parts):
+        rows = sorted(row for part in parts for row in part)
+    assert names == ["id", "number", "moment", "truth", "exact", "word", "bits", "list"]
+    assert rows == [
+        ("1", "1.5", "infinity", "true", "12.50", "a%b:c", "\\377\\000", "{1,2}"),
+        ("2", "NaN", "2020-01-02 01:04:05.5", "false", "NaN", "", "", "{}"),
+        ("3", "-0", "4713-01-01 00:00:00 BC", None, "0.000000000000000000000000000001", "a\nb", "x", None),
+        ("4", "0.1", "294276-01-01 00:00:00", "true", "0.10", "é", "y", "{7}"),
+    ]
+
+
+def test_a_row_becomes_the_same_alone_as_in_company(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault, columns = Vault(tmp_path / "vault"), ("number", "moment", "truth", "exact", "word", "bits", "list")
+
+    def rows(query: str) -> list[tuple[bytes | None, ...]]:
+        source = asked_of(monkeypatch, address, query)
+        return sorted(read(plan_over(source, tmp_path, unit="id"), vault, *columns), key=repr)
+
+    alone = [row for number in (1, 2, 3, 4) for row in rows(f"select * from ({ODD}) as odd where id = {number}")]
+    assert rows(ODD) == sorted(alone, key=repr)
+    assert len(alone) == 4
+
+
+def test_memory_holds_few_rows(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, address)
+    query = "select repeat('x', 1000) as word from generate_series(1, 100000)"
+    tracemalloc.start()
+    with asked(query, VARIABLE, "data.private") as (_, parts):
+        assert sum(map(len, parts)) == 100_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6  # of 100 MB
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "says"),
+    [
+        ("select * from absent", WrongInput, 'relation "absent" does not exist'),
+        ("selec 1", WrongInput, "does not understand the query"),
+        ("select 1 as c, 2 as c", WrongInput, "must name each column once, got 'c' twice"),
+        ("delete from pg_class returning 1", WrongInput, "does not understand the query"),
+        (f"select 1 / (id - 3) as c from ({ODD}) as odd", EnvironmentFailed, r"failed while the query was read \("),
+        (f"select word::int as c from ({ODD}) as odd", EnvironmentFailed, r"failed while the query was read \("),
+    ],
+)
+def test_what_it_fails_with_is_one_sentence(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says) as failed:
+        at_hand(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
+    assert PASSWORD not in str(failed.value)
+    assert "a%b" not in str(failed.value)
+
+
+def test_a_wrong_password_is_not_shown(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = address.replace(PASSWORD, "mistaken")
+    with pytest.raises(EnvironmentFailed, match="cannot be opened") as failed:
+        at_hand(plan_over(asked_of(monkeypatch, wrong), tmp_path), Vault(tmp_path / "vault"))
+    assert "mistaken" not in str(failed.value)
+    assert VARIABLE in str(failed.value)

@@ -1,0 +1,77 @@
+"""Tables that are no files, for tests: a database of SQLite, and what a run would read of a source."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.tasks.data.sources import at_hand
+from concord.tasks.data.units import NOBODY, owned_frames
+from tests.support.raw import exact
+
+VARIABLE = "TEST_WARD_DATABASE"
+PASSWORD = "hunter2-secret"
+
+
+def plan_over(private: Any, folder: Path, **more: Any) -> Plan:
+    """A plan over a private table, and a public file that need not be there."""
+    data = {"private": private, "public": "public.csv", "label": "label", "classes": ["no", "yes"], **more}
+    return parse_plan(
+        {
+            "data": data,
+            "privacy": {"domain": "ward", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}},
+            "teachers": {"count": 5},
+            "labeling": {"cutoff": 5},
+            "folder": str(folder),
+        }
+    )
+
+
+def database(file: Path, rows: Sequence[Sequence[Any]], columns: Sequence[str] = ("c", "label", "unit")) -> str:
+    """Write a table `ward` of any cells; the address of the database."""
+    file.unlink(missing_ok=True)
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"create table ward ({', '.join(columns)})")
+        connection.executemany(f"insert into ward values ({', '.join('?' * len(columns))})", rows)
+    connection.close()
+    return f"sqlite:///{file}"
+
+
+def asked_of(monkeypatch: pytest.MonkeyPatch, address: str, query: str = "select * from ward") -> dict[str, str]:
+    """The query as a plan names it, the address where the plan says."""
+    monkeypatch.setenv(VARIABLE, address)
+    return {"query": query, "connection": VARIABLE}
+
+
+def read(plan: Plan, vault: Vault, *columns: str) -> list[tuple[bytes | None, ...]]:
+    """The bits of those cells, and of the unit's name, of every private row of a plan whose tables are at hand."""
+    found: list[tuple[bytes | None, ...]] = []
+    path = at_hand(plan, vault).path("private")
+    for frame, owner in owned_frames(path, dict.fromkeys(columns, "data.features"), plan.data.unit, NOBODY):
+        found += zip(*(exact(frame[name]) for name in columns), owner.to_list(), strict=True)
+    return found
+
+
+def file_of(plan: Plan, vault: Vault) -> bytes:
+    """The bytes of the one file that a private table was read into."""
+    from concord.tasks.data.files import PRIVATE, find_files
+
+    (file,) = find_files(at_hand(plan, vault).path("private"), PRIVATE)
+    with file.path.open("rb") as content:
+        return bytes(content.read())
+
+
+def ward(rows: int) -> pl.DataFrame:
+    """A small private table."""
+    return pl.DataFrame(
+        {
+            "c": [f"{number / 7}" for number in range(rows)],
+            "label": [("no", "yes")[number % 2] for number in range(rows)],
+            "unit": [f"u{number // 2}" for number in range(rows)],
+        }
+    )

@@ -1,0 +1,66 @@
+"""Delta tables: one version of one, as its log says, with what is read of it on record."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.tasks.data.snapshots import reading_of
+from concord.tasks.data.sources import at_hand
+from tests.support.sources import plan_over, read, ward
+
+deltalake = pytest.importorskip("deltalake")
+
+
+def write(place: Path, rows: pl.DataFrame, mode: str = "append", **options: Any) -> None:
+    deltalake.write_deltalake(str(place), rows.to_arrow(), mode=mode, **options)
+
+
+def test_a_version_is_read_once_and_is_on_record(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    write(tmp_path / "delta", ward(10))
+    write(tmp_path / "delta", ward(6), "overwrite")
+    latest = plan_over({"delta": "delta"}, tmp_path, unit="unit")
+    first = plan_over({"delta": "delta", "version": 0}, tmp_path, unit="unit")
+    assert [len(read(plan, vault, "c")) for plan in (latest, first)] == [6, 10]
+    write(tmp_path / "delta", ward(3))
+    assert len(read(latest, vault, "c")) == 6  # as it was for this version of the data
+    assert len(read(plan_over({"delta": "delta"}, tmp_path, unit="unit", version="2"), vault, "c")) == 9
+    assert [reading_of(at_hand(plan, vault).data.private) for plan in (latest, first)] == [
+        "delta version 1",
+        "delta version 0",
+    ]
+
+
+def test_partitions_are_those_of_the_log(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    rows = ward(12).with_columns(town=pl.lit("New York/=é"), floor=pl.int_range(12) % 3)
+    rows = rows.with_columns(pl.when(pl.col("floor") > 0).then("floor"))
+    write(tmp_path / "delta", rows, partition_by=["town", "floor"])
+    rows.with_columns(pl.col("floor").cast(pl.String)).write_parquet(tmp_path / "ward.parquet")
+    columns = ("c", "town", "floor")
+    found = read(plan_over({"delta": "delta"}, tmp_path, unit="unit"), vault, *columns)
+    plain = read(plan_over("ward.parquet", tmp_path, unit="unit"), vault, *columns)
+    assert sorted(found, key=repr) == sorted(plain, key=repr)
+
+
+def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path / "vault")
+    with pytest.raises(WrongInput, match="there is no Delta table at"):
+        at_hand(plan_over({"delta": "absent"}, tmp_path), vault)
+    write(tmp_path / "delta", ward(4))
+    with pytest.raises(EnvironmentFailed, match="cannot be read at version 9"):
+        at_hand(plan_over({"delta": "delta", "version": 9}, tmp_path), vault)
+
+    class Protocol:
+        min_reader_version = 3
+        reader_features = ("timestampNtz", "deletionVectors")
+
+    monkeypatch.setattr(deltalake.DeltaTable, "protocol", lambda _: Protocol())
+    with pytest.raises(WrongInput, match="uses deletionVectors, by which its files alone do not say"):
+        at_hand(plan_over({"delta": "delta"}, tmp_path), vault)

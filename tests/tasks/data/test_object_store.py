@@ -1,0 +1,115 @@
+"""Tables in an object store, against a local server of S3: copied byte for byte, refused in one sentence."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.tasks.data import places
+from concord.tasks.data.files import PRIVATE, find_files
+from concord.tasks.data.sources import at_hand
+from concord.tasks.data.tables import open_public
+from tests.support.sources import PASSWORD, plan_over, read, ward
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Any]:
+    """A server with a bucket `ward`, which the environment names."""
+    server_of = pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
+            ("AWS_ACCESS_KEY_ID", "someone"),
+            ("AWS_SECRET_ACCESS_KEY", PASSWORD),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ):
+            patch.setenv(name, value)
+        places._store.cache_clear()
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="ward")
+        yield client
+        places._store.cache_clear()
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> None:
+    places._store.cache_clear()
+
+
+def put(store: Any, name: str, file: Path) -> None:
+    store.put_object(Bucket="ward", Key=name, Body=file.read_bytes())
+
+
+def test_a_table_of_a_store_is_what_its_files_are(store: Any, tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "vault")
+    for number, rows in enumerate((ward(30), ward(20)), start=7):
+        folder = tmp_path / "ward" / f"day={number}"
+        folder.mkdir(parents=True)
+        rows.write_parquet(folder / "a.parquet")
+        put(store, f"year 1/day={number}/a.parquet", folder / "a.parquet")
+    there = plan_over("s3://ward/year 1", tmp_path, unit="unit")
+    found = read(there, vault, "c", "day")
+    assert found == read(plan_over("ward", tmp_path, unit="unit"), vault, "c", "day")
+    local = find_files(str(tmp_path / "ward"), PRIVATE)
+    kept = find_files(at_hand(there, vault).path("private"), PRIVATE)
+    assert [vault.digest_file(file.path) for file in kept] == [vault.digest_file(file.path) for file in local]
+    store.delete_object(Bucket="ward", Key="year 1/day=7/a.parquet")
+    assert read(there, vault, "c", "day") == found  # as it was when it was read
+    table = open_public("s3://ward/year 1")  # for `concord plan`, which keeps nothing
+    assert table.kinds(["c", "day"]) == {"c": "categorical", "day": "numeric"}
+
+
+def test_csv_in_a_store_is_read_line_by_line(store: Any, tmp_path: Path) -> None:
+    (tmp_path / "ward.csv").write_bytes(b'c,label,unit\n1,no,u\n"2,yes,v\n\xff,no,w\n')
+    put(store, "ward.csv", tmp_path / "ward.csv")
+    vault, stored = Vault(tmp_path / "vault"), plan_over("ward.csv", tmp_path, unit="unit")
+    assert read(plan_over("s3://ward/ward.csv", tmp_path, unit="unit"), vault, "c") == read(stored, vault, "c")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_delta_table_of_a_store_is_read(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake("s3://ward/delta", ward(20).to_arrow(), partition_by=["label"])
+    vault = Vault(tmp_path / "vault")
+    assert len(read(plan_over({"delta": "s3://ward/delta"}, tmp_path, unit="unit"), vault, "c", "label")) == 20
+
+
+def test_what_a_store_fails_with_is_one_sentence(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = Vault(tmp_path / "vault")
+    for address in ("s3://ward/absent", "s3://absent/ward.csv"):
+        with pytest.raises((WrongInput, EnvironmentFailed), match="s3://") as failed:
+            at_hand(plan_over(address, tmp_path), vault)
+        assert PASSWORD not in str(failed.value)
+    (tmp_path / "note.txt").write_text("words")
+    put(store, "notes/note.txt", tmp_path / "note.txt")
+    with pytest.raises(WrongInput, match="must be Parquet, Arrow IPC or CSV"):
+        at_hand(plan_over("s3://ward/notes", tmp_path), vault)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    places._store.cache_clear()
+    with pytest.raises(EnvironmentFailed, match=r"cannot be read \(network connection\)"):
+        at_hand(plan_over("s3://ward/note", tmp_path), vault)
+
+
+def test_rows_in_a_store_are_the_bits_of_a_frame(store: Any, tmp_path: Path) -> None:
+    rows = ward(50).with_columns(number=pl.col("c").cast(pl.Float32))
+    rows.write_ipc(tmp_path / "ward.arrow")
+    put(store, "ward.arrow", tmp_path / "ward.arrow")
+    vault = Vault(tmp_path / "vault")
+    found = read(plan_over("s3://ward/ward.arrow", tmp_path, unit="unit"), vault, "c", "number")
+    assert found == read(plan_over("ward.arrow", tmp_path, unit="unit"), vault, "c", "number")

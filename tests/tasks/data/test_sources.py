@@ -1,0 +1,205 @@
+"""Tables that are no files: read once, known again, and refused in one sentence that holds no password and no value."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import parse_plan
+from concord.tasks.data import snapshots, sources
+from concord.tasks.data.snapshots import reading_of
+from concord.tasks.data.sources import at_hand, frame_table, keep_frame
+from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    return Vault(tmp_path / "home" / "vault")
+
+
+def test_a_query_is_asked_once_for_each_version_of_the_data(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = asked_of(monkeypatch, database(tmp_path / "ward.db", ward(40).rows()))
+    plan = plan_over(source, tmp_path, unit="unit")
+    before = read(plan, vault, "c")
+    database(tmp_path / "ward.db", ward(41).rows())
+    assert read(plan, vault, "c") == before
+    assert len(read(plan_over(source, tmp_path, unit="unit", version="2"), vault, "c")) == 41
+    assert len(read(plan, vault, "c")) == 40
+    at_hand(plan, vault, again=True)
+    assert len(read(plan, vault, "c")) == 41
+    (tmp_path / "ward.db").unlink()
+    assert len(read(plan, vault, "c")) == 41
+
+
+def test_a_changed_query_is_another_table(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = database(tmp_path / "ward.db", ward(40).rows())
+    every = plan_over(asked_of(monkeypatch, address), tmp_path, unit="unit")
+    some = plan_over(asked_of(monkeypatch, address, "select * from ward where label <> 'no%';"), tmp_path, unit="unit")
+    few = plan_over(
+        asked_of(monkeypatch, address, "select * from ward where label = 'no' -- %s"), tmp_path, unit="unit"
+    )
+    assert [len(read(plan, vault, "c")) for plan in (every, some, few)] == [40, 40, 20]
+    assert len({reading_of(at_hand(plan, vault).data.private) for plan in (every, some, few)}) == 3
+
+
+def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ward(300).rows()
+    found = []
+    for version, ordered in enumerate((rows, rows[::-1], [*rows[7:], *rows[:7]])):
+        source = asked_of(monkeypatch, database(tmp_path / "ward.db", ordered))
+        found.append(file_of(plan_over(source, tmp_path, version=str(version)), vault))
+    assert found[0] == found[1] == found[2]
+
+    def as_it_came(*_: Any, **__: Any) -> bytes:
+        return b"\0" * 16
+
+    monkeypatch.setattr(sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
+    source = asked_of(monkeypatch, database(tmp_path / "ward.db", rows[::-1]))
+    assert file_of(plan_over(source, tmp_path, version="planted"), vault) != found[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "error", "says"),
+    [
+        ("", "select 1", EnvironmentFailed, f"the environment variable {VARIABLE} must hold the address of a database"),
+        ("ward", "select 1", EnvironmentFailed, r"must be postgresql://… or sqlite:///…"),
+        (f"mysql://root:{PASSWORD}@localhost/ward", "select 1", EnvironmentFailed, "must be postgresql"),
+        (f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward", "select 1", EnvironmentFailed, "no server answers"),
+        ("sqlite:////nowhere/ward.db", "select 1", EnvironmentFailed, "cannot be opened"),
+        (
+            "sqlite:///OURS",
+            "select * from absent",
+            WrongInput,
+            "does not understand the query: no such table: absent",
+        ),
+        ("sqlite:///OURS", "drop table ward", WrongInput, "does not understand the query"),
+    ],
+)
+def test_what_a_database_fails_with_is_one_sentence_without_a_password(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch, address: str, query: str, error: type, says: str
+) -> None:
+    ours = database(tmp_path / "ward.db", ward(4).rows()).removeprefix("sqlite:///")
+    source = asked_of(monkeypatch, address.replace("OURS", ours), query)
+    with pytest.raises(error, match=says) as failed:
+        at_hand(plan_over(source, tmp_path), vault)
+    assert PASSWORD not in str(failed.value)
+    assert failed.value.__cause__ is None
+    assert failed.value.__context__ is None or failed.value.__suppress_context__
+
+
+def test_a_query_that_fails_on_a_value_does_not_say_which(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = asked_of(
+        monkeypatch,
+        database(tmp_path / "ward.db", ward(4).rows()),
+        "select json_extract('SECRET' || c, '$') as c from ward",
+    )
+    with pytest.raises(EnvironmentFailed, match="failed while the query was read") as failed:
+        at_hand(plan_over(source, tmp_path), vault)
+    assert "SECRET" not in str(failed.value)
+    assert failed.value.__context__ is None
+
+
+def test_a_plan_that_holds_an_address_is_refused_and_does_not_show_it(tmp_path: Path) -> None:
+    for private in (
+        f"postgresql://u:{PASSWORD}@host/ward",
+        f"s3://key:{PASSWORD}@bucket/ward",
+        {"query": "select 1", "connection": f"postgresql://u:{PASSWORD}@host"},
+        {"query": "select 1", "conection": PASSWORD},
+        {"query": "select 1", "connection": [PASSWORD]},
+        {"delta": f"s3://bucket/x?secret={PASSWORD}"},
+        [f"postgresql://u:{PASSWORD}@host/ward"],
+    ):
+        with pytest.raises(WrongInput, match=r"data(\.|: )private") as refused:
+            plan_over(private, tmp_path)
+        assert PASSWORD not in str(refused.value)
+
+
+def test_where_only_labels_are_secret_a_table_has_an_order(tmp_path: Path) -> None:
+    tables = plan_over("ward.parquet", tmp_path).model_dump(exclude_unset=True)
+    tables["privacy"]["secret"] = "labels"
+    for source in ({"query": "select 1", "connection": VARIABLE}, {"delta": "ward"}):
+        tables["data"]["private"] = source
+        with pytest.raises(WrongInput, match="has no order, so a label could move other rows"):
+            parse_plan(tables)
+    tables["data"]["private"] = {"frame": "0" * 32}
+    parse_plan(tables)
+
+
+def test_a_snapshot_that_was_changed_is_not_read(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "PART_BYTES", 512)
+    plan = plan_over(asked_of(monkeypatch, database(tmp_path / "ward.db", ward(300).rows())), tmp_path, unit="unit")
+    read(plan, vault, "c")
+    parts = sorted((vault.root / "tables" / "ward").rglob("00*/00*"))
+    assert len(parts) > 10
+    first, second = parts[1].read_bytes(), parts[2].read_bytes()
+    parts[1].write_bytes(second)
+    with pytest.raises(NotVerified, match="is not what was written"):
+        read(plan, vault, "c")
+    parts[1].write_bytes(first)
+    assert len(read(plan, vault, "c")) == 300
+    parts[2].unlink()  # as if it had been interrupted: it is read again
+    assert len(read(plan, vault, "c")) == 300
+
+
+def test_an_encrypted_vault_holds_no_cell_in_the_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_VAULT_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+    vault = Vault(tmp_path / "encrypted")
+    rows = [(f"CANARY{number}", "no", "u") for number in range(200)]
+    plan = plan_over(asked_of(monkeypatch, database(tmp_path / "ward.db", rows)), tmp_path, unit="unit")
+    assert len(read(plan, vault, "c")) == 200
+    files = [file for file in vault.root.rglob("*") if file.is_file()]
+    assert len(files) > 2
+    assert not any(b"CANARY" in file.read_bytes() for file in files)
+
+
+def frames(rows: pl.DataFrame) -> dict[str, Any]:
+    return {"polars": rows, "Arrow": rows.to_arrow(), "pandas": rows.to_pandas()}
+
+
+@pytest.mark.parametrize("kind", ["polars", "Arrow", "pandas"])
+def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: Vault, kind: str) -> None:
+    rows = ward(100).with_columns(
+        number=pl.col("c").cast(pl.Float64),
+        whole=pl.int_range(100),
+        word=pl.col("unit").cast(pl.Categorical),
+        day=pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 4, 9), eager=True).cast(pl.Datetime("us")),
+        truth=pl.col("label") == "no",
+    )
+    rows.write_parquet(tmp_path / "rows.parquet")
+    source = keep_frame(frames(rows)[kind], vault, "private", "ward")
+    assert source == keep_frame(frames(rows)[kind], vault, "private", "ward")
+    asked = ("c", "number", "whole", "word", "day", "truth", "label")
+    stored = read(plan_over("rows.parquet", tmp_path, unit="unit"), vault, *asked)
+    assert read(plan_over(source, tmp_path, unit="unit"), vault, *asked) == stored
+
+
+def test_what_one_object_is_decides_nothing_about_its_column() -> None:
+    pandas = pytest.importorskip("pandas")
+    odd = [1, 2.5, "x", None, True, b"\xff", float("nan"), pandas.NaT, pandas.NA, [1], {"a": 1}]
+    column = pandas.Series(odd, dtype="object")
+    words = ["1", "2.5", "x", None, "true", "\\xff", None, None, None, None, None]
+    assert frame_table(pandas.DataFrame({"c": column}), "data.private").column("c").to_pylist() == words
+    for cell, word in zip(column, words, strict=True):
+        alone = pandas.DataFrame({"c": pandas.Series([cell], dtype="object")})
+        assert frame_table(alone, "data.private") == pa.table({"c": pa.array([word], pa.large_string())})
+
+
+@pytest.mark.parametrize("frame", [7, "ward.csv", [{"c": 1}], pl.DataFrame({"c": [object()]})])
+def test_what_is_no_frame_is_refused(frame: Any) -> None:
+    with pytest.raises(WrongInput, match=r"data\.private must be a frame of polars or pandas"):
+        frame_table(frame, "data.private")
+
+
+def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault) -> None:
+    source = keep_frame(ward(10), vault, "private", "ward")
+    vault.destroy("tables/ward")
+    with pytest.raises(WrongInput, match=r"no longer in the vault: give it to concord\.run again"):
+        at_hand(plan_over(source, tmp_path), vault)
