@@ -27,8 +27,9 @@ SECOND_FORMAT: Final = "concord certificate 2"
 """The same, without measures by class, warnings, features and what the plan says about itself."""
 FIRST_FORMAT: Final = "concord certificate 1"
 """What version 0.1.0 wrote: as the second, without parts of units and private tests."""
+CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
-"""Where the schema lies, beside the certificate."""
+"""Where the certificate and its schema lie, in the session's folder."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 OPENED = "concord when opened"
@@ -237,6 +238,24 @@ class Certificate(CertificatePart):
         """The released files it names: the student's, and those of all answers."""
         tested = tuple(tried.file for tried in (self.choice, self.test) if tried)
         return self.student.file, *tested, *self.labels, *(file for other in self.beside for file in other.labels)
+
+
+class Certified(BaseModel):
+    """What was written for a session: its certificate and its schema, its report, the figures by what they show, and
+    the evidence beside them (tasks.publish.attest)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    certificate: Ref
+    schema_file: Ref
+    report: Ref
+    figures: dict[str, Ref]
+    evidence: tuple[Ref, ...] = ()
+
+    @property
+    def files(self) -> list[Ref]:
+        """All that was written."""
+        return [self.certificate, self.schema_file, self.report, *self.figures.values(), *self.evidence]
 
 
 def schema() -> dict[str, Any]:

@@ -23,6 +23,7 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 
 LEDGER, WITNESS, STORE = "CONCORD_LEDGER", "CONCORD_WITNESS", "MLFLOW_TRACKING_URI"
 KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
+SIGNING_KEY = "CONCORD_SIGNING_KEY"
 DEFAULT_HOME = Path(".concord")
 
 Unset, Default = BeforeValidator(lambda text: text or None), BeforeValidator(lambda text: text or DEFAULT_HOME)
@@ -36,6 +37,7 @@ class Settings(BaseSettings):
     witness         file outside the home that sees how far the ledger came; without it, none does
     vault_key       the vault's key in base64; vault_key_file is the file that holds it so. Without either, a vault is
                     made without encryption
+    signing_key     file of the private key that signs what is published; without it, the home has its own
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
     trust           a package whose types published students may hold, with all its code; without it, none but those
                     that Concord publishes with scikit-learn
@@ -48,6 +50,7 @@ class Settings(BaseSettings):
     witness: Annotated[Path | None, Unset, Field(validation_alias=WITNESS)] = None
     vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
     vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
+    signing_key: Annotated[Path | None, Unset, Field(validation_alias=SIGNING_KEY)] = None
     tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
     trust: Annotated[str | None, Unset, Field(validation_alias="CONCORD_TRUST")] = None
 

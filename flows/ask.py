@@ -95,7 +95,7 @@ def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encod
 def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:
     """What came of the question, certified, and recorded in MLflow if it is new."""
     session, stores, (file,) = passed.session, run.stores, passed.released
-    certificate = certify_answers(session.id, stores.ledger, stores.released)
+    certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
     record, domain = record_of(file, json.loads(stores.released.read(file))), admitted.balance.domain
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     shown = {"question": record.question, "outcome": record.outcome, "answer": record.answer}

@@ -65,7 +65,9 @@ def _record(home: Path, door: Stores, session: Session, tracking: Tracking) -> N
         raise NotVerified(f"session {session.id} keeps no public rows: it was forgotten")
     certificate = parsed((door.released.root / path).read_bytes(), path)
     per_refusal, classes = _per_refusal(session), recipe.plan.data.classes
-    certified = write(certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released)
+    certified = write(
+        certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
+    )
     track(
         recipe.plan,
         certified,

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.signing import SECRET, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
@@ -41,6 +42,7 @@ class RunContext:
     new_session  a further session may be opened, which costs again
     erased       keyed digests of units of the domain that are left out; while the run lasts, no more are erased
     locks        what it holds until it ends
+    signer       fingerprint of the key that signs what it publishes
     named        tables that the plan names by no local file, by their fields; in `plan`, a snapshot stands for each
     """
 
@@ -51,6 +53,7 @@ class RunContext:
     stages: Stages
     erased: tuple[str, ...]
     locks: ExitStack
+    signer: str
     named: Mapping[str, str | TableSource]
 
     @property
@@ -88,6 +91,7 @@ def running(
 ) -> Iterator[RunContext]:
     """A run of that plan. While it lasts, no other command goes on with its sessions, and none erases in its domain."""
     stores, domain = Stores.of(home), plan.privacy.domain
+    signer = _signer(stores)  # refuses here, if the key cannot be read
     if aside := ready_store(home):
         err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
     with ExitStack() as locks:
@@ -96,7 +100,7 @@ def running(
         named, plan = elsewhere(plan), at_hand(plan, stores.vault, again=start_from == "encode")
         if plan.data.public is None:
             plan = with_public(plan, stores.vault, list(digests(stores.vault, plan, "private")), erased, _say_of_public)
-        yield RunContext(plan, home, new_session, stores, Stages(home, start_from), erased, locks, named)
+        yield RunContext(plan, home, new_session, stores, Stages(home, start_from), erased, locks, signer, named)
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,15 @@ def digest_of(vault: Vault, file: TableFile) -> str:
         return vault.digest_file(file.path)
     except OSError as failed:
         raise WrongInput(f"{file.field} cannot be read: {failed.strerror}") from None
+
+
+def _signer(stores: Stores) -> str:
+    """The fingerprint of the key that signs; a home that was used without one has one from here on, which is said."""
+    new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SECRET)
+    key = SigningKey.of(stores.vault).public.fingerprint
+    if new and stores.vault.has_secret(SECRET):
+        err.print(f"{'signing':>8} this home had no key and has one now: `concord key` prints it; tell your readers")
+    return key
 
 
 def _say_of_public(sentence: str) -> None:

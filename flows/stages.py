@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.home.vault import owner
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
@@ -31,7 +31,6 @@ from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.publish import certify as publish_certify
-from concord.tasks.publish.describe import Certified
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.evaluate import evaluate, remember
@@ -249,8 +248,16 @@ choose_candidate = DoorStage("choose", door_trial.release_choice)
 release_test = DoorStage("test", door_trial.release_trial)
 
 
-@stage("certify", version=4)
-def certify(place: Place, certificate: Certificate, classes: Sequence[str], per_refusal: Cost | None) -> Certified:
-    """Write the certificate and its report."""
-    ledger, released = Stores.of(place.home).ledger, place.released
-    return publish_certify.write_anew(certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released)
+@stage("certify", version=5)
+def certify(
+    place: Place,
+    certificate: Certificate,
+    classes: Sequence[str],
+    per_refusal: Cost | None,
+    signer: str,  # noqa: ARG001, another key signs anew
+) -> Certified:
+    """Write the certificate and its report, signed by the key of that fingerprint."""
+    door = Stores.of(place.home)
+    return publish_certify.write_anew(
+        certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.mlflow.write import Tracked, Tracking
@@ -39,7 +39,6 @@ from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_che
 from concord.tasks.door.release import replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import column_types, recorded_run, track
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student
@@ -215,7 +214,7 @@ def _certified_and_tracked(
             released=stores.released,
         )
         classes, per_refusal = run.plan.data.classes, admitted.mechanism.per_refusal
-        certified, cached = stages.certify.with_cached(run, certificate, classes, per_refusal)
+        certified, cached = stages.certify.with_cached(run, certificate, classes, per_refusal, run.signer)
         with _still_certified(run, session):
             tracked, there = _tracked(run, admitted, passed, certified, studied)
         return (certified, tracked), cached and there

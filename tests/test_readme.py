@@ -70,6 +70,18 @@ def test_files_it_names_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
 
+@pytest.mark.parametrize("test", re.findall(r"`(tests/[\w/]+\.py::\w+)`", PAGES["tests/privacy/README.md"]))
+def test_every_test_that_holds_a_promise_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert re.search(rf"^def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_promise_has_a_test() -> None:
+    table = PAGES["tests/privacy/README.md"].split("| promise | held by |")[1].split("\n\n")[0].splitlines()[2:]
+    assert len(table) > 10
+    assert all(re.search(r"`tests/[\w/]+\.py::test_\w+`", row) for row in table)
+
+
 def test_its_tree_is_the_repository_s() -> None:
     tree = README.split("## How it is laid out\n\n```\n")[1].split("```")[0]
     shown = {line.split("/")[0] for line in tree.splitlines() if not line.startswith(" ")}

@@ -173,9 +173,7 @@ class LogRecord:
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
         """The record of `entry` following `head`, or the first one. Raises WrongInput if it could not be read back."""
         kind = _kind(entry.event)
-        text = {"at": at, "domain": entry.domain, "session": entry.session, "kind": kind, "body": _text(entry.event)}
-        seq, previous = _next(head)
-        record = cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+        record = cls.following(head, at, entry.domain, entry.session, kind, _text(entry.event))
         try:
             record.entry_after(head)
         except NotVerified:
@@ -183,6 +181,18 @@ class LogRecord:
                 f"the ledger could not read back this entry ({kind}): a text in it is no Unicode"
             ) from None
         return record
+
+    @classmethod
+    def following(cls, head: Self | None, at: str, domain: str, session: str, kind: str, body: str) -> Self:
+        """The record of those texts after `head`, whatever they say."""
+        text = {"at": at, "domain": domain, "session": session, "kind": kind, "body": body}
+        seq, previous = _next(head)
+        return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+
+    @property
+    def event(self) -> Event:
+        """What its body says, wherever it stands. Raises NotVerified if it cannot be read."""
+        return _event(self.kind, self.body)
 
     def entry_after(self, head: Self | None) -> Entry:
         """What this record says. Raises NotVerified if it does not follow `head` or cannot be read."""

@@ -37,7 +37,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
     "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
     "forget": ("concord forget census-1751dd7e",),
-    "verify": ("concord verify", "concord verify census-1751dd7e --json"),
+    "verify": (
+        "concord verify",
+        "concord verify census-1751dd7e --json",
+        "concord verify copied/census-1751dd7e --key publisher.pem",
+        "concord verify --kept copied/census-1751dd7e",
+    ),
+    "key": ("concord key > publisher.pem", "concord key --json"),
     "certify": (
         "concord certify census-1751dd7e --as registry --out census.yaml",
         "concord certify census-1751dd7e --as nist",

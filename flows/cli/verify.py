@@ -67,17 +67,24 @@ MARKS = {
 """What stands before a check, by whether it holds and whether it warns."""
 
 
-def checks_of(subject: str | None, home: Path, test: str | None = None) -> "list[Check]":
-    """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies."""
+def checks_of(
+    subject: str | None, home: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
+) -> "list[Check]":
+    """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies.
+
+    key    what must have signed, as a reader names it; `kept` is a certificate that the home's ledger must not deny
+    """
+    from concord.artifacts.home.signing import PublicKey
     from concord.flows.environment import reopen
     from concord.tasks.verify.published import is_published, verify_published
 
+    trusted = None if key is None else PublicKey.named(key)
     if subject is not None and is_published(Path(subject)):
-        return verify_published(Path(subject), test)
+        return verify_published(Path(subject), test, trusted)
     home = reopen(home, reading=True)
-    from concord.tasks.verify.verify import verify
+    from concord.tasks.verify.verify import verify, verify_kept
 
-    return verify(home, subject, test)
+    return verify(home, subject, test, trusted) if kept is None else verify_kept(home, kept, trusted)
 
 
 @app.command("verify")
@@ -86,6 +93,13 @@ def verify_command(
         str | None, typer.Argument(help="A session, an MLflow run, or a published folder; default: everything.")
     ] = None,
     test: Annotated[str | None, typer.Option(help="The public test table, if it was moved.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="The public key that must have signed, or its fingerprint: a file, or hex digits."),
+    ] = None,
+    kept: Annotated[
+        Path | None, typer.Option(help="A published folder that you kept: does the home's ledger deny what it says?")
+    ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +107,7 @@ def verify_command(
 
     A published folder, or its certificate, is checked by itself: no home folder is needed.
     """
-    checks = checks_of(subject, home, test)
+    checks = checks_of(subject, home, test, key, kept)
     passed = all(check.ok for check in checks)
     if as_json:
         details = [check.model_dump() for check in checks]
@@ -133,6 +147,20 @@ def certify_command(
         out.print(text, soft_wrap=True, markup=False, highlight=False)
     if lacking:
         err.print(f"the plan does not say: {', '.join(lacking)}", soft_wrap=True, markup=False)
+
+
+@app.command("key")
+def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+    """Print the public key by which the home signs what it publishes, for readers to keep."""
+    from concord.artifacts.home.signing import SigningKey
+    from concord.artifacts.home.vault import Vault
+    from concord.flows.environment import reopen
+
+    key = SigningKey.of(Vault(reopen(home) / "vault")).public
+    if as_json:
+        print_json({"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()})
+        return
+    out.print(f"{key.pem.decode()}key          {key.raw.hex()}\nfingerprint  {key.fingerprint}", soft_wrap=True)
 
 
 @app.command("audit")

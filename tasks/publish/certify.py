@@ -3,12 +3,12 @@
 The report is the certificate as one page that opens offline and fetches nothing.
 
 Assumes      as in tasks.publish.describe
-Guarantees   nothing here reads the vault; the same certificate gives the same files
+Guarantees   the same certificate gives the same files, and it is the last of them to appear: there is none without
+             its signature. Of the vault, nothing is read here but as in tasks.publish.attest
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/publish/test_certify.py and test_report.py
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,8 +22,8 @@ from markupsafe import Markup
 from concord.artifacts.answers import answers_schema
 from concord.artifacts.certificate import (
     OPENED,
-    SCHEMA_FILE,
     Certificate,
+    Certified,
     Noise,
     Stated,
     StudentRecord,
@@ -32,6 +32,7 @@ from concord.artifacts.certificate import (
 )
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
@@ -42,7 +43,8 @@ from concord.artifacts.sessions import Session
 from concord.tasks.advice.guess import expected_agreement
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
-from concord.tasks.publish.describe import Certified, answers_of, counted, describe, describe_answers, outcomes
+from concord.tasks.publish.attest import publish
+from concord.tasks.publish.describe import answers_of, counted, describe, describe_answers, outcomes
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -115,16 +117,28 @@ def certificate_of(
 
 
 def write_anew(
-    certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, ledger: Ledger, released: Released
+    certificate: Certificate,
+    classes: Sequence[str],
+    *,
+    per_refusal: Cost | None,
+    ledger: Ledger,
+    released: Released,
+    vault: Vault,
 ) -> Certified:
     """`write` what `certificate_of` made, with the versions of the libraries that write it."""
     versions = library_versions() | certificate.versions
     written = certificate.model_copy(update={"versions": versions})
-    return write(written, classes, per_refusal=per_refusal, ledger=ledger, released=released)
+    return write(written, classes, per_refusal=per_refusal, ledger=ledger, released=released, vault=vault)
 
 
 def write(
-    certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, ledger: Ledger, released: Released
+    certificate: Certificate,
+    classes: Sequence[str],
+    *,
+    per_refusal: Cost | None,
+    ledger: Ledger,
+    released: Released,
+    vault: Vault,
 ) -> Certified:
     """Write a certificate, and what is drawn of it and of its labels, into its session's folder.
 
@@ -144,21 +158,18 @@ def write(
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
-    text = certificate.model_dump_json(indent=2)
-    return Certified(
-        certificate=released.write(f"{session.id}/certificate.json", text.encode()),
-        schema_file=released.write(f"{session.id}/{SCHEMA_FILE}", json.dumps(schema(), indent=2).encode()),
-        report=released.write(f"{session.id}/report.html", render(certificate, drawn).encode()),
-        figures={name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()},
-    )
+    page = released.write(f"{session.id}/report.html", render(certificate, drawn).encode())
+    figures = {name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()}
+    drawn_files = (page, *figures.values())
+    file, form, *evidence = publish(certificate, schema(), drawn_files, ledger=ledger, released=released, vault=vault)
+    return Certified(certificate=file, schema_file=form, report=page, figures=figures, evidence=tuple(evidence))
 
 
-def certify_answers(session: str, ledger: Ledger, released: Released) -> Ref:
-    """Write the certificate of all that a session of questions released, and its schema. Raises NotVerified."""
+def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vault) -> Ref:
+    """Write the certificate of all that a session of questions released, with its evidence. Raises NotVerified."""
     ledger.check_witness()
     certificate = ledger.at_once(lambda now: describe_answers(session, answers_of(now, session), now, released))
-    released.write(f"{session}/{SCHEMA_FILE}", json.dumps(answers_schema(), indent=2).encode())
-    return released.write(f"{session}/certificate.json", certificate.model_dump_json(indent=2).encode())
+    return publish(certificate, answers_schema(), (), ledger=ledger, released=released, vault=vault)[0]
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
 
 from concord import __version__
 from concord.artifacts.answers import AnswerRecord, AnswersCertificate
@@ -75,22 +74,6 @@ WITH_PARTS = "0.2.0"
 """The first version whose certificates tell of parts of units."""
 MOST_LISTED = 20
 """Classes up to which a certificate lists all noisy counts of a test; the file that was released has them anyway."""
-
-
-class Certified(BaseModel):
-    """What was written for a session: its certificate and its schema, its report, and the figures by what they show."""
-
-    model_config = ConfigDict(frozen=True)
-
-    certificate: Ref
-    schema_file: Ref
-    report: Ref
-    figures: dict[str, Ref]
-
-    @property
-    def files(self) -> list[Ref]:
-        """All that was written."""
-        return [self.certificate, self.schema_file, self.report, *self.figures.values()]
 
 
 def describe(

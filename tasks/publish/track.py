@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
@@ -27,7 +27,7 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
-from concord.tasks.publish.describe import Certified, outcomes
+from concord.tasks.publish.describe import outcomes
 from concord.tasks.publish.figures import spending
 from concord.tasks.student.model import is_older, load, travelling
 from concord.tasks.student.trust import trusted_types

@@ -19,7 +19,7 @@ Not covered  in MLflow, what only illustrates these: runs nested in it, curves b
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.mlflow.describe import SERIES, listing, tags, whole, words
@@ -61,6 +61,7 @@ class Subject:
     run     what MLflow has of it: its latest run, or the one asked for; None if it has none
     latest  whether that is the session's latest run, whose files are those now released
     test    where the public test table is, if that is said
+    key     by which what is published must be signed, in hex, if that is said
     """
 
     session: Session
@@ -69,11 +70,22 @@ class Subject:
     run: Recorded | None
     latest: bool
     test: str | None = None
+    key: str | None = None
 
     @property
     def published(self) -> bool:
         """Whether anything was certified or tracked; a session that was stopped at the door has labels alone."""
         return self.run is not None or self.released.find(f"{self.session.id}/certificate.json") is not None
+
+
+def checked(name: str, check: Callable[[], str]) -> Check:
+    """What a check found, whatever it fails with."""
+    try:
+        return Check(name=name, ok=True, detail=check())
+    except ConcordError as wrong:
+        return Check(name=name, ok=False, detail=str(wrong))
+    except Exception as failed:  # whoever made the folder may have made it so
+        return Check(name=name, ok=False, detail=f"what Concord writes does not fail so ({type(failed).__name__})")
 
 
 def parsed(text: bytes, path: str) -> Certificate:

@@ -4,39 +4,43 @@ Assumes      the folder holds the certificate and the files beside it; those of 
              folders beside this one
 Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove or
              that says more was asked than they pay for, or whose budget passes the cap; a file that it names and that
-             is missing or has another digest; released labels that are not as many as it counts. Whatever cannot be
-             read is a fault that is found: no file makes a check end otherwise
-Not covered  what the ledger alone knows (`LEFT`, which a check lists); a certificate made up as a whole, and the report
-             and figures, which it does not digest
-             Checked by tests/tasks/verify/test_verify_published.py
+             is missing or has another digest; released labels that are not as many as it counts; and what
+             tasks.verify.signed finds of signature and ledger. Whatever cannot be read is a fault that is found: no
+             file makes a check end otherwise
+Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
+             is not signed: that is a warning, and a fault if a key is named
+             Checked by tests/tasks/verify/test_verify_published.py and test_verify_signed.py
 """
 
 import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from concord import __version__
-from concord.artifacts.answers import ANSWERS_FORMAT, AnswersCertificate, Promising
-from concord.artifacts.certificate import Certificate, Counts
-from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
+from concord.artifacts.answers import AnswersCertificate, Promising
+from concord.artifacts.attestation import ATTESTATION_FILE
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, Counts
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.measures import warnings_of
-from concord.artifacts.schemas import Budget, Ref
+from concord.artifacts.schemas import Budget
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.tasks.verify.checks import SLACK, Check, equal, promising
+from concord.tasks.verify.checks import MOST_NAMED, SLACK, Check, checked, equal
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import least_delta
+from concord.tasks.verify.signed import UNSIGNED, Published, certificate_file, signer, statement_of
 
-CERTIFICATE_FILE = "certificate.json"
 LEFT = (
-    "that these settings ran, what the domain was charged before, what came after, the report and figures, and who "
-    "published this: `concord verify` in the home folder says the first three"
+    "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
+    "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept` in the home "
+    "folder says what the ledger knows of it"
 )
 MOST = {"copies": 2**20, "steps": 2**20, "classes": 2**20, "cutoff": 2**30, "queries": 2**40}
 """Larger counts than a mechanism runs with: to recompute the cost of one might not end."""
@@ -44,49 +48,55 @@ MOST = {"copies": 2**20, "steps": 2**20, "classes": 2**20, "cutoff": 2**30, "que
 
 def is_published(path: Path) -> bool:
     """Whether a path names a published folder or its certificate, rather than a session or a run."""
-    return _certificate_file(path).is_file()
+    return certificate_file(path).is_file()
 
 
-def verify_published(path: Path, test: str | None = None) -> list[Check]:
-    """Check a session's published folder, or the certificate in it; `test` is where the public test table is.
+def verify_published(path: Path, test: str | None = None, key: str | None = None) -> list[Check]:
+    """Check a session's published folder, or the certificate in it.
 
+    test   where the public test table is
+    key    the key, or its fingerprint, that the reader trusts, in hex
     Raises WrongInput if there is no certificate.
     """
-    file = _certificate_file(path)
     try:
-        text = file.read_bytes()
-    except OSError:
-        raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
-    try:
-        certificate = promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text)
+        at = Published.at(path)
     except NotVerified as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
+    certificate = at.certificate
     checks: dict[str, Callable[[], str]] = {
-        "certificate": lambda: _as_written(certificate, text),
+        "certificate": lambda: _as_written(certificate, at.text),
         "guarantee": lambda: _proved(certificate),
         "budget": lambda: _within_cap(certificate),
-        "files": lambda: _files(certificate, file.parent),
-        "released labels": lambda: _counts(certificate, file.parent),
+        "files": lambda: _files(at),
+        "released labels": lambda: _counts(at),
     }
     if isinstance(certificate, Certificate):
         student = certificate
-        checks["public test"] = lambda: public_test(student, lambda ref: _read(ref, student, file.parent), test, None)
+        checks["public test"] = lambda: public_test(student, at.named, test, None)
         checks["what it says"] = lambda: _consistent(student)
-    left = Check(name=f"{certificate.session}: not checked here", ok=True, warning=True, detail=LEFT)
-    return [*(_checked(f"{certificate.session}: {name}", check) for name, check in checks.items()), left]
+    checks |= at.evidence(key)
+    found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
+    return [*found, *_left(at, key)]
 
 
-def _certificate_file(path: Path) -> Path:
-    return path / CERTIFICATE_FILE if path.is_dir() else path
-
-
-def _checked(name: str, check: Callable[[], str]) -> Check:
-    try:
-        return Check(name=name, ok=True, detail=check())
-    except ConcordError as wrong:
-        return Check(name=name, ok=False, detail=str(wrong))
-    except Exception as failed:  # whoever made the folder may have made it so
-        return Check(name=name, ok=False, detail=f"what Concord writes does not fail so ({type(failed).__name__})")
+def _left(at: Published, key: str | None) -> Iterator[Check]:
+    """What was not checked, and what a reader has to know of who signed."""
+    session = at.certificate.session
+    if at.unsigned:
+        yield Check(name=f"{session}: signature", ok=True, warning=True, detail=UNSIGNED)
+    with suppress(NotVerified):  # a check has found that
+        by = signer(at.certificate, at.read)
+        if key is None:
+            detail = f"signed by the key {by.fingerprint}, which you did not name: give one that you trust with --key"
+            yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
+        covered = statement_of(at.certificate, at.read, by).digests
+        there = {f"{session}/{file.relative_to(at.folder)}" for file in at.folder.rglob("*") if file.is_file()}
+        others = sorted(there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"})
+        if others:
+            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+            detail = f"not signed with the rest: {', '.join(others[:MOST_NAMED])}{more}"
+            yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
+    yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
 
 
 def _as_written(certificate: Promising, text: bytes) -> str:
@@ -169,32 +179,33 @@ def _consistent(certificate: Certificate) -> str:
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"
 
 
-def _files(certificate: Promising, folder: Path) -> str:
+def _files(at: Published) -> str:
     """Every file that the certificate names is there, with the bytes it digests."""
-    for ref in certificate.files:
-        _read(ref, certificate, folder)
-    return f"{len(certificate.files)} files are as the certificate digests them"
+    for ref in at.certificate.files:
+        at.named(ref)
+    return f"{len(at.certificate.files)} files are as the certificate digests them"
 
 
-def _counts(certificate: Promising, folder: Path) -> str:
+def _counts(at: Published) -> str:
     """The released labels are as many as it counts, and no more than its settings pay for.
 
     What was not asked row by row has no such labels.
     """
+    certificate = at.certificate
     counts, settings = certificate.counts, certificate.mechanism.settings
     single = isinstance(certificate, AnswersCertificate) and settings.get("cutoff") is None
     for name, most in (("asked", settings.get("queries", 1 if single else None)), ("refused", settings.get("cutoff"))):
         if most is not None and getattr(counts, name) > most:
             raise NotVerified(f"{getattr(counts, name)} were {name}, where the settings pay for {most}")
     if isinstance(certificate, AnswersCertificate):
-        return _answers(certificate, folder)
+        return _answers(certificate, at)
     if not certificate.teachers:
         if certificate.mechanism.name in MECHANISMS:
             raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
         return "nothing was asked row by row"
     found = Counter[str]()
     for ref in certificate.labels:
-        table = pa.ipc.open_file(pa.BufferReader(_read(ref, certificate, folder))).read_all()
+        table = pa.ipc.open_file(pa.BufferReader(at.named(ref))).read_all()
         table.validate(full=True)  # what is damaged inside would end the process
         found.update(table["outcome"].to_pylist())
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
@@ -203,10 +214,10 @@ def _counts(certificate: Promising, folder: Path) -> str:
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
-def _answers(certificate: AnswersCertificate, folder: Path) -> str:
+def _answers(certificate: AnswersCertificate, at: Published) -> str:
     """Each released answer is the one that it tells of, and they are as many as it counts."""
     for record in certificate.answers:
-        released = json.loads(_read(record.file, certificate, folder))
+        released = json.loads(at.named(record.file))
         recorded = {
             "question": record.question,
             "code": record.code,
@@ -220,19 +231,3 @@ def _answers(certificate: AnswersCertificate, folder: Path) -> str:
     )
     equal("the number of questions", certificate.counts, found)
     return f"{found.answered} answers and {refused} refusals are as counted"
-
-
-def _read(ref: Ref, certificate: Promising, folder: Path) -> bytes:
-    session, _, inside = ref.path.partition("/")
-    file = (folder if session == certificate.session else folder.parent / session) / inside
-    if ".." in Path(ref.path).parts or Path(ref.path).is_absolute():
-        raise NotVerified(f"the certificate names the file {ref.path}, which lies outside what is published")
-    try:
-        if not file.is_file():  # as a pipe is none, which never ends
-            raise FileNotFoundError
-        data = file.read_bytes()
-    except (OSError, ValueError):
-        raise NotVerified(f"the published file {ref.path} is missing: put it beside the certificate") from None
-    if sha256(data) != ref.digest:
-        raise NotVerified(f"the published file {ref.path} is not the one that the certificate digests")
-    return data

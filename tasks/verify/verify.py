@@ -3,7 +3,8 @@
 Of the whole: the ledger's chain, its rule kept a second time, and that it knows every session the home holds. For every
 session: every released file; the certificate's words against the ledger's; MLflow's numbers, files and registered
 model; and the guarantee, recomputed from the recorded settings by another path. Nothing is changed and nothing private
-is read: the vault stays closed. The ledger is read once and its history once more, however many sessions there are.
+is read: the vault stays closed, but for one secret if a kept certificate is compared. The ledger is read once and its
+history once more, however many sessions there are.
 
 Assumes      the ledger's chain, once it holds, says what happened
 Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.excerpt import SECRET, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.vulnerabilities import concerning, opened_by
@@ -28,6 +31,7 @@ from concord.tasks.verify.checks import (
     Check,
     Home,
     Subject,
+    checked,
     equal,
     labels,
     model,
@@ -37,6 +41,7 @@ from concord.tasks.verify.checks import (
 )
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.signed import UNSIGNED, Published, kept_excerpt
 
 TO_DO = (
     "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
@@ -46,9 +51,11 @@ SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
 
 
-def verify(home: Path, subject: str | None = None, test: str | None = None) -> list[Check]:
-    """Check a session, an MLflow run, or everything; `test` is where the public test table is, if it was moved.
+def verify(home: Path, subject: str | None = None, test: str | None = None, key: str | None = None) -> list[Check]:
+    """Check a session, an MLflow run, or everything.
 
+    test   where the public test table is, if it was moved
+    key    the key, or its fingerprint, by which what is published must be signed, in hex
     Raises WrongInput if there is no such session or run.
     """
     try:
@@ -65,7 +72,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None) -> l
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         return [*checks, *Home(home, ledger, None).checks(), failing]
-    named = [replace(each, test=test) for each in subjects]
+    named = [replace(each, test=test, key=key) for each in subjects]
     return [*checks, *held.checks(), *_of_sessions(named, ledger, Released(home))]
 
 
@@ -73,7 +80,8 @@ def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) ->
     certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
     for subject in subjects:
         shown = {} if subject.session.asks else WHEN_PUBLISHED  # answers have a certificate alone
-        these = {**AT_THE_DOOR, **({"certificate": certificates.check, **shown} if subject.published else {})}
+        published = {"certificate": certificates.check, "signature": _signature, **shown}
+        these = {**AT_THE_DOOR, **(published if subject.published else {})}
         for name, check in these.items():
             yield _checked(f"{subject.session.id}: {name}", check, subject)
         yield from _known(subject)
@@ -164,6 +172,37 @@ def _public_test(subject: Subject) -> str:
     if ref is None:
         raise NotVerified(f"the released file {path} is missing")
     return public_test(parsed(released.read(ref), path), released.read, subject.test, released.root.parent)
+
+
+def _signature(subject: Subject) -> str:
+    """What is published is as it was signed, and the excerpt of the ledger beside it carries it."""
+    try:
+        at = Published.at(subject.released.root / subject.session.id)
+    except WrongInput as missing:
+        raise NotVerified(str(missing)) from None
+    return "; ".join(check() for check in at.evidence(subject.key).values()) or UNSIGNED
+
+
+def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
+    """Check that the home's ledger holds all that a certificate which somebody kept says and commits to.
+
+    kept   a published folder, or a copy of it; certificate, excerpt, key and attestation are enough
+    Of the vault, the secret alone is read that hides entries in excerpts. Raises WrongInput if there is no certificate.
+    """
+
+    def check() -> str:
+        at = Published.at(kept)
+        found = kept_excerpt(at.certificate, at.read, key)
+        if not (home / "vault" / "secrets" / SECRET).is_file():
+            raise NotVerified("the vault lacks the secret that opens what an excerpt commits to")
+        ledger = Ledger.of(home)
+        ledger.verify()
+        found.check_ledger(ledger.records(), hiding(Vault(home / "vault")))
+        return (
+            f"the ledger holds the {len(found.entries)} entries that session {at.certificate.session} was signed with"
+        )
+
+    return [checked("kept certificate", check)]
 
 
 AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord import __version__
+from concord.artifacts.certificate import Certified
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
@@ -18,7 +19,6 @@ from concord.artifacts.sessions import Batch, Opening
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of, write_anew
-from concord.tasks.publish.describe import Certified
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.study import Student, publish_student, study
 
@@ -169,4 +169,6 @@ def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: St
         released=released,
     )
     classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
-    return write_anew(certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released)
+    return write_anew(
+        certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released, vault=world.vault
+    )

@@ -5,13 +5,14 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from concord.artifacts.certificate import Certified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.describe import Certified
 from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified
 
+EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.json")
 WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
 
 
@@ -22,7 +23,8 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
     found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
     drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
     there = {name: figure for name, figure in drawn.items() if figure is not None}
-    written = Certified.model_validate({**found, "figures": there})
+    beside = [world.released.find(f"{SESSION}/{name}") for name in EVIDENCE]
+    written = Certified.model_validate({**found, "figures": there, "evidence": beside})
     return track(
         world.plan,
         written,

@@ -28,7 +28,7 @@ from concord.tasks.publish.track import column_types
 from concord.tasks.student.model import load
 from tests.support.published import SESSION, World, world
 from tests.support.refusing import REFUSE
-from tests.support.tracked import tracked
+from tests.support.tracked import EVIDENCE, tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -184,6 +184,7 @@ def test_the_files_are_the_released_ones(published: Published) -> None:
             "labels.svg",
             "what_if.svg",
             "budget.svg",
+            *EVIDENCE,
         )
     }
     for name, digest in published.recorded.files.items():

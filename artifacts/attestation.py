@@ -1,0 +1,125 @@
+"""The attestation: an in-toto statement that signs what a session published, and what it claims of it.
+
+    subject        every published file that the statement covers, by its path and SHA-256
+    predicate      a differential-privacy claim: (ε, δ) for which unit, by which mechanism, within which domain and cap,
+                   and the head of the ledger's excerpt that it rests on
+
+It is signed in an envelope (artifacts.home.signing) and published beside the certificate with `attestation_schema`,
+the JSON Schema of the statement. It holds no time. Checked by tests/artifacts/test_attestation.py, against in-toto's
+own rules for a statement.
+"""
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from concord import __version__
+from concord.artifacts.answers import Promising
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.schemas import Budget, Ref
+
+ATTESTATION_FILE: Final = "attestation.json"
+ATTESTATION_SCHEMA_FILE: Final = "attestation.schema.json"
+KEY_FILE: Final = "key.pem"
+"""Where the envelope, the schema of its statement, and the public half of the key lie, beside the certificate."""
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "urn:concord:differential-privacy-claim:1"
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Signed(BaseModel):
+    """A part of the statement: frozen, finite, and no key it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, serialize_by_alias=True
+    )
+
+
+class Sha256(Signed):
+    """The digest of a file."""
+
+    sha256: Digest
+
+
+class Subject(Signed):
+    """A published file: its path begins with the session's folder."""
+
+    name: str
+    digest: Sha256
+
+    @classmethod
+    def of(cls, file: Ref) -> Self:
+        """A released file as a subject."""
+        return cls(name=file.path, digest=Sha256(sha256=file.digest))
+
+
+class ClaimedDomain(Signed):
+    """The body of private data, its cap over its lifetime, and how many sessions it had."""
+
+    name: str
+    cap: Budget
+    sessions: int
+
+
+class LedgerHead(Signed):
+    """The excerpt of the ledger that the claim rests on: its entries, and the digest that binds them all."""
+
+    entries: int
+    head: Digest
+
+
+class PrivacyClaim(Signed):
+    """What is claimed.
+
+    guarantee  of everything that the run published; the certificate says what of it is the session's own
+    mechanism  what the answers were drawn by
+    version    of Concord that signed
+    """
+
+    session: str
+    guarantee: Guarantee
+    mechanism: str
+    domain: ClaimedDomain
+    ledger: LedgerHead
+    version: str
+
+    @classmethod
+    def of(cls, certificate: Promising, ledger: LedgerHead, version: str = __version__) -> Self:
+        """The claim of a certificate that rests on that excerpt."""
+        domain = certificate.domain
+        return cls(
+            session=certificate.session,
+            guarantee=certificate.promise,
+            mechanism=certificate.mechanism.name,
+            domain=ClaimedDomain(name=domain.name, cap=domain.cap, sessions=domain.sessions),
+            ledger=ledger,
+            version=version,
+        )
+
+
+class Statement(Signed):
+    """An in-toto statement, version 1."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
+    subject: Annotated[tuple[Subject, ...], Field(min_length=1)]
+    predicate_type: Annotated[Literal["urn:concord:differential-privacy-claim:1"], Field(alias="predicateType")] = (
+        PREDICATE_TYPE
+    )
+    predicate: PrivacyClaim
+
+    @property
+    def text(self) -> bytes:
+        """As it is signed."""
+        return self.model_dump_json().encode()
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of every file that it covers."""
+        return {subject.name: subject.digest.sha256 for subject in self.subject}
+
+
+def attestation_schema() -> dict[str, Any]:
+    """The JSON Schema of the statement."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": PREDICATE_TYPE}
+    return head | Statement.model_json_schema(mode="serialization")

@@ -1,0 +1,184 @@
+"""Signing: the Ed25519 key of a home, and the envelope that carries a statement with its signature (DSSE 1.0).
+
+A home signs what it publishes with a key of its own, which lies in its vault, or with one that CONCORD_SIGNING_KEY
+names. A signature follows from key and statement alone (RFC 8032), so writing again gives the same bytes.
+
+Assumes      the private half is kept secret
+Guarantees   an envelope is opened only if the key signed what it carries, and its bytes are as `SigningKey.envelope`
+             writes them: no other spelling of the same statement passes
+Not covered  whose key it is: a reader must know that from elsewhere. Checked by tests/artifacts/home/test_signing.py,
+             with the published test vector of the format and another reader
+"""
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.settings import SIGNING_KEY, Settings
+
+SECRET = "signing"
+"""The secret of the vault that the home's own key is derived from."""
+MOST_BYTES = 1 << 16
+"""More than a file with one key holds."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """The public half of a key: 32 bytes."""
+
+    raw: bytes
+
+    @classmethod
+    def of_pem(cls, text: bytes) -> Self:
+        """The key that a PEM file holds. Raises NotVerified if it holds no Ed25519 public key."""
+        try:
+            key = load_pem_public_key(text)
+        except Exception as wrong:  # whoever made the file may have made it so
+            raise NotVerified(f"it holds no public key ({type(wrong).__name__})") from None
+        if not isinstance(key, Ed25519PublicKey):
+            raise NotVerified("it holds a public key of another kind than Ed25519")
+        return cls(key.public_bytes_raw())
+
+    @classmethod
+    def named(cls, trusted: str) -> str:
+        """The key that a reader names, or its fingerprint, in hex; given so or by a file. Raises WrongInput."""
+        file, text = Path(trusted), trusted
+        try:
+            if file.is_file():
+                with file.open("rb") as stream:
+                    content = stream.read(MOST_BYTES)
+                if content.lstrip().startswith(b"-----"):
+                    return cls.of_pem(content).raw.hex()
+                text = content.decode("ascii", errors="replace")
+            key = bytes.fromhex(text.strip())
+        except (NotVerified, OSError, ValueError):
+            key = b""
+        if len(key) != 32:
+            raise WrongInput(
+                f"--key must be a file with an Ed25519 public key, or 64 hex digits (the key or its fingerprint), got "
+                f"{trusted!r}: `concord key` prints that of a home"
+            )
+        return key.hex()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 in hex of the key in DER form, as `openssl pkey -pubin -outform DER | sha256sum` computes it."""
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+    @property
+    def pem(self) -> bytes:
+        """The key as a PEM file."""
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    def is_named(self, trusted: str) -> bool:
+        """Whether it is the key of that hex, or of that fingerprint."""
+        return trusted in (self.raw.hex(), self.fingerprint)
+
+
+class Signature(BaseModel):
+    """One signature, and the fingerprint of the key that made it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keyid: str
+    sig: str
+
+
+class Envelope(BaseModel):
+    """DSSE: a payload with its type and signature; both in base64."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    payload: str
+    payloadType: str  # noqa: N815, the format's spelling
+    signatures: tuple[Signature]
+
+
+class SigningKey:
+    """A key that signs for a home."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public = PublicKey(private.public_key().public_bytes_raw())
+
+    @classmethod
+    def of(cls, vault: Vault) -> Self:
+        """The key that CONCORD_SIGNING_KEY names; else the home's own, made at its first use.
+
+        Raises EnvironmentFailed if the file named cannot be used, NotVerified if the home's own is damaged.
+        """
+        named = Settings.now().signing_key
+        if named is not None:
+            return cls(_read(named))
+        seed = derive(vault.secret(SECRET), "signing key")
+        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+
+    def envelope(self, kind: str, payload: bytes) -> bytes:
+        """The payload of that type, signed: an envelope as JSON."""
+        signature = Signature(keyid=self.public.fingerprint, sig=_text(self._private.sign(_encoded(kind, payload))))
+        envelope = Envelope(payload=_text(payload), payloadType=kind, signatures=(signature,))
+        return envelope.model_dump_json(indent=2).encode()
+
+
+def opened(envelope: bytes, kind: str, key: PublicKey) -> bytes:
+    """The payload of that type in an envelope that the key signed. Raises NotVerified if there is none."""
+    try:
+        read = Envelope.model_validate_json(envelope)
+        payload, signature = (base64.b64decode(text, validate=True) for text in (read.payload, read.signatures[0].sig))
+    except (ValidationError, binascii.Error, ValueError):
+        raise NotVerified("it is no envelope with one signature") from None
+    spelt = read.model_copy(update={"payload": _text(payload)})
+    spelt = spelt.model_copy(update={"signatures": (Signature(keyid=key.fingerprint, sig=_text(signature)),)})
+    if spelt.model_dump_json(indent=2).encode() != envelope or read.payloadType != kind:
+        raise NotVerified(f"it is not an envelope of {kind} as Concord writes it, by the key {key.fingerprint}")
+    try:
+        Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, _encoded(kind, payload))
+    except InvalidSignature:
+        raise NotVerified(f"its signature is not one of the key {key.fingerprint}") from None
+    return payload
+
+
+def _encoded(kind: str, payload: bytes) -> bytes:
+    """What is signed: type and payload, each after its length (DSSE's pre-authentication encoding)."""
+    return b"DSSEv1 %d %b %d %b" % (len(kind.encode()), kind.encode(), len(payload), payload)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _read(path: Path) -> Ed25519PrivateKey:
+    try:
+        mode, text = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
+    except OSError as failed:
+        raise EnvironmentFailed(f"{SIGNING_KEY} names {path}, which cannot be read: {failed.strerror}") from None
+    if mode & 0o077:
+        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
+    try:
+        key = load_pem_private_key(text, password=None)
+    except Exception:  # an encrypted key is a TypeError, a strange one anything; nothing of it is shown
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise EnvironmentFailed(
+            f"the key file {path} must hold an Ed25519 private key in PEM without a password, as `openssl genpkey "
+            "-algorithm ed25519` writes it"
+        )
+    return key

@@ -1,0 +1,121 @@
+"""Attest: what is published beside a certificate so that it can be checked without the home it came from.
+
+An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
+(artifacts.attestation), its schema, and the public half of the key. All of it is written before the certificate, so
+that there is none without a signature.
+
+Assumes      the certificate was made of this ledger, at this moment or an earlier one
+Guarantees   of the vault, the key that signs and the secret that hides are read, and nothing else; the same certificate
+             and ledger give the same bytes, whenever and however often this runs
+Not covered  a copy taken while files of an earlier certificate are being replaced: it does not verify
+             Checked by tests/tasks/publish/test_attest.py
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from concord.artifacts.answers import Promising
+from concord.artifacts.attestation import (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    KEY_FILE,
+    PAYLOAD_TYPE,
+    LedgerHead,
+    PrivacyClaim,
+    Statement,
+    Subject,
+    attestation_schema,
+)
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released, sha256
+from concord.artifacts.home.signing import SigningKey
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.schemas import Ref
+from concord.tasks.publish.describe import charged
+
+CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", "restore")
+"""Kinds of entries after which a domain may be charged otherwise."""
+
+
+def publish(
+    certificate: Promising,
+    schema: dict[str, Any],
+    files: Sequence[Ref],
+    *,
+    ledger: Ledger,
+    released: Released,
+    vault: Vault,
+) -> tuple[Ref, Ref, *tuple[Ref, ...]]:
+    """Publish a certificate, and before it its schema and its evidence: excerpt, key, statement and its schema.
+
+    files   what is published with it and it does not name
+    Returns certificate, schema and evidence. Raises NotVerified if the ledger never stood as the certificate says.
+    """
+    excerpt, key, folder = excerpt_of(certificate, ledger, vault), SigningKey.of(vault), certificate.session
+    text = certificate.model_dump_json(indent=2).encode()
+    own = Ref(path=f"{folder}/{CERTIFICATE_FILE}", digest=sha256(text))
+    form, *evidence = (
+        released.write(f"{folder}/{name}", content)
+        for name, content in (
+            (SCHEMA_FILE, _json(schema)),
+            (EXCERPT_FILE, excerpt.text),
+            (KEY_FILE, key.public.pem),
+            (ATTESTATION_SCHEMA_FILE, _json(attestation_schema())),
+        )
+    )
+    subjects = {file.path: file for file in (own, form, *evidence, *files, *certificate.files)}
+    statement = Statement(
+        subject=tuple(Subject.of(subjects[path]) for path in sorted(subjects)),
+        predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
+    )
+    envelope = key.envelope(PAYLOAD_TYPE, statement.text)
+    evidence.append(released.write(f"{folder}/{ATTESTATION_FILE}", envelope))
+    return (released.write(own.path, text), form, *evidence)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode()
+
+
+def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
+    """What the ledger said of the domain's charges when it stood as the certificate says. Raises NotVerified."""
+    name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
+    made = Excerpt.of(records, name, asked_in(certificate, ledger), hide)
+    if _says(certificate, made.reading):
+        return made
+    then = 0  # another command charged the domain since
+    for record, moment in ledger.history():
+        charges = record.domain in (name, "") and record.kind in CHARGING
+        if (not charges and then == record.seq - 1) or (charges and _says(certificate, moment)):
+            then = record.seq
+    made = Excerpt.of(records[:then], name, asked_in(certificate, ledger), hide)
+    if not made.entries or not _says(certificate, made.reading):
+        raise NotVerified(f"the ledger never stood as the certificate of session {certificate.session} says")
+    return made
+
+
+def asked_in(certificate: Promising, ledger: Reading) -> dict[str, int]:
+    """How many rows were asked in the batches that a certificate covers, by session."""
+    files = set(certificate.files)
+    sessions = [certificate.session]
+    if isinstance(certificate, Certificate):
+        sessions += [other.session for other in certificate.beside]
+    return {
+        session: sum(
+            batch.outcome.asked
+            for batch in ledger.batches(session)
+            if batch.outcome is not None and batch.outcome.released in files
+        )
+        for session in sessions
+    }
+
+
+def _says(certificate: Promising, moment: Reading) -> bool:
+    """Whether the domain was charged then as the certificate says."""
+    domain = moment.domain(certificate.domain.name)
+    return domain is not None and charged(domain, moment) == certificate.domain

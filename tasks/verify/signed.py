@@ -1,0 +1,215 @@
+"""Verify the evidence beside a certificate: who signed what, and whether the ledger's excerpt carries the claim.
+
+The rule of the ledger is kept a second time over the excerpt (tasks.verify.reckoning), and what the certificate says of
+its domain, its unit and its session must be what the excerpt adds up to.
+
+Assumes      the certificate was read from the bytes that are there; files are read by their paths
+Guarantees   found and named: a file that is not the one signed, or that the statement leaves out; a statement that
+             claims other than the certificate; another signer than was named; an excerpt that breaks the ledger's rule,
+             or that carries another unit, cap, charge, claim or count than is certified
+Not covered  an excerpt made up as a whole, with all else, by who has the key; and without the key, if none is named
+             Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from concord.artifacts.answers import ANSWERS_FORMAT, Promising
+from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, PAYLOAD_TYPE, LedgerHead, PrivacyClaim, Statement
+from concord.artifacts.certificate import (
+    CERTIFICATE_FILE,
+    FIRST_FORMAT,
+    OPENED,
+    SCHEMA_FILE,
+    SECOND_FORMAT,
+    Certificate,
+)
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import PublicKey, opened
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.artifacts.vulnerabilities import oldest
+from concord.tasks.publish.describe import charged
+from concord.tasks.verify.checks import equal, promising
+from concord.tasks.verify.reckoning import reckon
+
+Read = Callable[[str], bytes]
+"""The bytes of a published file, by its path. Raises NotVerified if it is missing."""
+UNSIGNED = "nothing is signed, and there is no excerpt of the ledger: what the domain was charged is not checked here"
+BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
+"""What a statement covers of a session's folder, whatever else is in it."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A certificate where it was published, and the files beside it."""
+
+    certificate: Promising
+    text: bytes
+    folder: Path
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """What a folder or file holds. Raises WrongInput if nothing, NotVerified if it is no certificate."""
+        file = certificate_file(path)
+        try:
+            text = file.read_bytes()
+        except OSError:
+            raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
+        return cls(promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text), text, file.parent)
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether it is of a format that was published without a signature, and has none."""
+        return (
+            self.certificate.format in (FIRST_FORMAT, SECOND_FORMAT) and not (self.folder / ATTESTATION_FILE).exists()
+        )
+
+    def read(self, path: str) -> bytes:
+        """The content of a published file. Raises NotVerified if it is missing or lies elsewhere."""
+        session, _, inside = path.partition("/")
+        own = session == self.certificate.session
+        file = (self.folder if own else self.folder.parent / session) / inside
+        if ".." in Path(path).parts or Path(path).is_absolute():
+            raise NotVerified(f"the file {path} is named, which lies outside what is published")
+        try:
+            if not file.is_file():  # as a pipe is none, which never ends
+                raise FileNotFoundError
+            return self.text if own and inside == CERTIFICATE_FILE else file.read_bytes()
+        except (OSError, ValueError):
+            raise NotVerified(f"the published file {path} is missing: put it beside the certificate") from None
+
+    def named(self, ref: Ref) -> bytes:
+        """A file that the certificate names. Raises NotVerified unless it is the one that it digests."""
+        data = self.read(ref.path)
+        if sha256(data) != ref.digest:
+            raise NotVerified(f"the published file {ref.path} is not the one that the certificate digests")
+        return data
+
+    def evidence(self, key: str | None) -> dict[str, Callable[[], str]]:
+        """The checks of what lies beside the certificate; none of one that never had it, unless a key is named."""
+        if self.unsigned and key is None:
+            return {}
+        return {
+            "ledger excerpt": lambda: excerpt(self.certificate, self.read),
+            "signature": lambda: signature(self.certificate, self.read, key),
+        }
+
+
+def certificate_file(path: Path) -> Path:
+    """The certificate's file in a folder, or at that path."""
+    return path / CERTIFICATE_FILE if path.is_dir() else path
+
+
+def signer(certificate: Promising, read: Read) -> PublicKey:
+    """The key that is published with a certificate. Raises NotVerified if it is none."""
+    try:
+        return PublicKey.of_pem(read(f"{certificate.session}/{KEY_FILE}"))
+    except NotVerified as wrong:
+        raise NotVerified(f"{KEY_FILE}: {wrong}") from None
+
+
+def _named(certificate: Promising, read: Read, trusted: str | None) -> PublicKey:
+    key = signer(certificate, read)
+    if trusted is not None and not key.is_named(trusted):
+        raise NotVerified(f"it is signed by the key {key.fingerprint}, which is not the one that you named")
+    return key
+
+
+def signature(certificate: Promising, read: Read, trusted: str | None) -> str:
+    """Everything is as one key signed it, which is the `trusted` one if that is named. Raises NotVerified."""
+    key = _named(certificate, read, trusted)
+    statement = statement_of(certificate, read, key)
+    signed = statement.digests
+    must = {f"{certificate.session}/{name}" for name in BESIDE} | {file.path for file in certificate.files}
+    for path in sorted(must - signed.keys()):
+        raise NotVerified(f"{ATTESTATION_FILE} leaves out the published file {path}")
+    for path, digest in signed.items():
+        if sha256(read(path)) != digest:
+            raise NotVerified(f"the published file {path} is not the one that was signed")
+    excerpt = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
+    head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
+    claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
+    equal("the claim that was signed", statement.predicate, claim)
+    return f"{len(signed)} files are as the key {key.fingerprint} signed them"
+
+
+def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Excerpt:
+    """The excerpt that was signed with a certificate, whatever else was kept of what was published.
+
+    Raises NotVerified if certificate or excerpt is not what the key signed, or the key is not the `trusted` one.
+    """
+    statement = statement_of(certificate, read, _named(certificate, read, trusted))
+    for name in (CERTIFICATE_FILE, EXCERPT_FILE):
+        path = f"{certificate.session}/{name}"
+        if statement.digests.get(path) != sha256(read(path)):
+            raise NotVerified(f"the published file {path} is not the one that was signed")
+    return Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
+
+
+def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statement:
+    """The statement that the key signed. Raises NotVerified if there is none."""
+    try:
+        payload = opened(read(f"{certificate.session}/{ATTESTATION_FILE}"), PAYLOAD_TYPE, key)
+    except NotVerified as wrong:
+        raise NotVerified(f"{ATTESTATION_FILE} is not signed by what {KEY_FILE} holds: {wrong}") from None
+    try:
+        statement = Statement.model_validate_json(payload)
+    except ValidationError:
+        raise NotVerified(f"{ATTESTATION_FILE} holds no statement of a differential-privacy claim") from None
+    if statement.text != payload or len(statement.digests) != len(statement.subject):
+        raise NotVerified(f"{ATTESTATION_FILE} holds another statement than Concord writes")
+    return statement
+
+
+def excerpt(certificate: Promising, read: Read) -> str:
+    """The ledger's excerpt keeps the ledger's rule, and carries what is certified. Raises NotVerified."""
+    found = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
+    for wrong in reckon(found.records):
+        raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
+    moment = found.reading
+    try:
+        session = moment.session(certificate.session)
+        others = [moment.session(name) for name in _beside(certificate)]
+    except WrongInput as missing:
+        raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
+    _carries(certificate, moment, session)
+    if not isinstance(certificate, Certificate):
+        equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session]))
+        return _summary(found)
+    equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session, *others]))
+    equal("the teachers", certificate.teachers, session.teachers)
+    for other, of in zip(others, certificate.beside, strict=True):
+        claim = (of.mechanism, of.guarantee.epsilon, of.guarantee.delta, of.teachers)
+        due = (other.mechanism.get("name"), other.epsilon, other.delta, other.teachers)
+        equal(f"what is certified of session {other.id}", claim, due)
+    return _summary(found)
+
+
+def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
+    domain, claim = moment.domain_of(session), certificate.guarantee
+    equal("the unit", claim.unit, domain.unit)
+    equal("what is protected", claim.neighbours, domain.neighbours)
+    equal("the session's claim", (claim.epsilon, claim.delta), (session.epsilon, session.delta))
+    equal("the mechanism's settings", certificate.mechanism.settings, session.mechanism)
+    due = charged(domain, moment)
+    for name in type(due).model_fields:
+        equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
+    counts = certificate.counts
+    found = (session.asked, session.answered, session.refused)
+    equal("the rows asked, answered and refused", (counts.asked, counts.answered, counts.refused), found)
+
+
+def _beside(certificate: Promising) -> Sequence[str]:
+    return [other.session for other in certificate.beside] if isinstance(certificate, Certificate) else []
+
+
+def _summary(found: Excerpt) -> str:
+    return f"{len(found.entries)} entries of the ledger keep its rule, and carry the domain's charges and the claim"

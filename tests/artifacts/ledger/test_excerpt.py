@@ -1,0 +1,187 @@
+"""The excerpt: it adds up to what the ledger says of a domain's charges, hides the rest, and binds all of it."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from concord.artifacts.domains import FilterKind
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.events import LogRecord
+from concord.artifacts.ledger.excerpt import Excerpt, hiding
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.parts import Division
+from concord.artifacts.sessions import Opening
+from concord.artifacts.settings import WITNESS
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.describe import charged
+from concord.tasks.verify.reckoning import reckon
+from tests.artifacts.ledger.openings import CAP, DOMAIN, batch
+from tests.artifacts.ledger.witnessed import answer, put_back, watched
+from tests.support.published import opening
+
+STABLE = StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
+
+
+def session(name: str, domain: str = "census") -> Opening:
+    """A session that the rule prices."""
+    return replace(opening(STABLE, name), domain=domain)
+
+
+def busy(home: Path, hidden: int = 0, kind: FilterKind = "renyi") -> Ledger:
+    """A ledger in which a session has ended, another was stopped in a batch, and two are open; and `hidden` files."""
+    ledger = Ledger.of(home)
+    ledger.name_domain("census", kind, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.hold("census", [f"file {at}" for at in range(hidden)])
+    ledger.open_session(session("ended"))
+    for index, refused in enumerate((4, 6)):
+        answer(ledger, index, "ended", refused=refused)
+    ledger.open_session(session("stopped"), further=True)
+    answer(ledger, 0, "stopped", refused=2)
+    ledger.begin_batch("stopped", batch(1, first=100, rows=3))
+    ledger.settle("stopped", give_back=True)
+    ledger.divide("census", Division(commitment="keyed commitment", share=0.25, naming="rows"))
+    for name in ("open", "other"):
+        ledger.open_session(session(name), further=True)
+        answer(ledger, 0, name)
+    ledger.recap("census", 9, 1e-4, "the board, 3 May")
+    return ledger
+
+
+def excerpt(ledger: Ledger, home: Path, **covered: int) -> Excerpt:
+    return Excerpt.of(ledger.records(), "census", covered, hiding(Vault(home / "vault")))
+
+
+@pytest.mark.parametrize("kind", get_args(FilterKind))
+def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path, kind: FilterKind) -> None:
+    ledger = busy(tmp_path, kind=kind)
+    found = excerpt(ledger, tmp_path, open=100)
+    moment, domain = found.reading, ledger.domain("census")
+    assert domain is not None
+    assert charged(domain, moment) == charged(domain, ledger)
+    assert moment.totals("census") == ledger.totals("census")
+    assert list(reckon(found.records)) == []
+    counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}
+    assert counts == {"ended": (200, 10), "open": (100, 1), "other": (0, 0)}  # an open one's progress is not told
+
+
+def test_a_ledger_restored_without_its_witness_adds_up_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = watched(tmp_path / "home")
+    monkeypatch.setenv(WITNESS, str(tmp_path / "witness"))
+    Ledger.of(home).remark("census", "linked", "survey")
+    answer(Ledger.of(home), 1)
+    ledger = put_back(home)
+    ledger.restore("disk failed")
+    domain = ledger.domain("census")
+    assert domain is not None
+    assert charged(domain, excerpt(ledger, home).reading) == charged(domain, ledger)
+    (restored,) = [line.body for line in excerpt(ledger, home).entries if line.kind == "restore"]
+    assert restored["reason"] == ""
+    assert restored["witnessed"] not in json.dumps([record.digest for record in ledger.records()])
+
+
+def test_nothing_of_the_operator_s_is_in_it(tmp_path: Path) -> None:
+    ledger = busy(tmp_path, hidden=3)
+    ledger.remark("census", "erased", "digest of a unit", "she asked for it")
+    text = excerpt(ledger, tmp_path, open=100).text.decode()
+    records = ledger.records()
+    shown = {"census", "ended", "stopped", "open", "other"}
+    private = {record.at for record in records} | {record.digest for record in records}
+    private |= {record.previous for record in records if record.previous.strip("0")}
+    private |= {"survey", "file 0", "digest of a unit", "she asked", "3 May", "hmac of", "rows from", "votes from"}
+    private |= {"keyed commitment", "labels/"}
+    assert [item for item in private if item in text] == []
+    assert all(name in text for name in shown)
+
+
+def test_how_much_is_hidden_does_not_show(tmp_path: Path) -> None:
+    """The number of private files is private: so is how many entries lie between two that are told."""
+    few, many = (busy(tmp_path / name, hidden) for name, hidden in (("few", 0), ("many", 7)))
+    told = [
+        [line.model_dump(exclude={"commitment"}) for line in excerpt(ledger, tmp_path / "few").entries]
+        for ledger in (few, many)
+    ]
+    hashes = [{line.body.pop("commitment", "") for line in excerpt(of, tmp_path / "few").entries} for of in (few, many)]
+    assert hashes[0] == hashes[1]
+    assert told[0] == told[1]
+
+
+def test_what_is_done_without_a_charge_changes_no_byte(tmp_path: Path) -> None:
+    ledger = busy(tmp_path)
+    before = excerpt(ledger, tmp_path, open=100)
+    ledger.remark("census", "erased", "digest of a unit")
+    ledger.remark("census", "holds", "file")
+    ledger.open_session(session("elsewhere", "survey"))
+    answer(ledger, 1, "other")
+    assert excerpt(ledger, tmp_path, open=100).text == before.text
+
+
+def test_commitments_are_salted_by_the_vault_s_secret(tmp_path: Path) -> None:
+    ledger = busy(tmp_path)
+    ours, theirs = (excerpt(ledger, tmp_path / name) for name in ("ours", "theirs"))
+    plain = {hashlib.sha256(text).hexdigest() for record in ledger.records() for text in _guesses(record.digest)}
+    mine = {line.commitment for line in ours.entries}
+    assert not mine & {line.commitment for line in theirs.entries}
+    assert not mine & plain
+
+
+def _guesses(digest: str) -> list[bytes]:
+    return [digest.encode(), bytes.fromhex(digest)]
+
+
+def test_it_is_read_back_byte_by_byte(tmp_path: Path) -> None:
+    found = excerpt(busy(tmp_path), tmp_path)
+    assert Excerpt.read(found.text) == found
+    for other in (found.text + b" ", found.text.replace(b"  ", b" ", 1), b"{}", b"\xff", b""):
+        with pytest.raises(NotVerified, match=r"ledger\.json"):
+            Excerpt.read(other)
+    with pytest.raises(NotVerified, match="no entry"):
+        _ = Excerpt(entries=()).head
+
+
+def test_a_ledger_that_went_on_holds_it_and_one_that_denies_any_entry_does_not(tmp_path: Path) -> None:
+    ledger, hide = busy(tmp_path, hidden=2), hiding(Vault(tmp_path / "vault"))
+    found = excerpt(ledger, tmp_path, open=100)
+    ledger.settle("open", give_back=True)
+    ledger.remark("census", "erased", "digest of a unit")
+    answer(ledger, 1, "other")
+    records = ledger.records()
+    found.check_ledger(records, hide)
+    for at in range(len(found.entries)):  # each of these was denied: the chain is made anew without it
+        denied = without(records, at + 1)
+        with pytest.raises(NotVerified, match="denies entry"):
+            found.check_ledger(denied, hide)
+    with pytest.raises(NotVerified, match="the vault lacks the secret"):
+        found.check_ledger(records, hiding(Vault(tmp_path / "other")))
+
+
+def without(records: list[LogRecord], seq: int) -> list[LogRecord]:
+    """The chain made anew without that entry, by who may write the whole ledger."""
+    denied: list[LogRecord] = []
+    for old in records[: seq - 1] + records[seq:]:
+        head = denied[-1] if denied else None
+        denied.append(LogRecord.following(head, old.at, old.domain, old.session, old.kind, old.body))
+    return denied
+
+
+LIES: dict[str, Callable[[dict[str, object]], object]] = {
+    "open": lambda body: body.update(epsilon=0.1),
+    "settle": lambda body: body.update(status="spent" if body["status"] == "closed" else "closed"),
+    "commit": lambda body: body.update(refused=0),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_a_line_under_an_honest_commitment_that_says_otherwise_is_found(tmp_path: Path, kind: str) -> None:
+    """The operator keeps the commitment to an entry, and tells another one."""
+    ledger, hide = busy(tmp_path), hiding(Vault(tmp_path / "vault"))
+    values = excerpt(ledger, tmp_path).model_dump()
+    LIES[kind](next(line["body"] for line in values["entries"] if line["kind"] == kind))
+    with pytest.raises(NotVerified, match="says otherwise"):
+        Excerpt.model_validate(values).check_ledger(ledger.records(), hide)

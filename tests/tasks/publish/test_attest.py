@@ -1,0 +1,106 @@
+"""Evidence is written with its certificate: the same bytes again, as of its own moment, and never after it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.guarantee import DomainCharge
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.excerpt import Excerpt
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.attest import excerpt_of
+from concord.tasks.verify.published import verify_published
+from tests.support.published import SESSION, World, certified, opening, recertified, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> World:
+    return world(tmp_path / "home", rows=60)
+
+
+def contents(world: World) -> dict[str, bytes]:
+    folder = world.released.root / SESSION
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def read(world: World) -> Certificate:
+    return Certificate.model_validate_json((world.released.root / SESSION / "certificate.json").read_bytes())
+
+
+def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(small: World) -> None:
+    student, _ = certified(small, STABLE, small.truth)
+    before, ledger = contents(small), Ledger.of(small.home)
+    ledger.remark("people", "holds", "hmac of a file")
+    ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    recertified(small, STABLE, list(read(small).labels), student)
+    assert contents(small) == before
+
+
+def test_it_is_of_the_moment_that_the_certificate_tells_of(small: World) -> None:
+    """Between a certificate and its evidence another command may charge the domain: the two still agree."""
+    certified(small, STABLE, small.truth)
+    certificate, before = read(small), contents(small)["ledger.json"]
+    ledger = Ledger.of(small.home)
+    ledger.open_session(opening(STABLE, "people-2"), further=True)
+    ledger.settle("people-2", give_back=False)
+    assert excerpt_of(certificate, ledger, small.vault).text == before
+    charged: DomainCharge = certificate.domain.model_copy(update={"lost": 0.5})
+    with pytest.raises(NotVerified, match="never stood as the certificate"):
+        excerpt_of(certificate.model_copy(update={"domain": charged}), ledger, small.vault)
+
+
+def test_a_certificate_never_appears_before_its_signature(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, written = Released.write, list[str]()
+
+    def noted(self: Released, path: str, data: bytes) -> Ref:
+        written.append(Path(path).name)
+        return write(self, path, data)
+
+    monkeypatch.setattr(Released, "write", noted)
+    certified(small, STABLE, small.truth)
+    assert written[-2:] == ["attestation.json", "certificate.json"]
+    assert {"ledger.json", "key.pem", "report.html"} <= set(written[:-2])
+
+
+def test_a_writer_that_dies_anywhere_is_made_good_by_the_next(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    student, _ = certified(small, STABLE, small.truth)
+    labels, honest = list(read(small).labels), contents(small)
+    Ledger.of(small.home).settle(SESSION, give_back=True)  # the next certificate says so
+    write = Released.write
+    for last in range(20):
+        left = iter(range(last))
+
+        def dying(self: Released, path: str, data: bytes, left: object = left) -> Ref:
+            if next(left, None) is None:  # type: ignore[call-overload]
+                raise InterruptedError
+            return write(self, path, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Released, "write", dying)
+            try:
+                recertified(small, STABLE, labels, student)
+                break
+            except InterruptedError:
+                certificate = small.released.root / SESSION / "certificate.json"
+                assert certificate.read_bytes() == honest["certificate.json"]  # the old one, until the last moment
+    recertified(small, STABLE, labels, student)
+    assert last > 5
+    assert contents(small)["certificate.json"] != honest["certificate.json"]
+    assert all(check.ok for check in verify_published(small.released.root / SESSION))
+
+
+def test_no_time_is_in_it_and_none_of_its_files_is_older_than_the_release(small: World) -> None:
+    certified(small, STABLE, small.truth)
+    folder = small.released.root / SESSION
+    door = max(os.stat(file).st_mtime for file in (folder / "labels").iterdir())
+    for name in ("ledger.json", "key.pem", "attestation.json", "attestation.schema.json"):
+        assert os.stat(folder / name).st_mtime >= door
+    excerpt = Excerpt.read((folder / "ledger.json").read_bytes())
+    assert not any(record.at in excerpt.text.decode() for record in Ledger.of(small.home).records())

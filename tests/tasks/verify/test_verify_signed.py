@@ -1,0 +1,332 @@
+"""What was published is verified far from its home: who signed it, and every change that somebody planted in it."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from concord.artifacts.attestation import PAYLOAD_TYPE, LedgerHead, PrivacyClaim, Statement, Subject
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import PublicKey, SigningKey
+from concord.artifacts.ledger.excerpt import Excerpt
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.verify import verify_kept
+from tests.support.console import concord
+from tests.support.published import SESSION, World, certified, opening, world
+
+STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
+THEIRS = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+"""The key of somebody else."""
+EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = world(tmp_path_factory.mktemp("home") / "made")
+    labels = made.truth.copy()
+    labels[::15] = -1
+    certified(made, STABLE, labels[:286])
+    return made
+
+
+@pytest.fixture(scope="module")
+def original(home: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What it published, copied to another place."""
+    return Path(shutil.copytree(home.released.root / SESSION, tmp_path_factory.mktemp("alone") / SESSION))
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / SESSION))
+
+
+def trusted(folder: Path) -> str:
+    """The fingerprint of the key that a reader trusts: the home's."""
+    return PublicKey.of_pem((folder / "key.pem").read_bytes()).fingerprint
+
+
+def faults(folder: Path, key: str | None = None) -> dict[str, str]:
+    """What fails."""
+    checks = verify_published(folder, key=key)
+    return {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
+
+
+def sign_again(folder: Path, change: Callable[[dict[str, Any]], object] = dict.copy) -> None:
+    """Sign the folder as it lies there by another key, as Concord would; `change` is done to its excerpt."""
+    file = folder / "ledger.json"
+    values = json.loads(file.read_text())
+    change(values)
+    excerpt = Excerpt.model_validate(values)
+    file.write_bytes(excerpt.text)
+    (folder / "key.pem").write_bytes(THEIRS.public.pem)
+    files = sorted(each for each in folder.rglob("*") if each.is_file() and each.name != "attestation.json")
+    refs = [Ref(path=f"{SESSION}/{each.relative_to(folder)}", digest=sha256(each.read_bytes())) for each in files]
+    certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+    head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
+    statement = Statement(subject=tuple(map(Subject.of, refs)), predicate=PrivacyClaim.of(certificate, head))
+    (folder / "attestation.json").write_bytes(THEIRS.envelope(PAYLOAD_TYPE, statement.text))
+
+
+def certify(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the certificate says, and write it as Concord would."""
+    file = folder / "certificate.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+
+
+def test_a_copied_folder_verifies_by_the_key_a_reader_trusts(folder: Path) -> None:
+    key = trusted(folder)
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder, key=key)}
+    assert all(check.ok for check in checks.values())
+    assert key in checks["signature"].detail
+    assert [name for name, check in checks.items() if check.warning] == ["not checked here"]
+    assert {file.name for file in folder.iterdir()} >= set(EVIDENCE)
+
+
+def test_another_signer_fails_if_a_key_is_named_and_is_told_apart_if_not(folder: Path) -> None:
+    ours = trusted(folder)
+    sign_again(folder)
+    assert "not the one that you named" in faults(folder, ours)["signature"]
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+    assert all(check.ok for check in checks.values())
+    assert checks["signer"].warning
+    assert THEIRS.public.fingerprint in checks["signer"].detail
+    assert ours not in str(checks)
+
+
+def claim(key: str, value: object) -> Callable[[dict[str, Any]], None]:
+    """The claim, where the certificate says it."""
+
+    def change(values: dict[str, Any]) -> None:
+        values["guarantee"][key] = value
+        for charge in values["domain"]["charges"]:
+            charge.update({key: value} if key in charge else {})
+
+    return change
+
+
+def above_the_cap(values: dict[str, Any]) -> None:
+    """A dear session, well proved: its settings prove it and what they say is said everywhere in the certificate."""
+    dear = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).settings()
+    values["mechanism"]["settings"] = dear
+    claim("epsilon", 50.0)(values)
+    values["guarantee"]["replace_one"] = {"epsilon": 100.0, "delta": 1.0}
+
+
+def dear_entry(values: dict[str, Any]) -> None:
+    """The same in the excerpt, charged what the cheap one was."""
+    dear = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).settings()
+    for line in values["entries"]:
+        if line["kind"] == "open":
+            line["body"].update(mechanism=dear, epsilon=50.0)
+
+
+UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
+    "the unit": claim("unit", "one planet"),
+    "above the cap": above_the_cap,
+    "the cap": lambda values: values["domain"]["cap"].update(epsilon=40.0),
+    "spent": lambda values: values["domain"]["spent"].update(epsilon=0.5),
+    "a session more": lambda values: values["domain"].update(sessions=2),
+    "a share": lambda values: values["domain"]["charges"][0].update(share=0.01),
+    "a status": lambda values: values["domain"]["charges"][0].update(status="closed"),
+    "lost": lambda values: values["domain"].update(lost=0.1),
+    "another domain": lambda values: values["domain"].update(name="elsewhere"),
+    "refusals": lambda values: values["counts"].update(refused=19, answered=267),
+    "teachers": lambda values: values.update(teachers=1000),
+    "the version": lambda values: values["versions"].update({"concord when opened": "0.1.0"}),
+}
+
+
+@pytest.mark.parametrize("lie", UNTOLD)
+def test_a_lie_that_the_ledger_s_excerpt_denies_is_found_whoever_signs(folder: Path, lie: str) -> None:
+    certify(folder, UNTOLD[lie])
+    sign_again(folder)
+    assert "signature" not in faults(folder)
+    assert "ledger excerpt" in faults(folder)
+
+
+def entry(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda values: next(line["body"] for line in values["entries"] if line["kind"] == kind)
+
+
+BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
+    "cheaper": lambda values: entry("open")(values)["reserved"].update(renyi="0.000001000000000000"),
+    "settled for less": lambda values: entry("settle")(values)["charge"].update(renyi="0.000001000000000000"),
+    "another cap": lambda values: entry("domain")(values)["filter"].update(epsilon=40.0),
+    "another unit": lambda values: entry("domain")(values).update(unit="one planet"),
+    "a dear session at the price of a cheap one": dear_entry,
+    "without the session": lambda values: values.update(entries=values["entries"][:1]),
+    "opened twice": lambda values: values["entries"].insert(1, values["entries"][1]),
+    "out of order": lambda values: values["entries"].reverse(),
+    "of another domain": lambda values: values["entries"][1].update(domain="elsewhere"),
+    "nothing": lambda values: values.update(entries=values["entries"][:0] or values["entries"][-1:]),
+}
+
+
+@pytest.mark.parametrize("lie", BROKEN)
+def test_an_excerpt_that_breaks_the_rule_or_does_not_carry_the_claim_is_found(folder: Path, lie: str) -> None:
+    if lie == "a dear session at the price of a cheap one":
+        certify(folder, above_the_cap)
+    sign_again(folder, BROKEN[lie])
+    assert "ledger.json" in str(faults(folder)) or "ledger excerpt" in faults(folder)
+
+
+def test_what_nobody_signed_is_told(folder: Path) -> None:
+    (folder / "labels" / "batch-00009.arrow").write_bytes(b"planted")
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+    assert "labels/batch-00009.arrow" in checks["other files"].detail
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_evidence_that_is_gone_is_missed(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert name in faults(folder)["signature"]
+
+
+def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_if_a_key_is_named(folder: Path) -> None:
+    for name in EVIDENCE:
+        (folder / name).unlink()
+    assert "key.pem" in faults(folder)["signature"]  # of this version, it must be there
+    certify(folder, lambda values: values.update(format="concord certificate 2"))
+    assert faults(folder) == {}
+    assert any("nothing is signed" in check.detail and check.warning for check in verify_published(folder))
+    assert "signature" in faults(folder, THEIRS.public.fingerprint)
+
+
+def test_a_kept_certificate_is_held_by_its_home_and_denied_by_another(
+    home: World, folder: Path, tmp_path: Path
+) -> None:
+    (kept,) = verify_kept(home.home, folder, trusted(folder))
+    assert kept.ok, kept.detail
+    ours = trusted(folder)
+    ledger = Ledger.of(home.home)
+    ledger.remark("people", "erased", "digest of a unit")
+    assert verify_kept(home.home, folder)[0].ok  # the ledger went on
+    later = Path(shutil.copytree(home.home, tmp_path / "later"))
+    (later / "ledger.db").unlink()
+    denying = Ledger.of(later)
+    denying.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
+    denying.open_session(opening(STABLE))
+    (denied,) = verify_kept(later, folder)
+    assert not denied.ok
+    assert "denies entry 1 (domain people)" in denied.detail
+    shutil.rmtree(later / "vault" / "secrets")
+    assert "lacks the secret" in verify_kept(later, folder)[0].detail
+    sign_again(folder)
+    assert "not the one that you named" in verify_kept(home.home, folder, ours)[0].detail
+
+
+def test_the_commands_of_a_reader(home: World, folder: Path) -> None:
+    status, out, _ = concord("key", "--home", str(home.home), "--json")
+    key = json.loads(out)
+    assert (status, key["fingerprint"]) == (0, trusted(folder))
+    pem = folder.parent / "publisher.pem"
+    pem.write_text(key["pem"])
+    for named in (str(pem), key["key"], key["fingerprint"]):
+        assert concord("verify", str(folder), "--key", named)[0] == 0
+    assert concord("verify", str(folder), "--key", THEIRS.public.raw.hex())[0] == 4
+    assert concord("verify", str(folder), "--key", "nonsense")[0] == 2
+    assert concord("verify", "--kept", str(folder), "--home", str(home.home))[0] == 0
+
+
+def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]]]:
+    """More than two hundred changes: bits of every file, every value of the certificate, files swapped and signed anew.
+
+    Each with the names of the files that are changed.
+    """
+    rng = np.random.default_rng(15)
+    files = sorted(file.relative_to(original) for file in original.rglob("*") if file.is_file())
+    for file in files:
+        size = (original / file).stat().st_size
+        for at in {0, size - 1, *map(int, rng.integers(size, size=3))}:
+            yield {file.name}, flip(file, at, int(rng.integers(8)))
+    for path in leaves(json.loads((original / "certificate.json").read_text())):
+        yield {"certificate.json"}, other_value(path)
+    labels = [file for file in files if file.suffix == ".arrow"]
+    for first, second in [*pairwise(files), (labels[0], labels[-1])]:
+        yield {first.name, second.name}, swap(first, second)
+    statement = json.loads((original / "attestation.json").read_text())
+    for at in range(len(json.loads(base64.b64decode(statement["payload"]))["subject"])):
+        yield {"attestation.json"}, leave_out(at)
+
+
+def flip(file: Path, at: int, bit: int) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        content = bytearray((folder / file).read_bytes())
+        content[at] ^= 1 << bit
+        (folder / file).write_bytes(content)
+
+    return change
+
+
+def swap(first: Path, second: Path) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        one, other = (folder / first).read_bytes(), (folder / second).read_bytes()
+        (folder / first).write_bytes(other)
+        (folder / second).write_bytes(one)
+
+    return change
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value in a JSON document that is no list and no object."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None:
+        yield path
+        return
+    for key, item in items:
+        yield from leaves(item, (*path, key))
+
+
+def other_value(path: tuple[Any, ...]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        file = folder / "certificate.json"
+        values = inside = json.loads(file.read_text())
+        for key in path[:-1]:
+            inside = inside[key]
+        old = inside[path[-1]]
+        inside[path[-1]] = f"{old}x" if isinstance(old, str) else 1 if old is None else old + 1
+        file.write_text(json.dumps(values, indent=2, ensure_ascii=False))
+
+    return change
+
+
+def leave_out(at: int) -> Callable[[Path], object]:
+    """The statement without one of its subjects, under the old signature."""
+
+    def change(folder: Path) -> None:
+        file = folder / "attestation.json"
+        envelope = json.loads(file.read_text())
+        statement = json.loads(base64.b64decode(envelope["payload"]))
+        del statement["subject"][at]
+        envelope["payload"] = base64.b64encode(json.dumps(statement, separators=(",", ":")).encode()).decode()
+        file.write_text(json.dumps(envelope, indent=2))
+
+    return change
+
+
+@pytest.mark.slow
+def test_two_hundred_planted_changes_are_all_found_and_their_file_named(original: Path, tmp_path: Path) -> None:
+    changes = list(planted(original))
+    assert len(changes) > 200
+    missed = []
+    for number, (names, change) in enumerate(changes):
+        folder = Path(shutil.copytree(original, tmp_path / str(number) / SESSION))
+        change(folder)
+        found = faults(folder)
+        if not any(name in str(found) for name in names):
+            missed.append((number, names, found))
+        shutil.rmtree(folder.parent)
+    assert missed == []
