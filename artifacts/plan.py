@@ -198,7 +198,9 @@ class Plan(Part):
                 tables["student"] = {**LINEAR, **{key: student[key] for key in ("seed",) if key in student}}
         elif cutoff is not None:
             labeling["cutoff"] = cutoff
-        return parse_plan({**tables, "labeling": labeling})
+        data = {key: "" if key in ("private", "public", "test") else value for key, value in tables["data"].items()}
+        named = parse_plan({**tables, "data": data, "labeling": labeling})
+        return named.model_copy(update={"data": self.data})  # whose tables may be snapshots, which no plan names
 
     @property
     def undecided(self) -> bool:

@@ -36,6 +36,7 @@ from concord.tasks.advice.expect import (
 from concord.tasks.advice.guess import read_agreement
 from concord.tasks.advice.tallies import check_columns, expect_tallies
 from concord.tasks.advice.worth import fields_of
+from concord.tasks.data.sources import public_at_hand
 from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
@@ -51,7 +52,7 @@ def report(
     """
     if path is None:
         return {**_of_votes(None, None, agreement, figure, **given), "candidates": None, "lifetime": None}
-    plan = _planned(path, given)
+    plan = public_at_hand(_planned(path, given), home)
     if plan.undecided and no_votes(plan) and not given["teachers"]:
         plan = plan.naming(TALLIES)
     account, asks = Account.of(plan, home), plan.votes or plan.tallied

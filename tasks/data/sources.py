@@ -67,6 +67,11 @@ def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan
     return plan.model_copy(update={"data": plan.data.model_copy(update=read)}) if read else plan
 
 
+def public_at_hand(plan: Plan, home: Path) -> Plan:
+    """The plan with its public table at hand: all that planning reads."""
+    return at_hand(plan, Vault(home / "vault"), "public") if "public" in elsewhere(plan) else plan
+
+
 def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:
     source = _absolute(table, plan.folder)
     frame = None if isinstance(source, str) else source.frame
