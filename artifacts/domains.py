@@ -179,11 +179,14 @@ class GaussianFilter:
         return _more(self.budget, self.delta_additive, total, each)
 
     def spent(self, total: Charge) -> tuple[float, float]:
-        """(ε, δ) of what was charged, read at the cap's δ; (0, 0) if nothing. Any other δ could be read as well."""
+        """(ε, δ) of what was charged, read at the cap's δ; (0, 0) if nothing. What is beyond the cap is read as it is
+        judged: ε at the part of δ that is not additive, and that part with the additive δ."""
         if not total.mu_squared and not total.delta:
             return 0.0, 0.0
-        epsilon = least_epsilon(_root_above(total.mu_squared), Fraction(self.delta) - Fraction(total.delta))
-        return (min(epsilon, self.epsilon) if self.admits(total) else epsilon), self.delta
+        mu, whole, additive = _root_above(total.mu_squared), Fraction(self.delta), Fraction(self.delta_additive)
+        if self.admits(total):
+            return min(self.epsilon, least_epsilon(mu, whole - Fraction(total.delta))), self.delta
+        return least_epsilon(mu, whole - additive), float(whole - additive + Fraction(total.delta))
 
 
 AnyFilter = Filter | GaussianFilter

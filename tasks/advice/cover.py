@@ -11,11 +11,12 @@ Not covered  sessions of the same version and charge are taken for the plan's ow
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import FILTERS, Domain, FilterKind, freeze
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
@@ -99,6 +100,7 @@ class Covered:
     used    of the whole budget, by sessions before it
     more    further sessions like it that fit after it
     own     whether it is there already: a run goes on with it and is charged nothing more
+    fit     by filter, how many like it would fit in a domain that is named with it; empty if it is named already
     reason  all that in words
     """
 
@@ -106,6 +108,7 @@ class Covered:
     used: float
     more: int
     own: bool
+    fit: dict[FilterKind, int]
     reason: str
 
 
@@ -125,13 +128,41 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
         return None
     charge, own = account.charge(plan, costs)
     rule = account.domain.filter
+    fit = fit_by_filter(plan, public, account)
     if not own and not account.admits(charge):
-        raise BudgetRefused(_refusal(plan, account, largest_epsilon(plan, public, account)))
+        refused = _refusal(plan, account, largest_epsilon(plan, public, account))
+        raise BudgetRefused("; ".join(filter(None, (refused, _suits(plan, fit)))))
     after = account.charged if own else account.charged + charge
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
-    reason = f"the session takes {words}{GOES_ON if own else ''}"
-    return Covered(share=share, used=used, more=more, own=own, reason=reason)
+    reason = "; ".join(filter(None, (f"the session takes {words}{GOES_ON if own else ''}", _suits(plan, fit))))
+    return Covered(share=share, used=used, more=more, own=own, fit=fit, reason=reason)
+
+
+def fit_by_filter(plan: Plan, public: PublicFacts | None, account: Account) -> dict[FilterKind, int]:
+    """By filter, how many sessions like the plan's fit in a domain that is named with it; empty if it is named already.
+
+    Each is calibrated for that domain, as the door would.
+    """
+    if account.named:
+        return {}
+    cap, fit = account.domain.filter, dict[FilterKind, int]()
+    for kind in FILTERS:
+        other = replace(account, domain=replace(account.domain, filter=freeze(kind, cap.epsilon, cap.delta)))
+        with suppress(BudgetRefused, WrongInput):
+            charge, _ = other.charge(plan, costs_of(plan, public, other) or [])
+            fit[kind] = other.domain.filter.more(NOTHING, charge)
+    return fit
+
+
+def _suits(plan: Plan, fit: dict[FilterKind, int]) -> str:
+    """That the other filter suits better, if it does."""
+    own = fit.get(plan.privacy.lifetime.filter, 0)
+    better = [(kind, count) for kind, count in fit.items() if count > own]
+    if not better:
+        return ""
+    ((kind, count),) = better
+    return f'with privacy.lifetime.filter = "{kind}" {count:,} like it fit in all, where {own:,} do'
 
 
 GOES_ON = "; such a session is there, and a run that goes on with it is charged nothing"
@@ -180,7 +211,10 @@ def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) ->
     return below[first - 1] if first and too_much(below[first - 1]) is False else None
 
 
-NONE_FITS = "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion"
+NONE_FITS: dict[FilterKind, str] = {
+    "renyi": "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion",
+    "gaussian": "no smaller ε fits either, for sessions may be charged a quarter of its δ beside their μ²",
+}
 
 
 def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
@@ -188,7 +222,7 @@ def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
     of = f" (ε = {cap.epsilon:g}, δ = {cap.delta:g})"
     spent = f", of which {used:.0%} is used," if account.named else ""
     raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
-    fits = NONE_FITS if largest is None else f"the largest ε that fits is {largest:g}"
+    fits = NONE_FITS[cap.kind] if largest is None else f"the largest ε that fits is {largest:g}"
     return (
         f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
         f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {fits}; {raised}"

@@ -174,6 +174,14 @@ def test_a_hair_over_the_cap_is_refused() -> None:
     assert delta == CAP.delta
 
 
+def test_what_is_refused_reads_as_more_than_the_cap() -> None:
+    """Also if Σδ leaves room that μ² may not take, and the other way round."""
+    more = CAP.spent(Charge(mu_squared=CAP.budget * Decimal("1.001")))
+    assert more[0] > CAP.epsilon
+    telling = CAP.spent(Charge(delta=Decimal(CAP.delta_additive) * Decimal("1.001")))
+    assert telling[1] > CAP.delta
+
+
 @pytest.mark.parametrize("amount", [1e-300, 1e-40, 1e-19, 1e-3])
 def test_a_positive_spend_never_rounds_to_nothing(amount: float) -> None:
     charged = CAP.charge(Cost.approximate(amount, amount))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge, Cost, Pure, Whole
 from concord.artifacts.sessions import Opening, Session
+from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
+from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.mechanisms.tallies import Round, Tallies
 from tests.privacy.exact import Floats
@@ -274,6 +277,28 @@ def test_under_4_and_4e5_thirteen_sums_of_1_and_1e5_fit_where_eleven_do_by_renyi
     assert first["gaussian"][0] == pytest.approx(0.904, abs=1e-3)
     assert first["gaussian"][1] == 4e-5
     assert first["renyi"][0] == pytest.approx(1.925, abs=1e-3)
+
+
+ROWS: dict[str, Callable[[float, float, float], Cost]] = {
+    "`tallies`": lambda epsilon, delta, _: sums_of(epsilon, delta),
+    "`laplace_votes`": lambda e, d, _: LaplaceVotes.calibrate(epsilon=e, delta=d, queries=100, classes=2).cost,
+    "`stable`": lambda e, d, order: StableVoting.calibrate(epsilon=e, delta=d, cutoff=20, order=order).cost,
+    "`sparse_vector`": lambda e, d, _: SparseVector.calibrate(epsilon=e, delta=d, cutoff=20).cost,
+    "one choice": lambda epsilon, *_: Cost.bounded_range(epsilon),
+}
+COLUMNS = ((4.0, 4e-5, 1.0, 1e-5), (4.0, 4e-5, 0.1, 1e-6), (10.0, 1e-5, 1.0, 1e-6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_the_table_of_how_many_fit_is_as_the_filters_count(name: str) -> None:
+    page = (Path(__file__).parents[2] / "artifacts" / "README.md").read_text(encoding="utf-8")
+    (line,) = [row for row in page.splitlines() if row.startswith(f"| {name}") and " / " in row]
+    cells = [cell.replace("*", "").replace(",", "").split(" / ") for cell in line.split(" | ")[1:]]
+    for (cap, most, epsilon, delta), cell in zip(COLUMNS, cells, strict=True):
+        rules = freeze("renyi", cap, most), freeze("gaussian", cap, most)
+        fit = [rule.more(Charge(), rule.charge(ROWS[name](epsilon, delta, rule.order))) for rule in rules]
+        assert [int(word.strip(" |")) for word in cell] == fit
 
 
 def test_a_session_that_claims_less_than_it_costs_is_refused() -> None:

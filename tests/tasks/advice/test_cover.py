@@ -1,12 +1,13 @@
 """What planning says of a domain's budget is what the ledger will say, at the largest ε that fits and at the next."""
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
@@ -40,9 +41,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tables(tmp_path_factory.mktemp("data"))
 
 
-def planned(folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5) -> Plan:
+def planned(
+    folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5, rule: FilterKind = "renyi"
+) -> Plan:
     tables = {**tables_of_plan(folder), **PLANS[kind]}
-    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta}}
+    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta, "filter": rule}}
     kept = {name: section for name, section in tables.items() if section is not None}
     return parse_plan({**kept, "privacy": {**tables["privacy"], **privacy}})
 
@@ -91,6 +94,40 @@ def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path
     ledger.check_opening(opening(fits, runs(fits, tmp_path)), account.domain)
     with pytest.raises(BudgetRefused, match="does not cover it"):
         ledger.check_opening(opening(above, runs(above, tmp_path)), account.domain)
+
+
+@pytest.mark.parametrize("kind", ["tallies", "universal"])
+def test_so_it_is_by_the_gaussian_filter(folder: Path, tmp_path: Path, kind: str) -> None:
+    cap = 0.5 if kind == "universal" else 0.9
+    plan = planned(folder, kind, epsilon=cap, lifetime=cap, rule="gaussian")
+    plan = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": 1.0})})
+    public, account = facts(plan), Account.of(plan, tmp_path)
+    largest = largest_epsilon(plan, public, account)
+    assert largest is not None
+    ledger = Ledger.of(tmp_path)
+    for epsilon, fits in zip(near(largest), (True, False), strict=True):
+        asked = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": epsilon})})
+        with nullcontext() if fits else pytest.raises(BudgetRefused, match="does not cover it"):
+            ledger.check_opening(opening(asked, runs(asked, tmp_path)), account.domain)
+
+
+@pytest.mark.parametrize(
+    ("kind", "better"), [("tallies", "gaussian"), ("noisy_votes", "gaussian"), ("stable", "renyi")]
+)
+def test_the_filter_that_suits_is_named_while_it_may_be_chosen(
+    folder: Path, tmp_path: Path, kind: str, better: FilterKind
+) -> None:
+    worse: FilterKind = "renyi" if better == "gaussian" else "gaussian"
+    reasons = {}
+    for rule in (better, worse):
+        plan = planned(folder, kind, epsilon=0.3, lifetime=4.0, delta=1e-4, rule=rule)
+        covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
+        assert covered is not None
+        assert covered.fit[better] > covered.fit[worse]
+        assert covered.more + 1 == covered.fit[rule]
+        reasons[rule] = covered.reason
+    assert f'with privacy.lifetime.filter = "{better}"' in reasons[worse]
+    assert "privacy.lifetime.filter" not in reasons[better]
 
 
 def test_if_delta_alone_is_too_much_it_says_that_no_epsilon_fits(folder: Path, tmp_path: Path) -> None:
