@@ -16,10 +16,10 @@ import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from sqlalchemy import Connection, CursorResult, create_engine
 from sqlalchemy.engine import URL, make_url
@@ -37,6 +37,8 @@ ZONED = 1184
 UTF8 = "UTF8"
 WHOLE = 2**53
 """Up to it, whole numbers are what a double holds exactly."""
+LONGEST = 4096
+"""Bits of a whole number; Python writes none of more than 4,300 digits."""
 PATIENCE = 10
 """Seconds a server has to let us in."""
 SYNTAX = "42"
@@ -76,8 +78,10 @@ def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], It
 
 def word_of(cell: Any) -> str | None:
     """A cell as a word, or as nothing. A whole number is written the same whether it is an integer or a decimal."""
-    if cell is None or isinstance(cell, str):
-        return cell
+    if cell is None:
+        return None
+    if isinstance(cell, str):
+        return str(cell) if cell.isascii() else cell.encode(errors=ESCAPED).decode()  # half a character is no text
     if isinstance(cell, bytes | bytearray | memoryview):
         return bytes(cell).decode(errors=ESCAPED)
     if isinstance(cell, bool):
@@ -91,8 +95,18 @@ def word_of(cell: Any) -> str | None:
             else repr(cell)
         )
     if isinstance(cell, datetime):
-        return cell.isoformat(sep=" ")
-    return str(cell) if isinstance(cell, int | Decimal | date) else None
+        return _moment(cell)
+    if isinstance(cell, int):
+        return str(cell) if cell.bit_length() <= LONGEST else None
+    return str(cell) if isinstance(cell, Decimal | date) else None
+
+
+def _moment(cell: datetime) -> str | None:
+    """A moment, in UTC if it has a zone; nothing if that is beyond the calendar."""
+    try:
+        return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
+    except (ValueError, OverflowError):
+        return None
 
 
 @contextmanager
@@ -114,14 +128,17 @@ def _opened(variable: str, place: str) -> Iterator[Connection]:
 
 
 def _address(variable: str, place: str) -> URL:
+    """The address, if both parsers of it read the same: one that splits a password would show half of it."""
+    text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
     try:
-        address = make_url(
-            required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
-        )
-    except ArgumentError:
-        address = None
+        address, parts = make_url(text), urlsplit(text)
+        same = (address.host or "").lower() == (parts.hostname or "") and address.port == parts.port
+    except (ArgumentError, ValueError):
+        address, same = None, False
     if address is None or address.get_backend_name() not in ("postgresql", "sqlite"):
         raise EnvironmentFailed(f"{place} must be postgresql://… or sqlite:///…, and is neither")
+    if not same:
+        raise EnvironmentFailed(f"{place} must be written with %23 for # in a password, and other signs of it likewise")
     return address
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -35,6 +36,7 @@ from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
 from concord.tasks.data.databases import asked, word_of
 from concord.tasks.data.files import find_files
+from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
 from concord.tasks.data.units import spilling
@@ -44,6 +46,8 @@ PARTS = 64
 """Parts that rows of a query are spread over to be put in order: one of them is in memory at a time."""
 BATCH = 1 << 16
 BYTES = 1 << 20
+WORDS = ("object", "category", "str", "string")
+"""Types of pandas whose cells may be any Python object, or text of any characters."""
 READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta tables that change nothing of how their files are read."""
 FIELDS = ("private", "public", "test")
@@ -81,7 +85,7 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
     with locked(vault.root / "locks" / f"table-{key}"):
         if find_snapshot(vault, folder) is None or (again and frame is None):
             vault.destroy(folder)  # what was interrupted, or is read again
-            _read(source, vault, folder, f"data.{field}")
+            read_table(source, vault, folder, f"data.{field}")
     return SnapshotTable.of(vault, folder)
 
 
@@ -96,7 +100,9 @@ def folder_of(domain: str, field: str, key: str) -> str:
     return f"tables/{domain}/{key}" if field == "private" else f"public/tables/{key}"
 
 
-def _read(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
+@private_stage
+def read_table(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
+    """Read a table into a folder of the vault."""
     if isinstance(source, str):
         found = [(file.shown, file.path, file.format, file.partition) for file in find_files(source, field)]
         _keep_files(vault, folder, "", found, field)
@@ -183,6 +189,7 @@ def _of_delta(name: str, uri: str, cells: Mapping[str, Mapping[str, Any]]) -> So
     return name, Remote(uri) if "://" in uri else Path(uri), "parquet", words
 
 
+@private_stage
 def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource:
     """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is none."""
     table = frame_table(frame, f"data.{field}")
@@ -239,10 +246,11 @@ def frame_table(frame: Any, field: str) -> pa.Table:
 
 
 def _of_pandas(column: Any) -> pa.Array:
-    if str(column.dtype) not in ("object", "category"):
+    if str(column.dtype) not in WORDS:
         return pa.array(column, from_pandas=True)
     cells = (None if gone else cell for cell, gone in zip(column, column.isna(), strict=True))
-    return pa.array([word_of(getattr(cell, "item", lambda cell=cell: cell)()) for cell in cells], pa.large_string())
+    plain = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
+    return pa.array(map(word_of, plain), pa.large_string())
 
 
 def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,8 +1,10 @@
 """Tables that are no files: read once, known again, and refused in one sentence that holds no password and no value."""
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -71,6 +73,8 @@ def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monk
         ("ward", "select 1", EnvironmentFailed, r"must be postgresql://… or sqlite:///…"),
         (f"mysql://root:{PASSWORD}@localhost/ward", "select 1", EnvironmentFailed, "must be postgresql"),
         (f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward", "select 1", EnvironmentFailed, "no server answers"),
+        (f"postgresql://u:{PASSWORD}#more@127.0.0.1/ward", "select 1", EnvironmentFailed, "must be written with %23"),
+        (f"postgresql://u:1/{PASSWORD}@127.0.0.1/ward", "select 1", EnvironmentFailed, "must be written with %23"),
         ("sqlite:////nowhere/ward.db", "select 1", EnvironmentFailed, "cannot be opened"),
         (
             "sqlite:///OURS",
@@ -184,8 +188,10 @@ def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: Vaul
 def test_what_one_object_is_decides_nothing_about_its_column() -> None:
     pandas = pytest.importorskip("pandas")
     odd = [1, 2.5, "x", None, True, b"\xff", float("nan"), pandas.NaT, pandas.NA, [1], {"a": 1}]
+    late = datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
+    odd += [10**5000, "\ud800", np.array([1, 2]), np.int8(7), late]
     column = pandas.Series(odd, dtype="object")
-    words = ["1", "2.5", "x", None, "true", "\\xff", None, None, None, None, None]
+    words = ["1", "2.5", "x", None, "true", "\\xff", None, None, None, None, None, None, "\\ud800", None, "7", None]
     assert frame_table(pandas.DataFrame({"c": column}), "data.private").column("c").to_pylist() == words
     for cell, word in zip(column, words, strict=True):
         alone = pandas.DataFrame({"c": pandas.Series([cell], dtype="object")})
