@@ -90,6 +90,11 @@ class Counts(CertificatePart):
     refused: int
     not_asked: int
 
+    @property
+    def of_rows(self) -> tuple[int, int]:
+        """How many were asked, and how many there are."""
+        return self.asked, self.asked + self.not_asked
+
 
 class StudentRecord(CertificatePart):
     """The published classifier: what it is, its file, and its share of right answers on public test rows.

@@ -93,8 +93,9 @@ class RelabelPlan(HypothesesPlan):
 class Fitted(Learner):
     """What is fitted to released labels."""
 
-    refused: Literal["random", "drop", "soft"] = "random"
-    """What refused rows teach: a class drawn at random; nothing; or, if counts are released, shares of the classes."""
+    refused: Literal["random", "drop", "soft", "published"] = "random"
+    """What refused rows teach: a class drawn at random; nothing; or, if counts are released, shares of the classes.
+    Rows that were not asked teach nothing; with `published`, as in the paper, they too get a class at random."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of the estimator and of random classes: the student is learned from public things, so it is no secret."""
 

@@ -111,18 +111,42 @@ class TestRecord(CertificatePart):
     matrix: Matrix | None = None
 
 
+LEAST_ASKED = 0.01
+"""The share of public rows that a session should have asked before it ended."""
+
+
 def warnings_of(
     public: PublicTest | None,
     private: TestRecord | None,
     released: Sequence[str] | None = None,
     named: Sequence[str] | None = None,
+    *,
+    asked: tuple[int, int] | None = None,
 ) -> tuple[str, ...]:
-    """What whoever relies on such a student must know: that it is no better than one that looks at nothing, or that it
-    never finds a class.
+    """What whoever relies on such a student must know: that it is no better than one that looks at nothing, that it
+    never finds a class, or that its session ended after few of the public rows.
 
     released   the classes that released labels name, if they are what it learned from
     named      the classes that it names on the public rows, if that was looked at
+    asked      how many public rows were asked, and how many there are
     """
+    return (*_of_rows(*(asked or (0, 0))), *_of_student(public, private, released, named))
+
+
+def _of_rows(asked: int, rows: int) -> Iterator[str]:
+    if asked < LEAST_ASKED * rows:
+        yield (
+            f"the session ended after {asked:,} of {rows:,} public rows: the others were not asked, and have no label "
+            "to learn from"
+        )
+
+
+def _of_student(
+    public: PublicTest | None,
+    private: TestRecord | None,
+    released: Sequence[str] | None,
+    named: Sequence[str] | None,
+) -> tuple[str, ...]:
     if public is None and private is None:
         return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}

@@ -164,7 +164,7 @@ def study_chosen(
     return published(place, student_of(place.released.read(chosen), encoding), session, encoding, batches, test)
 
 
-@stage("study", version=3, reads=("student", "teachers.count"))
+@stage("study", version=4, reads=("student", "teachers.count"))
 def study(
     place: Place,
     session: str,
@@ -175,8 +175,10 @@ def study(
     test: Files | None,
 ) -> Student:
     """Learn the student, try it on public test rows if there are any, and publish its file."""
-    table, teachers = place.released.labels(labels), plan.teachers.count
-    student = student_study.study(plan.student, encoding, batches, table, teachers=teachers, vault=place.vault)
+    teachers, vault, released = plan.teachers.count, place.vault, place.released
+    student = student_study.study(
+        plan.student, encoding, batches, labels, teachers=teachers, vault=vault, released=released
+    )
     return published(place, student, session, encoding, batches, test)
 
 

@@ -30,7 +30,7 @@ from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.mechanisms.mechanism import Expectation
 from concord.tasks.mechanisms.tallies import Tallies
 
-Lesson = Literal["random", "drop", "soft"]
+Lesson = Literal["random", "drop", "soft", "published"]
 """What a student makes of rows without an answer, and of counts: `student.refused`."""
 
 SPREAD = 1 / 8
@@ -72,7 +72,9 @@ def worth_of_votes(
         kept = max(0.0, 1 - expected.changed * classes / (classes - 1)) ** 2
     worth = expected.answered * kept
     if lesson == "random":
-        worth *= expected.answered / queries  # the other rows have labels too, which say nothing
+        worth *= 1 - expected.refused  # refused rows have labels too, which say nothing
+    if lesson == "published":
+        worth *= expected.answered / queries  # and so have rows that were not asked
     if rows is None or fields is None:
         return worth
     return 1 / (1 / max(worth, 1e-300) + fields * SPREAD / rows**2)

@@ -181,6 +181,7 @@ def from_settings(settings: dict[str, Any]) -> Mechanism:
 class Expectation:
     """What is expected of a stream: rows answered, and the part of their labels that noise has changed.
 
+    refused  the share of the rows asked that is refused
     kept   of the variance of released counts about their middle, the part that is the votes' own and not noise's
            (their reliability); None if labels alone are released
     """
@@ -188,6 +189,7 @@ class Expectation:
     answered: float
     changed: float
     kept: float | None = None
+    refused: float = 0.0
 
 
 def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
@@ -204,7 +206,8 @@ def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectatio
         answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
     weights = answered_odds / max(answered_odds.sum(), 1e-300)
     changed = float((weights * by_row.changed).sum())
-    return Expectation(answered=answered, changed=changed, kept=_reliability(votes, weights, by_row.variance))
+    kept = _reliability(votes, weights, by_row.variance)
+    return Expectation(answered=answered, changed=changed, kept=kept, refused=rate)
 
 
 def _reliability(votes: Floats, weights: Floats, variance: float | None) -> float | None:

@@ -10,7 +10,7 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,10 +41,10 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
 from concord.tasks.advice.guess import expected_agreement
-from concord.tasks.mechanisms.mechanism import expectation, from_settings
+from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.attest import publish
-from concord.tasks.publish.describe import answers_of, counted, describe, describe_answers, outcomes
+from concord.tasks.publish.describe import answers_of, describe, describe_answers
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -53,6 +53,7 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
+from concord.tasks.publish.outcomes import Outcomes, tables
 from concord.tasks.student.concord_student import Chosen
 from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.study import Student
@@ -104,13 +105,12 @@ def certificate_of(
     """
     ledger.check_witness()
     session = ledger.session(session_id)
-    table = outcomes(session, labels, released)
-    counts = counted(table, session)
+    counts = Outcomes.of(session, labels, released).counted(session)
     stated = Stated(
         student=_student(plan.student, student, session),
         about=plan.about,
         features=tuple(features),
-        noise=noise_in(plan, session, table),
+        noise=noise_in(plan, session, labels, released),
     )
     made = ledger.at_once(lambda now: describe(session_id, labels, counts, stated, beside, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
@@ -148,13 +148,13 @@ def write(
     Raises NotVerified if a file of labels is not what was written.
     """
     session = ledger.session(certificate.session)
-    table = outcomes(session, certificate.labels, released)
+    found = Outcomes.of(session, certificate.labels, released)
     drawn = {"budget": budget_figure(certificate.domain)}
     if session.teachers:
-        spent = spending(session, per_refusal, table)
+        spent = spending(session, per_refusal, found.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
             drawn["spend"] = spend_figure(session, spent)
-        drawn["labels"] = labels_figure(table, classes, certificate.counts)
+        drawn["labels"] = labels_figure(found.by_class, classes, certificate.counts)
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
@@ -186,7 +186,7 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
     )
 
 
-def noise_in(plan: Plan, session: Session, labels: pa.Table) -> Noise | None:
+def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Released) -> Noise | None:
     """What part of the released labels noise is expected to have changed, from public things alone: the noisy counts if
     they were released (their margins are as far from the true ones either way), else the plan's guess of agreement.
 
@@ -195,13 +195,21 @@ def noise_in(plan: Plan, session: Session, labels: pa.Table) -> Noise | None:
     if session.mechanism["name"] not in MECHANISMS or not session.answered:
         return None
     mechanism, classes = from_settings(session.mechanism), len(plan.data.classes)
-    counted_rows = labels["scores"].drop_null()
-    if len(counted_rows):
-        counts = pc.list_flatten(counted_rows.combine_chunks()).to_numpy().reshape(-1, classes).astype(np.float64)
-        changed = float(mechanism.odds(-np.sort(-counts, axis=1)).changed.mean())
-        return Noise(changed=round(changed, DIGITS), by="counts")
+    if mechanism.counts:
+        return Noise(changed=round(_changed(mechanism, classes, tables(labels, released)), DIGITS), by="counts")
     try:
         votes = profile(expected_agreement(plan), classes) * session.teachers
     except WrongInput:
         return None
     return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, DIGITS), by="guess")
+
+
+def _changed(mechanism: Mechanism, classes: int, labels: Iterable[pa.Table]) -> float:
+    """The mean probability that noise changed a label, by the noisy counts that were released."""
+    changed, rows = 0.0, 0
+    for table in labels:
+        counts = pc.list_flatten(table["scores"].drop_null().combine_chunks()).to_numpy().reshape(-1, classes)
+        if len(counts):
+            odds = mechanism.odds(-np.sort(-counts.astype(np.float64), axis=1))
+            changed, rows = changed + float(np.broadcast_to(odds.changed, len(counts)).sum()), rows + len(counts)
+    return changed / max(1, rows)

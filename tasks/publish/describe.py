@@ -13,11 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from concord import __version__
 from concord.artifacts.answers import AnswerRecord, AnswersCertificate
@@ -68,6 +64,7 @@ from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
 from concord.tasks.mechanisms.student_choice import level_for
 from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.publish.outcomes import classes_named
 
 SINGLE = {form.name: form for form in FORMS.values()}
 WITH_PARTS = "0.2.0"
@@ -100,7 +97,7 @@ def describe(
     sessions = [session, *map(ledger.session, beside)]
     student, test = stated.student, tested(session, stated.student.file, ledger, released, form)
     labelled = tuple(file for file in labels if session.teachers or file.path.endswith("/labels.arrow"))
-    learned = _classes_in(labelled, released) if labelled and student.public_test is None else None
+    learned = classes_named(labelled, released) if labelled and student.public_test is None else None
     return Certificate(
         format=form,
         session=session.id,
@@ -119,7 +116,9 @@ def describe(
         student=student,
         choice=None if choice is None else ChoiceRecord.of(*choice, released.read(choice[1])),
         test=test,
-        warnings=warnings_of(student.public_test, test, learned, student.named) if form == CERTIFICATE_FORMAT else (),
+        warnings=warnings_of(student.public_test, test, learned, student.named, asked=counts.of_rows)
+        if form == CERTIFICATE_FORMAT
+        else (),
         beside=tuple(others),
         together=together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
@@ -160,35 +159,6 @@ def caveats(
     shown = (PRECHECKED,) if form == CERTIFICATE_FORMAT else ()
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
     return (*faulty, *labels, *relabelled, *links, *CAVEATS, *shown, *lost, witness)
-
-
-def outcomes(session: Session, answers: Sequence[Ref], released: Released) -> pa.Table:
-    """Released labels, one a public row; a choice, and each round of tallies, counts as one row, answered.
-
-    Raises NotVerified.
-    """
-    if session.teachers:
-        return released.labels(answers)
-    rounds = sum(file.path.startswith(f"{session.id}/rounds/") for file in answers)
-    return pa.table({"outcome": ["answered"] * (rounds if session.mechanism["name"] == TALLIES else 1)})
-
-
-@lru_cache(maxsize=8)
-def _classes_in(labels: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
-    """The classes that labels name. They are read once, though a session is described as of many moments."""
-    return tuple(pc.unique(released.labels(labels)["label"].drop_null()).to_pylist())
-
-
-def counted(labels: pa.Table, session: Session) -> Counts:
-    """Rows by outcome. Raises NotVerified if released labels and ledger do not say the same."""
-    outcomes = {item["values"]: item["counts"] for item in pc.value_counts(labels["outcome"]).to_pylist()}
-    answered, refused = outcomes.get("answered", 0), outcomes.get("refused", 0)
-    if (answered, refused) != (session.answered, session.refused):
-        raise NotVerified(
-            f"the released labels of session {session.id} hold {answered} answers and {refused} refusals, "
-            f"where the ledger has {session.answered} and {session.refused}"
-        )
-    return Counts(asked=answered + refused, answered=answered, refused=refused, not_asked=outcomes.get("not asked", 0))
 
 
 def _proof(settings: Mapping[str, Any]) -> str:

@@ -7,14 +7,13 @@ says itself. Checked by tests/tasks/publish/test_figures.py and test_what_if.py.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.ticker
 import numpy as np
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -58,20 +57,22 @@ class Spending:
     epsilon: NDArray[np.float64]
 
 
-def spending(session: Session, per_refusal: Cost | None, labels: pa.Table, rows: Integers | None = None) -> Spending:
+def spending(
+    session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], rows: Integers | None = None
+) -> Spending:
     """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS_DRAWN of them.
 
+    refused   (asked,) whether each of them was
     A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
     These are charges: the guarantee is the session's claim, at its end.
     """
-    outcomes = labels["outcome"].to_numpy()
-    refusals = np.cumsum(np.concatenate([[0], outcomes[outcomes != "not asked"] == "refused"]), dtype=np.int64)
-    asked = len(refusals) - 1
+    asked, places = len(refused), np.flatnonzero(refused)
     at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
+    had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first so many rows
     if per_refusal is None:
-        return Spending(at, at - refusals[at], np.full(len(at), session.epsilon))
-    charged = {count: charge_of(session, per_refusal, count) for count in set(refusals[at].tolist())}
-    return Spending(at, at - refusals[at], np.array([charged[count] for count in refusals[at].tolist()]))
+        return Spending(at, at - had, np.full(len(at), session.epsilon))
+    charged = {count: charge_of(session, per_refusal, count) for count in set(had.tolist())}
+    return Spending(at, at - had, np.array([charged[count] for count in had.tolist()]))
 
 
 def spend_figure(session: Session, spent: Spending) -> str:
@@ -84,11 +85,9 @@ def spend_figure(session: Session, spent: Spending) -> str:
     return _svg(figure)
 
 
-def labels_figure(labels: pa.Table, classes: Sequence[str], counts: Counts) -> str:
+def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: Counts) -> str:
     """Rows answered by class of the released label, against those refused and not asked."""
-    names, released = np.unique(labels["label"].drop_null().to_numpy(zero_copy_only=False), return_counts=True)
-    found = dict(zip(names.tolist(), released.tolist(), strict=True))
-    bars = [(name, found.get(name, 0), BLUE) for name in classes]
+    bars = [(name, by_class.get(name, 0), BLUE) for name in classes]
     bars += [("refused", counts.refused, ORANGE), ("not asked", counts.not_asked, GREY)]
     figure, axes = _axes("public rows", None, height=1.0 + 0.3 * len(bars))
     axes.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])

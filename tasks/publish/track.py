@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import NotVerified
@@ -27,8 +27,8 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
-from concord.tasks.publish.describe import outcomes
 from concord.tasks.publish.figures import spending
+from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.student.model import is_older, load, travelling
 from concord.tasks.student.trust import trusted_types
 
@@ -58,7 +58,7 @@ def track(
     """
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)
-    labels = outcomes(session, certificate.labels, released)
+    refused = Outcomes.of(session, certificate.labels, released).refused
     file = released.read(certificate.student.file)
     if is_older(file):
         raise NotVerified(
@@ -70,7 +70,7 @@ def track(
         Publication(
             certificate=certificate,
             files=[released.root / ref.path for ref in certified.files],
-            series=_series(session, per_refusal, labels, ledger),
+            series=_series(session, per_refusal, refused, ledger),
             datasets={
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
                 RELEASED_LABELS: digest_of_labels(certificate),
@@ -93,11 +93,13 @@ def recorded_run(domain: str, certified: Certified, tracking: Tracking) -> Track
     return tracking.find(domain, session, {Path(ref.path).name: ref.digest for ref in certified.files})
 
 
-def _series(session: Session, per_refusal: Cost | None, labels: pa.Table, ledger: Ledger) -> dict[str, Points]:
+def _series(
+    session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], ledger: Ledger
+) -> dict[str, Points]:
     """What SERIES name: ε charged over rows and over batches, and to the domain over its sessions."""
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
-    by_row = spending(session, per_refusal, labels)
-    by_batch = spending(session, per_refusal, labels, np.cumsum(committed, dtype=np.int64))
+    by_row = spending(session, per_refusal, refused)
+    by_batch = spending(session, per_refusal, refused, np.cumsum(committed, dtype=np.int64))
     domain = ledger.domain_of(session)
     charges = ((ledger.part_of(item.id), item.charge) for item in ledger.sessions(domain.name))
     totals = running_totals(charges, ledger.lost(domain.name))

@@ -32,7 +32,10 @@ from concord.tasks.student.model import dump, published_student
 from concord.tasks.student.trust import trusted_types
 
 Targets = NDArray[np.float64]
-Refused = Literal["random", "drop", "soft"]
+Used = NDArray[np.bool_]
+Refused = Literal["random", "drop", "soft", "published"]
+MOST_CELLS = 1 << 26
+"""Cells of float32 that rows and their targets may take while a student learns: 256 MiB. An estimator copies them."""
 
 
 class Student(BaseModel):
@@ -59,20 +62,37 @@ def study(
     plan: StudentPlan,
     encoding: Encoding,
     batches: Sequence[PublicBatch],
-    labels: pa.Table,
+    labels: Sequence[Ref],
     *,
     teachers: int,
     vault: Vault,
+    released: Released,
 ) -> Pipeline:
     """The fitted student, from raw public columns to class names.
 
-    batches   the staged public rows in order; `labels` has a row for each of them, as `labels_schema` says
+    batches   the staged public rows in order, and the released file of labels of each
     teachers  how many voted: k, which turns noisy votes into shares
-    Raises WrongInput if the plan's estimator cannot learn from such labels.
+    Raises WrongInput where the plan's estimator cannot learn from such labels.
+
+    One batch is in memory at a time, and of more rows that teach than MOST_CELLS has room for, an even sample.
     """
-    used, targets = lessons(labels, encoding.classes, plan.refused, teachers=teachers, seed=plan.seed)
-    learned = _fit(plan, _encoded(batches, used, encoding, vault), targets, encoding.classes)
-    return published_student(encoding, learned)
+
+    def learned(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
+        table, seed = released.labels([file]), (plan.seed, batch.first)
+        return lessons(table, encoding.classes, plan.refused, teachers=teachers, seed=seed)
+
+    sizes = [teaching(released.labels([file]), plan.refused) for file in labels]
+    X, targets = _room(sum(sizes), encoding)
+    first = done = 0
+    for batch, file, size in zip(batches, labels, sizes, strict=True):
+        if size:
+            used, scores = learned(batch, file)
+            kept = even(first, size, sum(sizes), len(X))
+            places = np.flatnonzero(used)[kept]
+            X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
+            targets[done : done + len(places)] = scores[kept]
+            first, done = first + size, done + len(places)
+    return published_student(encoding, _fit(plan, X, targets, encoding.classes))
 
 
 def study_inferred(
@@ -82,10 +102,28 @@ def study_inferred(
     probabilities: Targets,
     vault: Vault,
 ) -> Pipeline:
-    """The student fitted to inferred labels: `probabilities` (rows, classes) of the staged public rows in order."""
-    every = np.ones(len(probabilities), dtype=bool)
-    learned = _fit(plan, _encoded(batches, every, encoding, vault), probabilities, encoding.classes)
-    return published_student(encoding, learned)
+    """The student fitted to inferred labels: `probabilities` (rows, classes) of the staged public rows in order, or of
+    an even sample of them, as for `study`."""
+    X, _ = _room(len(probabilities), encoding)
+    used, done = even(0, len(probabilities), len(probabilities), len(X)), 0
+    for batch in batches:
+        rows = read_frame(batch.ref, vault).filter(used[batch.first : batch.first + batch.rows])
+        X[done : done + rows.height] = encode(rows, encoding)
+        done += rows.height
+    return published_student(encoding, _fit(plan, X, probabilities[used], encoding.classes))
+
+
+def _room(rows: int, encoding: Encoding) -> tuple[Matrix, Targets]:
+    """Room for so many rows that teach and the scores of their classes, or for as many as MOST_CELLS allows."""
+    classes = len(encoding.classes)
+    most = min(rows, MOST_CELLS // (encoding.width + 2 * classes))
+    return np.empty((most, encoding.width), dtype=np.float32), np.empty((most, classes))
+
+
+def even(first: int, size: int, total: int, most: int) -> Used:
+    """Which of rows first … first + size − 1 (size,) are in the even sample of `most` of `total` rows."""
+    places = np.arange(first, first + size + 1) * most // max(1, total)
+    return places[1:] > places[:-1]
 
 
 def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
@@ -120,31 +158,41 @@ def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatc
     return tuple(name for name in encoding.classes if name in found)
 
 
+def teaching(labels: pa.Table, refused: Refused) -> int:
+    """How many of the rows teach the student anything."""
+    if refused == "published":
+        return int(labels.num_rows)
+    taught = pc.sum(_taught(labels, refused)).as_py()
+    return int(taught or 0)
+
+
 def lessons(
-    labels: pa.Table, classes: Sequence[str], refused: Refused, *, teachers: int, seed: int
-) -> tuple[NDArray[np.bool_], Targets]:
+    labels: pa.Table, classes: Sequence[str], refused: Refused, *, teachers: int, seed: int | tuple[int, int]
+) -> tuple[Used, Targets]:
     """What the rows teach: which are used (rows,), and the score of each class for those (used, classes).
 
-    random  a row without an answer gets a class at random, whether it was refused or not asked (BTT18, PrivateAgnostic)
-    drop    it is left out
-    soft    noisy votes, if released, count as they are, divided by k: unbiased; a refused row stands for all
-            classes alike; one not asked is left out
+    random     a refused row gets a class at random
+    drop       it is left out
+    soft       noisy votes, where released, count as they are, divided by k: unbiased; a refused row stands for all
+               classes alike
+    published  a row without an answer gets a class at random, whether it was refused or not asked, as the paper has it
+               (BTT18, PrivateAgnostic); in all others, a row that was not asked teaches nothing
     """
     answers = _indices(labels["label"], classes)
-    used = np.ones(len(answers), dtype=bool)
-    if refused == "random":
+    used = np.ones(len(answers), dtype=bool) if refused == "published" else _taught(labels, refused).to_numpy()
+    if refused in ("random", "published"):
         drawn = np.random.default_rng(seed).integers(len(classes), size=len(answers))  # public: privacy rests elsewhere
         answers = np.where(answers < 0, drawn, answers)
-    elif refused == "drop":
-        used = answers >= 0
-    else:
-        used = labels["outcome"].to_numpy() != "not asked"
     targets = np.eye(len(classes))[answers]
     targets[answers < 0] = 1 / len(classes)
     if refused == "soft":
         scored = labels["scores"].is_valid().to_numpy()
         targets[scored] = _votes(labels, len(classes)) / teachers
     return used, targets[used]
+
+
+def _taught(labels: pa.Table, refused: Refused) -> pa.ChunkedArray:
+    return labels["label"].is_valid() if refused == "drop" else pc.not_equal(labels["outcome"], "not asked")
 
 
 def _indices(names: pa.ChunkedArray, classes: Sequence[str]) -> NDArray[np.int64]:
@@ -157,17 +205,6 @@ def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
     """The noisy votes of those rows that have any (scored, classes)."""
     scores = labels["scores"].drop_null().combine_chunks()
     return np.asarray(pc.list_flatten(scores).to_numpy(), dtype=np.int64).reshape(-1, classes)
-
-
-def _encoded(batches: Sequence[PublicBatch], used: NDArray[np.bool_], encoding: Encoding, vault: Vault) -> Matrix:
-    """The used rows of the stream as one matrix (used, width)."""
-    matrix = np.empty((int(used.sum()), encoding.width), dtype=np.float32)
-    done = 0
-    for batch in batches:
-        rows = encode(read_frame(batch.ref, vault).filter(used[batch.first : batch.first + batch.rows]), encoding)
-        matrix[done : done + len(rows)] = rows
-        done += len(rows)
-    return matrix
 
 
 def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
@@ -193,14 +230,16 @@ def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequen
     if not X.size or len(set(indices)) < 2:
         return _constant(names if len(names) else np.array(classes[:1]))
     weight = weights[rows, indices]
+    if len(rows) > len(X):
+        X = X[rows]
     if np.all(weight == 1):
-        return estimator.fit(X[rows], names)
+        return estimator.fit(X, names)
     if not has_fit_parameter(estimator, "sample_weight"):
         raise WrongInput(
             "student.refused = 'soft' needs an estimator that takes sample_weight, or a regressor, "
             f"got {type(estimator).__name__}"
         )
-    return estimator.fit(X[rows], names, sample_weight=weight)
+    return estimator.fit(X, names, sample_weight=weight)
 
 
 def _weights(targets: Targets) -> Targets:

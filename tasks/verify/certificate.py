@@ -26,7 +26,8 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
-from concord.tasks.publish.describe import counted, describe, describe_answers, form_of, outcomes
+from concord.tasks.publish.describe import describe, describe_answers, form_of
+from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.verify.checks import Subject, equal, promising
 
 FIELDS = dict.fromkeys((*AnswersCertificate.model_fields, *Certificate.model_fields))
@@ -176,7 +177,7 @@ class Certificates:
 def _counted(certificate: Promising, session: Session, released: Released) -> Counts:
     """Rows by outcome, or questions. Raises NotVerified if released files and ledger do not say the same."""
     if isinstance(certificate, Certificate):
-        return counted(outcomes(session, certificate.labels, released), session)
+        return Outcomes.of(session, certificate.labels, released).counted(session)
     return certificate.counts  # compared with the files by `describe_answers`
 
 

@@ -172,8 +172,8 @@ def _consistent(certificate: Certificate) -> str:
     if (measured := certificate.student.public_test) is not None:
         equal("the student's accuracy", certificate.student.accuracy, measured.accuracy)
     if certificate.versions.get("concord") == __version__:
-        named = certificate.student.named
-        for text in (*warnings_of(measured, certificate.test, None, named), *CAVEATS):
+        named, asked = certificate.student.named, certificate.counts.of_rows
+        for text in (*warnings_of(measured, certificate.test, None, named, asked=asked), *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"

@@ -147,8 +147,15 @@ def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> tuple[Student, Certified]:
     """A session of that mechanism with its student and certificate, all written as a run would."""
     refs = session(world, mechanism, labels)
-    table = world.released.labels(refs)
-    fitted = study(world.plan.student, world.encoding, world.batches, table, teachers=TEACHERS, vault=world.vault)
+    fitted = study(
+        world.plan.student,
+        world.encoding,
+        world.batches,
+        refs,
+        teachers=TEACHERS,
+        vault=world.vault,
+        released=world.released,
+    )
     student = publish_student(
         fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released
     )

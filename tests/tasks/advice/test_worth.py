@@ -66,10 +66,11 @@ def test_a_count_is_worth_its_reliability_and_far_down_half_pi_of_its_label() ->
 
 
 def test_labels_drawn_at_random_for_unanswered_rows_cost_what_they_hide() -> None:
-    half = Expectation(answered=50.0, changed=0.0)
+    half = Expectation(answered=50.0, changed=0.0, refused=0.25)
     given: dict[str, Any] = {"queries": 100, "classes": 2, "rows": None, "fields": None}
     assert worth_of_votes(half, lesson="drop", **given) == 50
-    assert worth_of_votes(half, lesson="random", **given) == 100 * (1 - 2 * 0.25) ** 2
+    assert worth_of_votes(half, lesson="random", **given) == 50 * 0.75
+    assert worth_of_votes(half, lesson="published", **given) == 100 * (1 - 2 * 0.25) ** 2
 
 
 def test_more_teachers_of_the_same_rows_are_not_better_teachers() -> None:

@@ -19,8 +19,15 @@ STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 def test_a_student_of_one_class_is_warned_of(tmp_path: Path) -> None:
     small = world(tmp_path / "home")
     refs = session(small, STABLE, np.zeros_like(small.truth))
-    table = small.released.labels(refs)
-    fitted = study(small.plan.student, small.encoding, small.batches, table, teachers=TEACHERS, vault=small.vault)
+    fitted = study(
+        small.plan.student,
+        small.encoding,
+        small.batches,
+        refs,
+        teachers=TEACHERS,
+        vault=small.vault,
+        released=small.released,
+    )
     student = publish_student(fitted, SESSION, None, small.released)
     made = recertified(small, STABLE, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))

@@ -6,17 +6,24 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Counts
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import budget_figure, labels_figure, spend_figure, spending, what_if_figure
+from concord.tasks.publish.outcomes import Outcomes
 from tests.support.published import CLASSES, SESSION, World, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+def refused(small: World, refs: list[Ref]) -> NDArray[np.bool_]:
+    return Outcomes.of(Ledger.of(small.home).session(SESSION), refs, small.released).refused
 
 
 @pytest.fixture
@@ -30,7 +37,7 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     refs = session(small, STABLE, labels[:291])
     now = Ledger.of(small.home).session(SESSION)
     assert now.refused == 20
-    spent = spending(now, STABLE.per_refusal, small.released.labels(refs))
+    spent = spending(now, STABLE.per_refusal, refused(small, refs))
     assert spent.rows[0] == 1
     assert spent.rows[-1] == 291
     assert spent.epsilon[0] == 0
@@ -42,13 +49,13 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
 def test_a_mechanism_charged_whole_is_flat_at_its_claim(small: World) -> None:
     mechanism = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)
     refs = session(small, mechanism, small.truth)
-    spent = spending(Ledger.of(small.home).session(SESSION), None, small.released.labels(refs))
+    spent = spending(Ledger.of(small.home).session(SESSION), None, refused(small, refs))
     assert set(spent.epsilon) == {1.0}
 
 
 def test_a_session_that_asked_nothing_has_a_point_all_the_same(small: World) -> None:
-    refs = session(small, STABLE, small.truth)
-    unasked = small.released.labels(refs).slice(0, 0)
+    session(small, STABLE, small.truth)
+    unasked = np.zeros(0, dtype=bool)
     spent = spending(Ledger.of(small.home).session(SESSION), STABLE.per_refusal, unasked)
     assert spent.rows.tolist() == [0]
     assert spent.epsilon.tolist() == [0]
@@ -58,7 +65,7 @@ def test_the_charge_never_passes_the_claim(small: World) -> None:
     labels = np.full(20, -1)
     refs = session(small, STABLE, labels)
     dear = Cost(renyi=tuple(9 * r for r in STABLE.per_refusal.renyi))
-    assert spending(Ledger.of(small.home).session(SESSION), dear, small.released.labels(refs)).epsilon.max() == 1.0
+    assert spending(Ledger.of(small.home).session(SESSION), dear, refused(small, refs)).epsilon.max() == 1.0
 
 
 def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:
@@ -66,7 +73,7 @@ def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_
     labels[::30] = -1
     refs = session(small, STABLE, labels)
     now = Ledger.of(small.home).session(SESSION)
-    spent = spending(now, STABLE.per_refusal, small.released.labels(refs))
+    spent = spending(now, STABLE.per_refusal, refused(small, refs))
     assert "if it goes on so" in what_if_figure(now, spent)
     for ended in (replace(now, refused=0, answered=300), replace(now, refused=20), replace(now, cutoff=None)):
         assert "if it goes on so" not in what_if_figure(ended, spent)
@@ -88,16 +95,17 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
 def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: World) -> None:
     labels = small.truth.copy()
     labels[::30] = -1
-    table = small.released.labels(session(small, STABLE, labels))
+    refs = session(small, STABLE, labels)
     ledger = Ledger.of(small.home)
     now = ledger.session(SESSION)
+    found = Outcomes.of(now, refs, small.released)
     counts = Counts(asked=300, answered=290, refused=10, not_asked=0)
 
     def draw() -> list[str]:
         return [
-            spend_figure(now, spending(now, STABLE.per_refusal, table)),
-            what_if_figure(now, spending(now, STABLE.per_refusal, table)),
-            labels_figure(table, CLASSES, counts),
+            spend_figure(now, spending(now, STABLE.per_refusal, found.refused)),
+            what_if_figure(now, spending(now, STABLE.per_refusal, found.refused)),
+            labels_figure(found.by_class, CLASSES, counts),
             budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge())),
         ]
 
@@ -111,9 +119,8 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
     assert f"{290 - (small.truth[np.arange(300) % 30 > 0] == 1).sum():,}" in first[2]
 
 
-def test_names_of_classes_are_text_not_markup_or_formulas(small: World) -> None:
-    table = small.released.labels(session(small, STABLE, small.truth))
+def test_names_of_classes_are_text_not_markup_or_formulas() -> None:
     odd = ["<b>&", "$x^2$"]
-    svg = labels_figure(table, odd, Counts(asked=300, answered=300, refused=0, not_asked=0))
+    svg = labels_figure({odd[0]: 300}, odd, Counts(asked=300, answered=300, refused=0, not_asked=0))
     words = [node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert set(odd) <= set(words)

@@ -12,6 +12,7 @@ from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import PLANS, Spending, epsilon_if_stopped_early, spending
+from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.verify.recompute import least_delta
 from tests.support.published import SESSION, session, world
 
@@ -34,9 +35,10 @@ def answered(home: Path, mechanism: Mechanism, refused: list[int], rows: int = R
     small = world(home, rows=ROWS)
     labels = small.truth.copy()[:rows]
     labels[refused] = -1
-    table = small.released.labels(session(small, mechanism, labels))
+    refs = session(small, mechanism, labels)
     now = Ledger.of(home).session(SESSION)
-    return now, spending(now, mechanism.per_refusal, table, np.arange(1, min(now.asked, PLANS) + 1))
+    refusals = Outcomes.of(now, refs, small.released).refused
+    return now, spending(now, mechanism.per_refusal, refusals, np.arange(1, min(now.asked, PLANS) + 1))
 
 
 @pytest.mark.parametrize("name", [*BY_REFUSAL, *BY_ROW])

@@ -12,15 +12,16 @@ from sklearn.svm import LinearSVR
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import StudentPlan
+from concord.tasks.student import study as tasks_study
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.model import canonical_file, dump, load
-from concord.tasks.student.study import Refused, lessons, publish_student, study
+from concord.tasks.student.study import Refused, even, lessons, publish_student, study, teaching
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
 
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
 RIDGE = "sklearn.linear_model.Ridge"
-REFUSED: tuple[Refused, ...] = ("random", "drop", "soft")
+REFUSED: tuple[Refused, ...] = ("random", "drop", "soft", "published")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,16 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> World:
 def learn(
     small: World, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None, plan: StudentPlan | None = None
 ) -> Any:
-    table = small.labels(labels, counts)
-    return study(plan or StudentPlan(), small.encoding, small.batches, table, teachers=TEACHERS, vault=small.vault)
+    files = small.write(labels, counts)
+    return study(
+        plan or StudentPlan(),
+        small.encoding,
+        small.batches,
+        files,
+        teachers=TEACHERS,
+        vault=small.vault,
+        released=small.released,
+    )
 
 
 @pytest.mark.parametrize("refused", REFUSED)
@@ -53,19 +62,44 @@ def test_rows_and_labels_stay_together_over_batches(small: World) -> None:
     assert right[answered].all()
 
 
-def test_random_labels_fill_refused_and_unasked_rows_alike_and_repeatably(small: World) -> None:
+def test_random_labels_fill_unanswered_rows_repeatably_as_published(small: World) -> None:
     labels = np.full(200, -1)
     labels[:5] = 1
     table = small.labels(labels)
-    used, targets = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=3)
+    used, targets = lessons(table, CLASSES, "published", teachers=TEACHERS, seed=3)
     assert used.all()
     assert (targets[:5] == [0, 1]).all()
     assert 0.4 < targets[5:, 1].mean() < 0.6
     assert (targets.sum(axis=1) == 1).all()
-    again = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=3)[1]
-    other = lessons(table, CLASSES, "random", teachers=TEACHERS, seed=4)[1]
+    again = lessons(table, CLASSES, "published", teachers=TEACHERS, seed=3)[1]
+    other = lessons(table, CLASSES, "published", teachers=TEACHERS, seed=4)[1]
     assert (targets == again).all()
     assert (targets != other).any()
+
+
+def test_random_labels_fill_refused_rows_and_rows_never_asked_teach_nothing(small: World) -> None:
+    labels = np.full(200, -1)
+    labels[:5] = 1
+    for refused, size in (("random", 200), ("soft", 200), ("drop", 5), ("published", 300)):
+        used, targets = lessons(small.labels(labels), CLASSES, refused, teachers=TEACHERS, seed=3)  # type: ignore[arg-type]
+        assert np.flatnonzero(used).tolist() == list(range(size))
+        assert len(targets) == size
+        assert teaching(small.labels(labels), refused) == size  # type: ignore[arg-type]
+
+
+def test_of_more_rows_than_fit_an_even_sample_teaches(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    neighbour = StudentPlan(estimator="sklearn.neighbors.KNeighborsClassifier", params={"n_neighbors": 1})
+    rows = 90
+    monkeypatch.setattr(tasks_study, "MOST_CELLS", rows * (small.encoding.width + 2 * len(CLASSES)))
+    labels = np.arange(len(small.truth)) % 2
+    right = (learn(small, labels, plan=neighbour).predict(small.rows) == np.array(CLASSES)[labels]).astype(int)
+    assert right[even(0, 300, 300, rows)].all()
+    assert right.mean() < 0.9  # the others were not learned
+    parts = np.concatenate([even(first, 100, 300, rows) for first in (0, 100, 200)])
+    assert parts.tolist() == even(0, 300, 300, rows).tolist()
+    assert parts.sum() == rows
+    assert even(0, 300, 300, 300).all()
+    assert set(np.diff(np.flatnonzero(parts))) == {3, 4}
 
 
 def test_drop_and_soft_leave_out_what_they_should(small: World) -> None:

@@ -1,0 +1,43 @@
+"""What became of public rows: the same whichever files they lie in, and a warning if few were asked."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import warnings_of
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.outcomes import Outcomes
+from tests.support.published import CLASSES, SESSION, certified, session, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+ENDS_AT = 95
+"""Rows until the twentieth refusal, of every fifth row."""
+
+
+def test_they_are_those_that_were_released(tmp_path: Path) -> None:
+    small = world(tmp_path, batch=40)
+    labels = small.truth[: ENDS_AT + 1].copy()
+    labels[::5] = -1
+    refs, now = session(small, STABLE, labels), Ledger.of(tmp_path).session(SESSION)
+    found, table = Outcomes.of(now, refs, small.released), small.released.labels(refs)
+    asked = [outcome for outcome in table["outcome"].to_pylist() if outcome != "not asked"]
+    assert found.refused.tolist() == [outcome == "refused" for outcome in asked]
+    assert dict(found.by_class) == {name: table["label"].to_pylist().count(name) for name in CLASSES}
+    counts = found.counted(now)
+    assert (counts.asked, counts.refused, counts.not_asked) == (ENDS_AT + 1, 20, 300 - ENDS_AT - 1)
+    with pytest.raises(NotVerified, match="where the ledger has"):
+        Outcomes.of(now, refs[1:], small.released).counted(now)
+
+
+def test_a_session_that_ended_after_few_of_its_rows_is_warned_of(tmp_path: Path) -> None:
+    small = world(tmp_path, rows=4000, batch=1000)
+    _, made = certified(small, STABLE, np.full(20, -1))
+    certificate = Certificate.model_validate_json(small.released.read(made.certificate))
+    assert certificate.warnings[0].startswith("the session ended after 20 of 4,000 public rows")
+    assert "the session ended after 20 of 4,000 public rows" in small.released.read(made.report).decode()
+    assert warnings_of(None, None, asked=(40, 4000)) == warnings_of(None, None, asked=(0, 0)) == ()
+    assert len(warnings_of(None, None, asked=(39, 4000))) == 1
