@@ -85,7 +85,7 @@ class Released:
             _names(labels, rows, classes),
             _outcomes(labels, rows),
             _scores(labels, counts, rows, len(classes)),
-            pa.array([session] * rows, pa.string()),
+            pa.repeat(pa.scalar(session, pa.string()), rows),
         ]
         return self.write(labels_path(session, index), table_bytes(columns, schema))
 
@@ -110,9 +110,9 @@ class Released:
 
 
 def table_bytes(columns: Sequence[Any], schema: pa.Schema) -> bytes:
-    """Columns as an Arrow IPC file of that schema."""
+    """Columns as an Arrow IPC file of that schema, its buffers compressed: what repeats takes no room."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as file:
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
         file.write_table(pa.table(columns, schema=schema))
     content: bytes = sink.getvalue().to_pybytes()
     return content
@@ -146,8 +146,9 @@ def _outcomes(labels: Integers, rows: int) -> Any:
 
 
 def _scores(labels: Integers, counts: Integers | None, rows: int, classes: int) -> Any:
+    if counts is None or not len(counts):
+        return pa.nulls(rows, pa.list_(pa.int64(), classes))
     values, absent = np.zeros((rows, classes), dtype=np.int64), np.ones(rows, dtype=bool)
-    if counts is not None:
-        absent[: len(labels)] = labels < 0
-        values[: len(counts)][~absent[: len(counts)]] = counts[~absent[: len(counts)]]
+    absent[: len(labels)] = labels < 0
+    values[: len(counts)][~absent[: len(counts)]] = counts[~absent[: len(counts)]]
     return pa.FixedSizeListArray.from_arrays(values.ravel(), classes, mask=pa.array(absent))

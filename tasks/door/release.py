@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -176,7 +177,7 @@ class Passage:
         )
         begun = self.door.ledger.begin_batch(self.session, asked)
         replayed = begun.outcome and _replay(self.door, begun.outcome)
-        self.released.append(replayed or self._answer(begun, counts))
+        self.released.append(replayed or self._answer(begun, counts, state))
 
     def pass_again(self, batch: PublicBatch) -> None:
         """What was released for a batch, without its votes; or that it was not asked."""
@@ -215,8 +216,8 @@ class Passage:
     def _digest(self, rows: bytes) -> str:
         return keyed_digest(self._key, "rows", hashlib.sha256(rows).digest())
 
-    def _answer(self, batch: Batch, votes: Ints) -> Ref:
-        answers = self._drawn(batch, votes)
+    def _answer(self, batch: Batch, votes: Ints, state: Session) -> Ref:
+        answers = self._drawn(batch, votes, state)
         released = self._write(batch.index, batch.first, answers, len(votes))
         refused = int(np.count_nonzero(answers.labels == REFUSED))
         asked = len(answers.labels)
@@ -224,9 +225,8 @@ class Passage:
         self.door.ledger.commit_batch(self.session, batch.index, **counts, released=released)
         return released
 
-    def _drawn(self, batch: Batch, votes: Ints) -> Answers:
-        """The answers of a batch: the same at every call, whatever happened between."""
-        state = self.door.ledger.session(self.session)
+    def _drawn(self, batch: Batch, votes: Ints, state: Session) -> Answers:
+        """The answers of a batch, by what the session had answered before: the same, whatever happened between."""
         room = None if state.queries is None else state.queries - state.asked
         source = Randomness(self.door.vault, self.session)
 
@@ -256,9 +256,10 @@ class Passage:
             answers.counts,
             rows=rows,
             classes=self.classes,
-            guarantee=self._guarantee(),
+            guarantee=self._guarantee,
         )
 
+    @cached_property
     def _guarantee(self) -> dict[str, str]:
         """What the labels promise, as it stands in the metadata of every released table."""
         session = self.door.ledger.session(self.session)

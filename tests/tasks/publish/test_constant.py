@@ -1,6 +1,7 @@
 """Without a test, a certificate warns of labels of one class, and of a student that names one class alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -67,8 +68,8 @@ def test_one_that_names_several_is_not(tmp_path: Path) -> None:
 
 def learned(small: World, refs: list[Ref]) -> tuple[Pipeline, tuple[str, ...]]:
     """The student that learned from those labels, and the classes that it names on the public rows."""
-    table = small.released.labels(refs)
-    fitted = study(small.plan.student, small.encoding, small.batches, table, teachers=TEACHERS, vault=small.vault)
+    stores: dict[str, Any] = {"vault": small.vault, "released": small.released}
+    fitted = study(small.plan.student, small.encoding, small.batches, refs, teachers=TEACHERS, **stores)
     return fitted, named_by(fitted, small.encoding, small.batches, small.vault)
 
 

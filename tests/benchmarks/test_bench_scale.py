@@ -1,0 +1,168 @@
+"""Benchmarks at scale: a million rows on either side, ten million public ones, and votes to durable labels.
+
+Whole runs are processes of their own: wall and processor seconds (its own and its Prefect server's) and the memory of
+its largest process. Tables have 20 numbers and a category. Run by `make bench`.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from concord.artifacts.schemas import votes_schema
+from concord.artifacts.sessions import Session
+from concord.tasks.data.encode import PublicBatch, write_frame
+from concord.tasks.door.release import Stores, release
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.at_door import CLASSES, TEACHERS, opened, write
+
+pytestmark = pytest.mark.bench
+
+MACHINE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+BATCHES = (65_536, 1 << 20)
+"""Rows of a batch: by default, and as a plan of many rows would have it."""
+AT_A_TIME = 250_000
+LEAST_LABELS = 5e6
+"""Rows a second from votes to durable labels."""
+LONGEST = 20.0
+"""Seconds of a million private and a million public rows, 2,000 logistic teachers, on two cores."""
+MORE_MEMORY = 1.1
+"""Of the largest process, at ten times the public rows."""
+
+PLAN = """
+[data]
+private = "private.parquet"
+public = "public.parquet"
+test = "test.parquet"
+label = "y"
+classes = ["no", "yes"]
+
+[privacy]
+domain = "scale"
+epsilon = 2.0
+delta = 1e-6
+lifetime = {{ epsilon = 8.0, delta = 1e-5 }}
+
+[teachers]
+count = {teachers}
+
+[labeling]
+mechanism = "stable"
+cutoff = {cutoff}
+
+[student]
+refused = "drop"
+"""
+
+
+def frames(rows: int, seed: int, *, labelled: bool) -> Iterator[pa.Table]:
+    draw = np.random.default_rng(seed)
+    for first in range(0, rows, AT_A_TIME):
+        size = min(AT_A_TIME, rows - first)
+        numbers, kind = draw.normal(size=(size, 20)).round(3), draw.choice(["a", "b", "c", "d"], size=size)
+        score = numbers @ np.linspace(-1.5, 1.5, 20) + (kind == "a") + draw.normal(size=size) / 2
+        columns = {f"x{at}": numbers[:, at] for at in range(20)} | {"kind": kind}
+        yield pl.DataFrame(columns | ({"y": np.where(score > 0, "yes", "no")} if labelled else {})).to_arrow()
+
+
+def table(path: Path, rows: int, seed: int, *, labelled: bool) -> None:
+    parts = frames(rows, seed, labelled=labelled)
+    first = next(parts)
+    with pq.ParquetWriter(path, first.schema) as file:
+        for part in (first, *parts):
+            file.write_table(part, row_group_size=100_000)
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a run took: seconds on the wall and of processors, and MiB of its largest process."""
+
+    wall: float
+    cpu: float
+    peak: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s, {self.cpu:.1f} processor seconds, peak {self.peak:,.0f} MiB"
+
+
+def run(folder: Path, private: int, public: int, teachers: int, cutoff: int) -> Took:
+    """`concord run` over tables of so many rows, in a home of its own."""
+    folder.mkdir()
+    table(folder / "private.parquet", private, 1, labelled=True)
+    table(folder / "public.parquet", public, 2, labelled=False)
+    table(folder / "test.parquet", 20_000, 3, labelled=True)
+    (folder / "plan.toml").write_text(PLAN.format(teachers=teachers, cutoff=cutoff))
+    words = ["run", str(folder / "plan.toml"), "--home", str(folder / "home"), "--quiet"]
+    started = perf_counter()
+    process = subprocess.Popen([str(Path(sys.executable).with_name("concord")), *words], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return Took(perf_counter() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def test_a_million_private_and_a_million_public_rows(tmp_path: Path) -> None:
+    took = run(tmp_path / "run", 1_000_000, 1_000_000, 2_000, 2_000)
+    print(f"\n1,000,000 x 1,000,000 rows, 2,000 logistic teachers, stable, cutoff 2,000 ({MACHINE}): {took}")
+    assert took.wall < LONGEST
+
+
+def test_the_public_side_takes_no_more_memory_with_more_rows(tmp_path: Path) -> None:
+    small, large = (run(tmp_path / str(rows), 10_000, rows, 200, 20) for rows in (1_000_000, 10_000_000))
+    print(f"\n10,000 private rows, 200 logistic teachers, stable, cutoff 20 ({MACHINE})")
+    print(f"  1,000,000 public rows: {small}\n  10,000,000 public rows: {large}")
+    assert large.peak < MORE_MEMORY * small.peak
+    assert large.cpu < 10 * small.cpu
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Staged public rows and their votes in a home, of a session that does not end on the way."""
+
+    door: Stores
+    session: Session
+    mechanism: StableVoting
+    batches: list[PublicBatch]
+
+    @classmethod
+    def of(cls, home: Path, rows: int, batch: int) -> "Stream":
+        door, mechanism = Stores.of(home), StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+        batches = []
+        for at, first in enumerate(range(0, rows, batch)):
+            frame = pl.DataFrame({"row": np.arange(first, min(first + batch, rows))})
+            batches.append(
+                PublicBatch(ref=write_frame(frame, door.vault, f"public/{at}"), first=first, rows=len(frame))
+            )
+            ones = np.random.default_rng(at).choice([3, TEACHERS - 3], size=len(frame))
+            write(door, f"votes/{at}", votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
+        return cls(door, opened(door, mechanism), mechanism, batches)
+
+    def answer(self) -> int:
+        """Rows that were answered."""
+        votes = {batch: self.door.vault.find(f"votes/{at}") for at, batch in enumerate(self.batches)}
+        release(self.door, self.session, self.mechanism, CLASSES, self.batches, votes.__getitem__)  # type: ignore[arg-type]
+        return self.door.ledger.session(self.session.id).asked
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_votes_to_durable_labels(batch: int) -> None:
+    rows = 10_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        stream = Stream.of(Path(folder), rows, batch)
+        started, used = perf_counter(), process_time()
+        assert stream.answer() == rows
+        wall, cpu = perf_counter() - started, process_time() - used
+    print(f"\nvotes to durable labels, {rows:,} rows in batches of {batch:,} ({MACHINE}): ", end="")
+    print(f"{rows / wall / 1e6:.1f} million a second; {rows / cpu / 1e6:.1f} million a processor second")
+    assert batch == BATCHES[0] or rows / wall > LEAST_LABELS
