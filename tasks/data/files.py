@@ -206,8 +206,9 @@ class TableFile:
 
     def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         if self.format == "parquet":
-            large = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
-            with pyarrow.parquet.ParquetFile(self._bytes(), metadata=parquet_footer(self.path), **large) as file:
+            types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+            streamed = {"metadata": parquet_footer(self.path), "pre_buffer": False}  # else the whole file is in memory
+            with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, **types) as file:
                 yield from file.iter_batches(rows, columns=list(columns))
             return
         fields = [self._schema.names.index(name) for name in columns]
