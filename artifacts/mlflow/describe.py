@@ -313,7 +313,8 @@ def about_students(certificate: Certificate) -> str:
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget_in_words(certificate)}\n\n"
         f"To use the champion, the best of them that nothing warns of: "
-        f'`mlflow.pyfunc.load_model("{model}").predict(rows)`'
+        f'`mlflow.pyfunc.load_model("{model}").predict(rows)`. '
+        "MLflow takes pandas frames alone: of a polars one give `rows.to_pandas()`."
     )
 
 

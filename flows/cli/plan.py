@@ -258,12 +258,12 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
 
 
 def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
-    headings = ["cutoff", "rows answered", "labels changed", "worth", "lost"]
-    headings += ["of the private rows"] if relabelled else []
-    table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings)
+    first = 3 if rows[0]["name"] == TALLIES else 0  # what is said of votes has no meaning for sums
+    headings = ["cutoff", "rows answered", "labels changed", "worth", "lost", "of the private rows"]
+    table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings[first : None if relabelled else -1])
     for row in rows:
         share = ["–" if row["share"] is None else f"{row['share']:.1%}"] if relabelled else []
-        table.add_row(f"{row['epsilon']:g}", *_expected(row), *share, style=None if row["feasible"] else "dim")
+        table.add_row(f"{row['epsilon']:g}", *_expected(row)[first:], *share, style=None if row["feasible"] else "dim")
     out.print(table)
 
 

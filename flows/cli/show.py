@@ -48,9 +48,10 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if "public_test" in student:
         lines["student"] = public_in_words(student["public_test"])
     if "prior_odds_accuracy" in student:
-        at = [f"{student[f'{point}balanced_accuracy']:.1%}" for point in ("", "prior_odds_")]
-        lines["rare class"] = (
-            f"balanced accuracy {at[0]}; {at[1]} at prior odds, where {student['prior_odds_accuracy']:.1%} are right"
+        right, balanced = (f"{student[f'prior_odds_{name}accuracy']:.1%}" for name in ("", "balanced_"))
+        lines["prior odds"] = (
+            f"{right} right, balanced accuracy {balanced}, if a class is named as soon as its odds rise over "
+            "its share of the public rows"
         )
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)

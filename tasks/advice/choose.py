@@ -25,7 +25,7 @@ from concord.tasks.advice.tallies import bins_of, check_columns, planned_codes, 
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.tables import open_public
 
 
@@ -41,9 +41,11 @@ class PublicFacts:
 
     @classmethod
     def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
-        """Of the plan's own table, where it lies. Raises WrongInput if it does not fit the plan."""
+        """Of the plan's own table, where it lies. Raises WrongInput if it does not fit the plan, or its test table."""
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
         frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
+        if plan.data.test is not None:
+            labelled_rows(plan.path("test"), encoding)
         lifetime = plan.privacy.lifetime
         return cls(
             rows=sum(frame.height for frame in frames),

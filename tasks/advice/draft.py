@@ -32,9 +32,9 @@ from concord.tasks.advice.compare import Option
 from concord.tasks.advice.keys import SCHEMA_LINE, SHIPPED
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
-from concord.tasks.data.formats import FREE_TEXT, check_target, remarks_on, words_of
+from concord.tasks.data.formats import FREE_TEXT, ONE_VALUE, check_target, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
-from concord.tasks.data.units import private_frames
+from concord.tasks.data.units import private_frames, private_names
 from concord.tasks.mechanisms.mechanism import mechanism_class
 
 PLAN = Path(__file__).parents[2] / "demo.toml"
@@ -174,6 +174,12 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))
     said = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
+    said |= dict.fromkeys(kinds.keys() - private_names(wishes.private, wishes.format), ABSENT)
+    if said.keys() == kinds.keys() and {*said.values()} <= {*LEFT_OUT}:
+        raise WrongInput(
+            "--public must hold a column to learn from, but each is missing in --private, or holds one value alone, or "
+            "free text"
+        )
     features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
@@ -182,6 +188,9 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
     return written
 
 
+ABSENT = "not in the private table, left out"
+LEFT_OUT = (FREE_TEXT, ONE_VALUE, ABSENT)
+"""Remarks on columns that are no features."""
 HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
 # private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
@@ -194,7 +203,7 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
-    hidden = {name: "# " * said.endswith(FREE_TEXT) for name, said in features.items()}
+    hidden = {name: "# " * said.endswith(LEFT_OUT) for name, said in features.items()}
     names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {said}" for name, said in features.items())
     return f"""\
 [data]

@@ -145,6 +145,7 @@ def _all(pattern: str, cells: Sequence[str]) -> bool:
 
 MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
 FREE_TEXT = "free text, left out: a vocabulary of sentences teaches nothing"
+ONE_VALUE = "one value alone, left out: it teaches nothing"
 CODES = "digits with a zero in front are words"
 FEW = range(3, 61)
 """How many distinct whole numbers may name things."""
@@ -187,12 +188,21 @@ def check_target(option: str, label: str, words: Collection[str]) -> None:
 
 
 def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """What is to be said of columns: that a number may name things, that digits are words, that words are sentences."""
-    plain = [name for name, kind in kinds.items() if kind in ("numeric", "categorical")]
+    """What is to be said of columns: that a number may name things, that digits are words, that words are sentences, or
+    that all cells are alike."""
+    plain = [name for name, kind in kinds.items() if kind != "list"]
     sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
     rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
         "numeric": {MAY_BE_NAMES: may_be_names},
         "categorical": {FREE_TEXT: is_free_text, CODES: of_digits},
     }
-    found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in rules[kinds[name]].items()]
+    checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}
+    found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]
     return {name: rule for name, rule, fits in found if fits}
+
+
+def _is_one_value(cells: pl.Series) -> bool:
+    """Whether cells are all alike; a missing one is like missing ones alone."""
+    if cells.dtype == pl.String:
+        cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
+    return len(cells) > 1 and cells.n_unique() == 1

@@ -72,8 +72,9 @@ def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan
 
 
 def public_at_hand(plan: Plan, home: Path) -> Plan:
-    """The plan with its public table at hand: all that planning reads."""
-    return at_hand(plan, Vault(home / "vault"), "public") if "public" in elsewhere(plan) else plan
+    """The plan with its public tables at hand: all that planning reads."""
+    fields = {"public", "test"} & elsewhere(plan).keys()
+    return at_hand(plan, Vault(home / "vault"), *fields) if fields else plan
 
 
 def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:

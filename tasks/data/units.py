@@ -55,6 +55,11 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
     return files
 
 
+def private_names(path: str, form: TextFormat = COMMAS) -> set[str]:
+    """The columns of the private table. They may hold values, as those of a pivoted table do, and are never shown."""
+    return {name for file in _find(path, form) for name in file.names}
+
+
 def _find(path: str, form: TextFormat) -> tuple[TableFile, ...]:
     """The private files. Raises WrongInput if cells of theirs are said to break lines: what decides is the format."""
     files = find_files(path, PRIVATE, form)

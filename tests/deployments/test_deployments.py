@@ -149,3 +149,13 @@ def entered(environment: dict[str, str], words: str) -> tuple[str, int]:
     path = {"PATH": os.environ["PATH"]}
     done = subprocess.run(command, env=path | environment, capture_output=True, text=True, check=False)
     return done.stdout, done.returncode
+
+
+def test_pictures_are_small_and_shown() -> None:
+    pictures = sorted((FOLDER / "pictures").iterdir())
+    assert 0 < len(pictures) <= 4
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for picture in pictures:
+        assert f"(pictures/{picture.name})" in page
+        assert picture.stat().st_size <= 120_000
+        assert picture.read_bytes().startswith(b"\x89PNG")

@@ -10,7 +10,13 @@ from concord.flows.cli import command
 
 
 def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
-    """Exit status, what stdout held, and the last line of stderr.
+    """Exit status, what stdout held, and the last line of stderr."""
+    status, shown, errors = heard(*arguments, stdin=stdin)
+    return status, shown, (errors.strip().splitlines() or [""])[-1]
+
+
+def heard(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
+    """Exit status, and all that stdout and stderr held.
 
     Strings, not pytest's capture: Prefect's logging keeps the stream it first saw, which must not be closed.
     """
@@ -21,4 +27,4 @@ def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str
         with pytest.raises(SystemExit) as end:
             command()
     status = end.value.code if isinstance(end.value.code, int) else 0
-    return status, out.getvalue(), (err.getvalue().strip().splitlines() or [""])[-1]
+    return status, out.getvalue(), err.getvalue()

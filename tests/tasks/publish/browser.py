@@ -20,6 +20,7 @@ DARK = "--blink-settings=preferredColorScheme=0"
 PROBE = """<script>addEventListener("load", () => parent.postMessage(JSON.stringify({
   width: document.documentElement.clientWidth,
   taken: document.documentElement.scrollWidth,
+  cut: [...document.querySelectorAll(".wide")].filter(one => one.scrollWidth > one.clientWidth).length,
   paper: getComputedStyle(document.body).backgroundColor,
   asked: performance.getEntriesByType("resource").map(one => one.name)}), "*"))</script>"""
 FRAME = """<iframe width={width} height=800 style="border: 0" src="page.html"></iframe><pre></pre>
@@ -28,12 +29,14 @@ FRAME = """<iframe width={width} height=800 style="border: 0" src="page.html"></
 
 @dataclass(frozen=True)
 class Seen:
-    """width and taken are in pixels: what the page had, and what it took; paper is its background."""
+    """width and taken are in pixels: what the page had, and what it took; cut are tables that are wider than their
+    place; paper is its background."""
 
     asked: set[str]
     console: list[str]
     width: int
     taken: int
+    cut: int
     paper: str
 
 
@@ -53,6 +56,7 @@ def visit(page: str, width: int, folder: Path, *, dark: bool = False) -> Seen:
         console=[line for line in done.stderr.splitlines() if "CONSOLE" in line],
         width=text["width"],
         taken=text["taken"],
+        cut=text["cut"],
         paper=text["paper"],
     )
 

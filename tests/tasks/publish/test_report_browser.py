@@ -34,14 +34,18 @@ def test_it_opens_offline_and_fits_its_window(report: str, tmp_path: Path, width
     seen = visit(report, width, tmp_path / "visit", dark=dark)
     assert seen.asked == set()
     assert seen.console == []
-    assert (seen.width, seen.taken) == (width, width)
+    assert (seen.width, seen.taken, seen.cut) == (width, width, 0)
     red, green, blue = (int(part) for part in seen.paper.removeprefix("rgb(").removesuffix(")").split(","))
     assert (red + green + blue > 3 * 128) is not dark
 
 
 def test_a_page_that_fetches_complains_or_runs_over_would_be_seen(report: str, tmp_path: Path) -> None:
-    worse = f'<img src="{ELSEWHERE}"><p style="width: 900px">wide</p><script>console.error("planted")</script></main>'
+    wide = f'<div class="wide"><table><tr><td>{"x" * 200}</td></tr></table></div>'
+    worse = (
+        f'{wide}<img src="{ELSEWHERE}"><p style="width: 900px">wide</p><script>console.error("planted")</script></main>'
+    )
     seen = visit(report.replace("</main>", worse), PHONE, tmp_path / "visit")
     assert ELSEWHERE in seen.asked
     assert any("planted" in line for line in seen.console)
     assert seen.taken > seen.width == PHONE
+    assert seen.cut == 1

@@ -1,0 +1,203 @@
+"""A walk for each of a dozen odd tables: what `init`, `plan` and `run` say, and that nothing misleads.
+
+A walk ends where a command refuses, before anything is spent; otherwise the student is published, and every warning
+that must stand beside it does.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import UNTESTED
+from tests.support.console import heard
+from tests.walks.odd_tables import TABLES
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What was said: by `init` with its plan, by `plan`, and by `run`; and what is certified, if anything."""
+
+    status: int
+    init: str
+    plan: str
+    run: str
+    certificate: Certificate | None
+
+    @property
+    def everything(self) -> str:
+        """All that was said, by all commands."""
+        return "\n".join((self.init, self.plan, self.run))
+
+
+@pytest.fixture
+def walk(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Walk]:
+    """Goes the way with one of TABLES, up to the first command that refuses."""
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+
+    def go(name: str) -> Walk:
+        said = dict.fromkeys(("init", "plan", "run"), "")
+        commands = {
+            "init": ("init", *TABLES[name].lay_out(tmp_path), "--domain", "walk", "--epsilon", "2"),
+            "plan": ("plan", "plan.toml"),
+            "run": ("run", "plan.toml"),
+        }
+        for command, arguments in commands.items():
+            status, shown, errors = heard(*arguments)
+            said[command] = shown + errors
+            assert "Traceback" not in errors
+            if status:
+                break
+        if (tmp_path / "plan.toml").exists():
+            said["init"] += (tmp_path / "plan.toml").read_text()
+        files = sorted((home / "released").glob("walk-*/certificate.json"))
+        certificate = Certificate.model_validate_json(files[0].read_bytes()) if files else None
+        spent = (home / "ledger.db").exists() and bool(Ledger.of(home).sessions("walk"))
+        assert (status == 0) == (certificate is not None) == spent  # what is refused spends nothing
+        for path in published(home):
+            assert not any(f"{table}.".encode() in path.read_bytes() for table in ("private", "public"))
+        words = {command: " ".join(text.split()) for command, text in said.items()}
+        return Walk(status, **words, certificate=certificate)
+
+    return go
+
+
+def published(home: Path) -> list[Path]:
+    """Every file that is for others."""
+    return [path for part in ("released", "mlartifacts") for path in (home / part).rglob("*") if path.is_file()]
+
+
+def certified(walk: Walk) -> Certificate:
+    """The certificate of a walk that went to its end. What stands in it stands on the console as well."""
+    assert walk.status == 0, walk.everything
+    assert walk.certificate is not None
+    test = walk.certificate.student.public_test
+    if test is not None:
+        largest = f"where the largest class alone is {test.majority:.1%}"
+        assert f"{test.accuracy:.1%} right on 300 public test rows, {largest}" in walk.run
+        assert f"balanced accuracy {test.balanced_accuracy:.1%}" in walk.run
+    for warning in walk.certificate.warnings:
+        assert warning in walk.run
+    return walk.certificate
+
+
+Go = Callable[[str], Walk]
+
+
+def test_a_campaign_with_eleven_in_a_hundred(walk: Go) -> None:
+    went = walk("eleven in a hundred")
+    test = certified(went).student.public_test
+    assert test is not None
+    assert 0.85 < test.majority < 0.95
+    assert "of class recall precision said no said yes" in went.run
+    assert "prior odds" in went.run
+
+
+def test_two_in_a_hundred_whom_nothing_tells(walk: Go) -> None:
+    went = walk("two in a hundred")
+    certificate = certified(went)
+    assert certificate.warnings
+    assert "is blind to the class 'yes'" in went.run or "is no better than naming the class 'no'" in went.run
+    assert "not champion it is warned of" in went.run
+
+
+def test_seven_classes(walk: Go) -> None:
+    went = walk("seven classes")
+    test = certified(went).student.public_test
+    assert test is not None
+    assert [item.name for item in test.classes] == [f"kind {at}" for at in range(7)]
+    assert all(re.search(rf"kind {at} \d", went.run) for at in range(7))
+
+
+def test_letters_alone(walk: Go) -> None:
+    went = walk("letters alone")
+    assert went.init.count("# categorical") == 5
+    assert (certified(went).student.accuracy or 0) > 0.9
+
+
+def test_eight_hundred_rows(walk: Go) -> None:
+    went = walk("800 rows")
+    certified(went)
+    assert "over 800 units" in went.init
+    assert "rows answered" not in went.plan  # said of votes alone
+
+
+def test_a_spreadsheet_of_europe(walk: Go) -> None:
+    went = walk("semicolons")
+    certified(went)
+    assert "CSV files: cells between semicolons, decimal commas, latin-1, as found in a public one" in went.init
+    assert 'format = { separator = ";", decimal = ",", encoding = "latin-1" }' in went.init
+    assert "hold nothing known" not in went.run
+
+
+def test_codes_sentences_and_numbers_that_name_wards(walk: Go) -> None:
+    went = walk("codes, sentences, numbers")
+    assert '"code", # categorical; digits with a zero in front are words' in went.init
+    assert '# "note", # categorical; free text, left out' in went.init
+    assert '"ward", # numeric; few whole numbers: list it in `categories` if they name things' in went.init
+    features = {*certified(went).features}
+    assert {"code", "ward"} < features
+    assert "note" not in features
+
+
+def test_a_label_that_is_measured(walk: Go) -> None:
+    went = walk("a measured label")
+    assert went.status == 2
+    assert "must name a column of classes, but 'y' holds" in went.init
+    assert "with cuts that are public" in went.init
+
+
+def test_columns_of_one_value_and_dates(walk: Go) -> None:
+    went = walk("one value alone, dates")
+    features = {*certified(went).features}
+    assert '"joined", # date' in went.init
+    assert "joined" in features
+    for name in ("same", "none"):
+        assert re.search(rf'# "{name}", # \w+; one value alone, left out', went.init)
+        assert name not in features
+
+
+def test_misnamed_classes_are_an_error_if_a_public_table_tells(walk: Go) -> None:
+    went = walk("misnamed")
+    assert went.status == 2
+    assert "got 'p': the column holds 'e', 'p', and data.classes names E, P" in went.init
+
+
+def test_misnamed_classes_are_said_to_the_operator_if_nothing_else_tells(walk: Go) -> None:
+    went = walk("misnamed, untested")
+    assert "about 100% of the private rows match no class of data.classes and count as the first" in went.run
+    (warning,) = certified(went).warnings
+    assert warning == f"every released label names the class 'E', and {UNTESTED}"
+
+
+def test_true_and_false_of_pandas(walk: Go) -> None:
+    went = walk("truth values")
+    assert "none of the private rows match no class" in went.run
+    assert (certified(went).student.accuracy or 0) > 0.7
+
+
+def test_several_rows_a_person(walk: Go) -> None:
+    went = walk("several rows a person")
+    assert certified(went).guarantee.unit == "all rows of one person"
+    assert "for all rows of one person" in went.run
+
+
+def test_three_hundred_columns(walk: Go) -> None:
+    went = walk("wide")
+    assert went.status == 2
+    assert "nothing can teach a student within the budget, from 1,500 rows" in went.init
+    assert re.search(r"tallies would from about [\d,]+ private units on", went.init)
+
+
+def test_columns_of_one_table_alone(walk: Go) -> None:
+    went = walk("columns of one table")
+    assert "extra" not in certified(went).features
+    assert '# "extra", # numeric; not in the private table, left out' in went.init
+    assert "secret" not in went.everything  # names of the private table's columns may be values
