@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import parse_plan
 from concord.flows.api import run
@@ -34,14 +35,14 @@ def test_the_tables_of_the_page_are_tables(tmp_path: Path) -> None:
     ]
 
 
-def test_a_plan_that_was_left_to_advice_keeps_its_snapshots(home: Path, tmp_path: Path) -> None:
+def test_a_plan_that_was_left_to_advice_keeps_its_snapshots(tmp_path: Path) -> None:
     tables = tables_of_plan(write_tables(tmp_path))
     tables["labeling"] = {"mechanism": "auto", "cutoff": 12}
     plan = parse_plan(tables)
     snapshot = type("Kept", (str,), {})("snapshot://somewhere#else")
     held = plan.model_copy(update={"data": plan.data.model_copy(update={"private": snapshot})})
     assert held.naming("stable", 12).data.private is snapshot
-    assert at_hand(plan, Stores.of(home).vault) is plan
+    assert at_hand(plan, Vault(tmp_path / "vault")) is plan
 
 
 @pytest.mark.slow
