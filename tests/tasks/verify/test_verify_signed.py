@@ -4,6 +4,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify import published
 from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.recompute import least_delta
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, certified, opening, world
@@ -29,6 +32,19 @@ STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
 THEIRS = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 """The key of somebody else."""
 EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
+
+
+@cache
+def recomputed(settings: str, epsilon: float) -> float:
+    return least_delta(json.loads(settings), epsilon)
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the same settings prove is recomputed once for all of these tests."""
+    monkeypatch.setattr(
+        published, "least_delta", lambda settings, epsilon: recomputed(json.dumps(settings, sort_keys=True), epsilon)
+    )
 
 
 @pytest.fixture(scope="module")
