@@ -53,9 +53,9 @@ from concord.flows.tally import (
     code,
     follower_of,
     gather,
-    infer,
-    label_claim,
+    labels_of,
     last_codes,
+    publish_tallies,
     recode,
     rehearse_tallies,
     release_rounds,
@@ -148,9 +148,7 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
 
     passed = release_rounds(run, session, follower, units, sums[0], coded)
     codes = last_codes(run, follower, passed)
-    labels = infer(
-        run, session.id, passed.released[-1], stream.encoding, codes, stream.batches, label_claim(admitted, passed)
-    )
+    labels = labels_of(run, admitted, codes, passed)
 
     def fit(settled: RunContext, where: str) -> Student:
         return study_tallies(settled, admitted, codes, passed, labels, where)
@@ -158,9 +156,7 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     chosen = choose(run, admitted, private, passed, fit, codes, also=[labels])
     student = fit(chosen.run, session.id)
     tested = try_student(chosen.run, admitted, private, chosen.passed, student, codes, also=[labels, *chosen.files])
-    summary = publish(chosen.run, admitted, replace(tested, released=[*passed.released, labels]), student)
-    figures = {"inferred": stream.rows, "student": {**summary.student, **student.figures}}
-    return summary.model_copy(update=figures)
+    return publish_tallies(chosen.run, admitted, tested, labels, student)
 
 
 @flow(name="extend", flow_run_name="extend {session}")

@@ -36,12 +36,12 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
+from concord.flows.again import try_again
 from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.console import end_with_parent, err, out, shield_workers
 from concord.flows.learn import estimate, extend, learn, study_again, tallies
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
-from concord.flows.trial import try_again
 from concord.flows.universal import universal
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend

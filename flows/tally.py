@@ -6,24 +6,28 @@ Their stages stand first. As those of `flows.stages`, each takes a place and wha
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
-from concord.flows.run import Admitted, RunContext
+from concord.flows.outcome import Summary
+from concord.flows.run import Admitted, Balance, PublicStream, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
 from concord.flows.stages import UNITS, Public, published
-from concord.flows.steps import covered, find
+from concord.flows.steps import covered, find, publish
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door import rounds as door_rounds
-from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.admit import check_going_on, planned_domain
+from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.release import Stores
 from concord.tasks.door.rounds import Tallied
 from concord.tasks.mechanisms.contributions import Question
@@ -212,6 +216,29 @@ def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes
     return follower.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 
 
+def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[Tallied], Codes]:
+    """The session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
+    ledger, encoding, own = run.stores.ledger, checkpoint.encoding, checkpoint.sources[0].batches
+    codes = code(run, run.plan, encoding, own)
+    tallied = Tallied(planned_tallies(run.plan, codes, sum(batch.rows for batch in own)), codes.digest)
+    check_going_on(run.stores.vault, session, tallied)
+    asked, balance = (
+        tallied.asked(run.plan, encoding, own, run.stores.vault),
+        Balance.of(run, ledger.domain_of(session)),
+    )
+    stream = PublicStream.of(run, session, encoding, checkpoint.sources)
+    return Admitted(balance, tallied, asked, stream, session), codes
+
+
+def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
+    """The rounds as they were released. Raises WrongInput if some are still to be asked."""
+    batches = run.stores.ledger.batches(session.id)
+    released = [batch.outcome.released for batch in batches if batch.outcome is not None]
+    if len(released) < (session.queries or 0):
+        raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
+    return Disclosure(session, released, 0, datetime.now(UTC))
+
+
 def study_tallies(
     run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref, where: str
 ) -> Student:
@@ -220,6 +247,21 @@ def study_tallies(
     if run.plan.student.learner == "linear":
         return study_linear(run, where, passed.released[-1], stream.encoding, codes, run.test)
     return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
+
+
+def labels_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure) -> Ref:
+    """The labels of all public rows, as the last round says."""
+    stream, claim = admitted.stream, label_claim(admitted, passed)
+    return infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
+
+
+def publish_tallies(
+    run: RunContext, admitted: Admitted[Tallied], passed: Disclosure, labels: Ref, student: Student
+) -> Summary:
+    """Publish what the rounds came to, and say how many rows have labels by it."""
+    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student)
+    figures = {"inferred": admitted.stream.rows, "student": {**summary.student, **student.figures}}
+    return summary.model_copy(update=figures)
 
 
 def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:

@@ -1,14 +1,11 @@
-"""Students on private units set aside: the choice of one among candidates and the test of it, as a plan asks for them,
-and the flow of one more test."""
+"""Students on private units set aside: the choice of one among candidates, and its test, as a plan asks for them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from prefect import flow
-
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.home.released import HELD
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.reading import choices_of, trials_of
 from concord.artifacts.parts import TEST
@@ -18,15 +15,12 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.console import err
-from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, Asking, Private, PublicStream, RunContext, running
+from concord.flows.run import Admitted, Asking, Private, RunContext
 from concord.flows.stage import Disclosure
-from concord.flows.steps import go_on, publish, replayed
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.parts import division_of, plan_of
+from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, check_ensemble, claim, going_on, reserve_session
-from concord.tasks.door.checkpoint import Checkpoint, checkpoint_to_study, write_checkpoint
-from concord.tasks.door.release import Stores
+from concord.tasks.door.checkpoint import Checkpoint, write_checkpoint
 from concord.tasks.door.trial import (
     Trial,
     choice_of,
@@ -38,7 +32,7 @@ from concord.tasks.door.trial import (
     settled_now,
     trial_of,
 )
-from concord.tasks.mechanisms.mechanism import Mechanism, Once
+from concord.tasks.mechanisms.mechanism import Once
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.student_choice import StudentChoice
 from concord.tasks.student.study import Student
@@ -123,8 +117,8 @@ def choose(
 
 
 def _folder(session: Session) -> str:
-    """Where candidates lie until one is chosen: their files tell when counting began."""
-    return f"{session.id}/candidates"
+    """Where candidates lie until one is chosen: the others are never published, nor when counting began."""
+    return f"{HELD}/{session.id}"
 
 
 def _pass_choice(
@@ -214,8 +208,8 @@ def try_student(
 
 
 def _passed_over(plan: Plan, passed: Disclosure, why: str) -> Disclosure:
-    fitted = plan.votes and plan.student.learner != "universal"  # others `concord test` has no labels to fit to
-    more = f"; `concord test {passed.session.id}` tests it at a price" if fitted else ""
+    known = plan.tallied or (plan.votes and plan.student.learner != "universal")  # `concord test` has it again
+    more = f"; `concord test {passed.session.id}` tests it at a price" if known else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return passed
 
@@ -261,62 +255,3 @@ def keep_aside(run: RunContext, admitted: Admitted[Any], private: Private, sessi
     )
     write_checkpoint(run.stores.vault, session.id, checkpoint)
     return session
-
-
-@flow(name="test", flow_run_name="test {session}")
-def try_again(session: str, home: Path, epsilon: float | None = None, again: bool = False) -> Summary:
-    """Try the session's student out on private units set aside, and certify what noisy counts say of it.
-
-    epsilon   what it may cost; without it, what was released before is shown, and nothing is spent
-    again     draw anew if the same was asked before, which costs again
-    """
-    stores = Stores.of(home)
-    learned = stores.ledger.session(session)
-    plan = settled_now(stores, learned, checkpoint_to_study(stores.vault, learned).plan)
-    with running(plan, home) as run:
-        known = run.hold(session)
-        checkpoint = checkpoint_to_study(run.stores.vault, known)
-        admitted = go_on(run, known, checkpoint)
-        stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
-        labels = replayed(run, known, admitted)
-        student = stages.study(run, session, run.plan, stream.encoding, stream.batches, labels.released, run.test)
-        divided = replace(run, plan=_divided(run, known))
-        if epsilon is not None:
-            private, mechanism = Private.of(divided, stream.sources), _at(divided.plan, epsilon)
-            labels = pass_test(divided, admitted, private, labels, student, mechanism, again=again)
-        elif not _tests(run, known, student):
-            raise BudgetRefused(_price(divided, admitted, known, student))
-        return shown(publish(run, admitted, labels, student))
-
-
-def _at(plan: Plan, epsilon: float) -> PrivateTest:
-    classes, secret = len(plan.data.classes), plan.privacy.secret
-    return PrivateTest.calibrate(epsilon=epsilon, delta=plan.privacy.delta, classes=classes, secret=secret)
-
-
-def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
-    """The tests of that very student."""
-    known = trials_of(run.stores.ledger.sessions(session.domain), session.id)
-    return [test for test in known if test.mechanism["student"] == student.ref.digest]
-
-
-def _divided(run: RunContext, session: Session) -> Plan:
-    """The session's plan with its domain's division: that may be younger than the session."""
-    division = run.stores.ledger.division(session.domain)
-    if run.plan.test is not None:
-        return run.plan
-    if division is None:
-        raise WrongInput(
-            f"domain {session.domain!r} has no units set aside to test on: a plan with [test] share sets them aside, "
-            "before a session learns"
-        )
-    return run.plan.model_copy(update={"test": plan_of(division)})
-
-
-def _price(run: RunContext, admitted: Admitted[Mechanism], session: Session, student: Student) -> str:
-    plan, vault = run.plan, run.stores.vault
-    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session))
-    trial = trial_of(plan, mechanism, session, student.ref, vault)
-    opening = test_asked(plan, trial, admitted.stream.encoding, vault).opening(division_of(plan, vault))
-    price = run.stores.ledger.price(opening)
-    return f"a test of this student must be asked for with --epsilon; at the ε of its session, {price}"

@@ -1,7 +1,8 @@
 """The published files: everything after the door, in the folder `released` of the home, free to copy.
 
 Files are written whole and synced before they are named, nothing unfinished is ever in the folder, and digests are
-plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id.
+plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id; those that
+begin with HELD lie beside it, since what they hold may never be published.
 """
 
 import hashlib
@@ -20,6 +21,8 @@ from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref, labels_schema
 
 Integers = NDArray[np.int64]
+HELD = "held"
+"""Folder of the home for what is made of released things and not published yet, such as candidates for a student."""
 
 
 class Released:
@@ -36,9 +39,10 @@ class Released:
     def write(self, path: str, data: bytes) -> Ref:
         """Publish `data` at `path`, in the place of what was there. Raises EnvironmentFailed."""
         try:
-            final = self.root / path
-            make_folder(final.parent, mode=0o777)  # as the umask allows: its names must outlive a power cut too
-            with write_whole(final, self.root.parent, mode=0o666, durable=True) as file:
+            final, held = self._place(path), path.startswith(f"{HELD}/")
+            # as the umask allows: its names must outlive a power cut too
+            make_folder(final.parent, mode=0o700 if held else 0o777)
+            with write_whole(final, self.root.parent, mode=0o600 if held else 0o666, durable=True) as file:
                 file.write(data)
         except OSError as failed:
             raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
@@ -47,7 +51,7 @@ class Released:
     def read(self, ref: Ref) -> bytes:
         """The bytes of a published file. Raises NotVerified if it is missing or not what was written."""
         try:
-            data = (self.root / ref.path).read_bytes()
+            data = self._place(ref.path).read_bytes()
         except OSError:
             raise NotVerified(
                 f"the released file {ref.path} is missing or cannot be read: put back a copy of it"
@@ -58,7 +62,7 @@ class Released:
 
     def find(self, path: str) -> Ref | None:
         """A reference to what lies at `path` now, if anything does."""
-        file = self.root / path
+        file = self._place(path)
         return Ref(path=path, digest=sha256(file.read_bytes())) if file.is_file() else None
 
     def write_labels(
@@ -102,7 +106,10 @@ class Released:
 
     def discard(self, folder: str) -> None:
         """Take back a folder of files that nothing published names; it need not be there."""
-        shutil.rmtree(self.root / folder, ignore_errors=True)
+        shutil.rmtree(self._place(folder), ignore_errors=True)
+
+    def _place(self, path: str) -> Path:
+        return (self.root.parent if path.startswith(f"{HELD}/") else self.root) / path
 
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""

@@ -182,11 +182,22 @@ def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
 
 
 def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
-    """The checkpoint of a session whose student is to learn again or to be tested. Raises WrongInput if it has none."""
+    """The checkpoint of a session whose student is to learn again. Raises WrongInput if it has none."""
+    checkpoint = checkpoint_to_test(vault, session)
+    check_fitted(session, checkpoint.plan)
+    return checkpoint
+
+
+def checkpoint_to_test(vault: Vault, session: Session) -> Checkpoint:
+    """The checkpoint of a session whose student is to be tested: fitted to labels, or decoded from tallies.
+
+    Raises WrongInput if it has none.
+    """
     checkpoint = read_checkpoint(vault, session.id)
     if checkpoint is None:
         raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
-    check_fitted(session, checkpoint.plan)
+    if session.kind != "labels" or not checkpoint.plan.tallied:
+        check_fitted(session, checkpoint.plan)
     return checkpoint
 
 
@@ -197,8 +208,9 @@ def check_fitted(session: Session, plan: Plan) -> None:
         raise WrongInput(f"session {session.id} {verb} {session.kind}: it labels no row and has no student of its own")
     if plan.tallied:
         raise WrongInput(
-            f"session {session.id} released tallies, from which the label of any row follows: its student predicts it, "
-            "and its plan with another [student] is run again, which spends nothing"
+            f"session {session.id} released tallies, from which the label of any row follows: `concord predict "
+            f"{session.id} ROWS --out FILE` names it, and its plan with another [student] is run again, which spends "
+            "nothing"
         )
     if plan.student.learner == "universal":
         rule = "it is not fitted to labels, and labels any row by itself"

@@ -43,6 +43,7 @@ from unicodedata import normalize
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.released import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.home.whole import (
     FORMAT,
@@ -99,6 +100,7 @@ def _destroy(door: Stores, name: str) -> None:
         for path in () if recipe is None else _dispensable(door, recipe):
             door.vault.destroy(path)
         door.vault.destroy(f"sessions/{name}")
+        door.released.discard(f"{HELD}/{name}")
 
 
 def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:

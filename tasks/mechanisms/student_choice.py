@@ -20,6 +20,11 @@ Intervals of the chosen one. For each of K candidates, fixed before the units we
 misses its accuracy with probability β/K. So all K hold at once with probability 1 − β, and the chosen one is among
 them, however it was chosen and by whatever of the units. ∎
 
+Balanced accuracy is no score here. A unit of a class of n units moves that class's recall by 1/n, and one that changes
+its class moves two of them; n is private and may be 1, so no ε below the range of all scores would be proved. Weighted
+errors would do, if the plan or something released stated each class's weight: the largest weight is the most that a
+unit moves a score.
+
 What it takes. If every other candidate is wrong about a share g more of n units, the best is chosen with probability at
 least 1/(1 + (K − 1)·e^(−r·g·n)), r = ε or ε/2: `units_apart` solves for n. That is the luck of the draw alone; with
 the luck of who was set aside, `tasks.advice.expect.selection_rows` has a bound.

@@ -25,7 +25,6 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.certificate import SCHEMA_FILE
 from concord.artifacts.errors import WrongInput
 from concord.tasks.publish.card import columns_of, model_card
-from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.model import is_older, load, published, travelling
 from concord.tasks.student.trust import trusted_types
 
@@ -107,8 +106,6 @@ def _example(part: Pipeline, at: int) -> str:
 
 def _write_onnx(student: Pipeline, file: Path) -> str | None:
     """Write the graph; or why there is none."""
-    if isinstance(student["student"], Tallied):
-        return "the model of tallies has none yet"
     try:
         from concord.tasks.student.onnx import to_onnx
     except ModuleNotFoundError as absent:

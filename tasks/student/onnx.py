@@ -5,12 +5,15 @@ double, NaN if missing; words as string, of which an unknown one is missing; lis
 
 Assumes      the student is one of `tasks.student.model`
 Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products
-Not covered  how raw cells become clean ones (`concord_student.Cells`). Checked by tests/tasks/student/test_onnx.py
+Not covered  how raw cells become clean ones (`concord_student.Cells`). Checked by
+             tests/tasks/publish/test_export.py and, of tallies, tests/tasks/student/test_linear.py
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 from skl2onnx import convert_sklearn, update_registered_converter
 from skl2onnx._parse import _parse_sklearn
 from skl2onnx.algebra.onnx_ops import (
@@ -19,19 +22,26 @@ from skl2onnx.algebra.onnx_ops import (
     OnnxArgMax,
     OnnxCast,
     OnnxConcat,
+    OnnxDiv,
     OnnxGather,
+    OnnxGreaterOrEqual,
     OnnxIdentity,
     OnnxIsNaN,
+    OnnxLabelEncoder,
     OnnxLog,
     OnnxMax,
     OnnxMin,
     OnnxMul,
+    OnnxReduceSum,
+    OnnxSigmoid,
     OnnxSign,
+    OnnxSub,
     OnnxWhere,
 )
 from skl2onnx.common.data_types import (
     DoubleTensorType,
     FloatTensorType,
+    Int64TensorType,
     StringTensorType,
     guess_proto_type,
 )
@@ -41,8 +51,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed_log
+from concord.tasks.student.concord_tallied import LEAST, Code, Crossed, Tallied
 
 OPSET = {"": 21, "ai.onnx.ml": 4}
+WHOLE, DOUBLE = (guess_proto_type(kind()) for kind in (Int64TensorType, DoubleTensorType))
 
 
 def to_onnx(student: Pipeline) -> bytes:
@@ -53,9 +65,12 @@ def to_onnx(student: Pipeline) -> bytes:
         (MissingIndicator, _missing),
         (SimpleImputer, _filled),
         (ScoreClassifier, _best),
+        (Code, _code),
+        (Crossed, _crossed),
+        (Tallied, _tallied),
     ):
         update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
-    gives_odds = hasattr(student[-1], "predict_proba") and not isinstance(student[-1], ScoreClassifier)
+    gives_odds = hasattr(student[-1], "predict_proba") and not isinstance(student[-1], ScoreClassifier | Tallied)
     options = {id(student[-1]): {"zipmap": False}} if gives_odds else None
     try:
         own = {"options": options, "target_opset": OPSET, "custom_parsers": PARSERS}
@@ -108,16 +123,37 @@ def _scored(scope: Any, model: ScoreClassifier, inputs: Any, custom_parsers: Any
     return part.outputs
 
 
+def _coded(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
+    """Codes are whole numbers, as doubles: parts side by side have one type."""
+    part = scope.declare_local_operator(f"Concord{type(model).__name__}", model)
+    part.inputs = inputs
+    part.outputs.append(scope.declare_local_variable("codes", DoubleTensorType([None, None])))
+    return part.outputs
+
+
+def _classified(scope: Any, model: Tallied, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
+    part = scope.declare_local_operator("ConcordTallied", model)
+    part.inputs = inputs
+    part.outputs.append(scope.declare_local_variable("label", StringTensorType([None])))
+    part.outputs.append(scope.declare_local_variable("probabilities", DoubleTensorType([None, len(model.classes)])))
+    return part.outputs
+
+
 PARSERS = {
     ColumnTransformer: _columns,
     ScoreClassifier: _scored,
+    Tallied: _classified,
+    **dict.fromkeys((Code, Crossed), _coded),
     **dict.fromkeys((Cells, FunctionTransformer, MissingIndicator, SimpleImputer), _typed),
 }
 
 
 def _joined(operator: Any) -> None:
     """The shape of all inputs side by side; of classes, it is known."""
-    if isinstance(operator.raw_operator, ScoreClassifier):
+    if isinstance(operator.raw_operator, ScoreClassifier | Tallied):
+        return
+    if isinstance(operator.raw_operator, Crossed):
+        operator.outputs[0].type = DoubleTensorType([None, None])
         return
     width = sum(given.type.shape[1] for given in operator.inputs)
     operator.outputs[0].type = type(operator.outputs[0].type)([None, width])
@@ -155,6 +191,65 @@ def _best(scope: Any, operator: Any, container: Any) -> None:
     version, names = {"op_version": OPSET[""]}, np.array(operator.raw_operator.classes, dtype=np.str_)
     best = OnnxArgMax(operator.inputs[0], axis=1, keepdims=0, **version)
     _write(OnnxGather(names, best, **_end(operator)), scope, container)
+
+
+def _code(scope: Any, operator: Any, container: Any) -> None:
+    """A number: how many cuts are at most it; a word: its rank, of those that are known."""
+    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
+    if model.cuts is None:
+        known = dict.fromkeys(model.others, len(model.words)) | {word: at for at, word in enumerate(model.words)}
+        if not known:
+            raise NotImplementedError("a column without a word that is known")
+        ranks = {"keys_strings": list(known), "values_int64s": list(known.values())}
+        place = OnnxLabelEncoder(X, default_int64=len(model.words) + 1, **ranks, op_version=2)
+    else:
+        cuts = np.array([-np.inf, *model.cuts])[None, :]  # one more, which every number passes: none is no axis
+        passed = OnnxCast(OnnxGreaterOrEqual(X, cuts, **version), to=WHOLE, **version)
+        above = OnnxReduceSum(passed, np.array([1]), keepdims=1, **version)
+        place = OnnxWhere(OnnxIsNaN(X, **version), np.array([[len(model.cuts) + 2]]), above, **version)
+        place = OnnxSub(place, np.array([[1]]), **version)
+    codes = OnnxAdd(place, np.array([[model.start]]), **version)
+    _write(OnnxCast(codes, to=DOUBLE, **_end(operator)), scope, container)
+
+
+def _crossed(scope: Any, operator: Any, container: Any) -> None:
+    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
+    codes, added = OnnxCast(X, to=WHOLE, **version), []
+    for *parts, start in model.crosses:
+        rows, columns = (_looked_up(codes, *part) for part in parts)
+        width = np.array([[max(parts[1][2]) + 1]])
+        pair = OnnxAdd(OnnxMul(rows, width, **version), columns, **version)
+        added.append(OnnxAdd(pair, np.array([[start]]), **version))
+    joined = OnnxConcat(codes, *added, axis=1, **version)
+    _write(OnnxCast(joined, to=DOUBLE, **_end(operator)), scope, container)
+
+
+def _looked_up(codes: Any, column: int, first: int, groups: Sequence[int]) -> Any:
+    """The group (rows, 1) of each code of a column."""
+    version = {"op_version": OPSET[""]}
+    own = OnnxSub(OnnxGather(codes, np.array([column]), axis=1, **version), np.array([[first]]), **version)
+    return OnnxGather(np.array(groups), own, axis=0, **version)
+
+
+def _tallied(scope: Any, operator: Any, container: Any) -> None:
+    """Class names and probabilities, at the operating point of the student."""
+    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
+    codes, names = OnnxCast(X, to=WHOLE, **version), np.array(model.classes, dtype=np.str_)
+    added = OnnxReduceSum(OnnxGather(model.weights, codes, axis=0, **version), np.array([1]), keepdims=0, **version)
+    logits = OnnxAdd(added, model.intercept[None, :], **version)
+    odds, one = OnnxSigmoid(logits, **version), np.array([[1.0]])
+    if len(model.intercept) == 1:
+        found = OnnxConcat(OnnxSub(one, odds, **version), odds, axis=1, **version)
+    else:
+        found = OnnxDiv(odds, OnnxReduceSum(odds, np.array([1]), keepdims=1, **version), **version)
+    above = found
+    if model.point != "default":
+        over = OnnxSub(logits, logit(np.clip(model.prior, LEAST, 1 - LEAST))[None, :], **version)
+        none = OnnxSub(over, over, **version)
+        above = OnnxConcat(none, over, axis=1, **version) if len(model.intercept) == 1 else over
+    best = OnnxArgMax(above, axis=1, keepdims=0, **version)
+    _write(OnnxGather(names, best, op_version=OPSET[""], output_names=operator.outputs[:1]), scope, container)
+    _write(OnnxIdentity(found, op_version=OPSET[""], output_names=operator.outputs[1:]), scope, container)
 
 
 def _whole(operator: Any) -> Any:

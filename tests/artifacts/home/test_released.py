@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import Released, sha256
+from concord.artifacts.home.released import HELD, Released, sha256
 from concord.artifacts.schemas import Ref, labels_schema
 
 CLASSES = ("no", "yes")
@@ -99,3 +99,14 @@ def test_a_folder_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) 
     (tmp_path / "released").write_text("a file in the way")
     with pytest.raises(EnvironmentFailed, match="cannot be written"):
         Released(tmp_path).write("s-1/x", b"")
+
+
+def test_what_is_held_back_lies_beside_what_is_published(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    ref = released.write(f"{HELD}/d-1/1/student.skops", b"a candidate")
+    assert (released.read(ref), released.find(ref.path)) == (b"a candidate", ref)
+    assert not released.root.exists()
+    file = tmp_path / ref.path
+    assert (file.stat().st_mode & 0o077, file.parent.stat().st_mode & 0o077) == (0, 0)
+    released.discard(f"{HELD}/d-1")
+    assert (released.find(ref.path), file.exists()) == (None, False)

@@ -1,5 +1,6 @@
 """Private rows as codes and exact sums: to the bit the same in any company, order, file and block."""
 
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asking.tally import BLOCKS, count, gather, total_of
 from concord.tasks.data.cells import cast_rows
@@ -20,6 +21,7 @@ from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.processes import FRESH
 
 KEY = bytes(32)
 ROWS = people(400, 7)
@@ -90,6 +92,41 @@ def test_a_unit_adds_what_it_adds_alone(counted: Counted) -> None:
     together = counted.of(pl.concat([ROWS[:200], odd, ROWS[200:]]), files=3)
     assert (together - without).tobytes() == alone.tobytes()
     assert np.abs(alone).sum() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["threads", "processes", "dask"])
+def test_any_runner_counts_the_same_bits(tmp_path: Path, runner: str) -> None:
+    counted = Counted(tmp_path, "person")
+    here = counted.of(ROWS)
+    blocks = [counted.vault.find(f"units/d/1/block-{at:05d}.arrow") for at in range(BLOCKS)]
+    calls = [(block, counted.question.record(), tmp_path / "vault", f"there/{at}") for at, block in enumerate(blocks)]
+    if runner == "dask":
+        from distributed import Client
+
+        with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:  # type: ignore[no-untyped-call]
+            parts = client.gather([client.submit(elsewhere, *call) for call in reversed(calls)])
+    else:
+        pool = ThreadPoolExecutor(3) if runner == "threads" else ProcessPoolExecutor(2, FRESH)
+        with pool as workers:
+            parts = list(workers.map(elsewhere, *zip(*reversed(calls), strict=True)))
+    assert total_of(parts, counted.vault).tobytes() == here.tobytes()
+
+
+def elsewhere(block: Ref, question: dict[str, Any], vault: Path, path: str) -> Ref:
+    return count(block, Question.from_record(question), Vault(vault), path)
+
+
+def test_cuts_of_private_rows_would_be_seen(tmp_path: Path) -> None:
+    """The planted bug: codes are learned from the rows that are asked, so that one moves others to new cells."""
+    counted, sums = Counted(tmp_path, None), list[Ints]()
+    for rows in (ROWS, ROWS[1:], ROWS[:1]):
+        if len(rows) > 1:
+            cells = cast_rows(rows.select(counted.encoding.features), counted.encoding)
+            counted.codes = learn_codes([cells], counted.encoding.columns, coarse=8)
+        sums.append(counted.of(rows))
+    together, without, alone = sums
+    assert together.shape != without.shape or (together - without).tobytes() != alone.tobytes()
 
 
 def test_rows_of_a_unit_count_once_together(tmp_path: Path) -> None:

@@ -102,3 +102,19 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
     )
     rows: Any = pd.DataFrame({"size": [1.0], "shade": ["dark"], "day": ["2020-01-01"], "member": ["true"]})
     assert ended.stdout.strip() == student.predict(rows)[0]
+
+
+@pytest.mark.parametrize("point", concord_tallied.POINTS)
+def test_its_graph_says_what_it_says(world: tuple[Encoding, Codes, Decoded], point: str) -> None:
+    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+    from concord.tasks.student.onnx import inputs, to_onnx
+
+    encoding, codes, decoded = world
+    student = linear_student(decoded, encoding, codes).set_params(student__point=point)
+    parts = {name: part for _, part, names in student["encode"].transformers_ for name in names}
+    cells = {name: parts[name][0].transform(ODD[[name]]) for name, _ in inputs(student)}
+    clean = {name: np.where(found == None, "?", found) for name, found in cells.items() if found.dtype == object}  # noqa: E711
+    label, odds = runtime.InferenceSession(to_onnx(student)).run(None, cells | clean)
+    assert label.tolist() == student.predict(ODD).tolist()
+    assert np.abs(odds - student.predict_proba(ODD)).max() < 1e-12
