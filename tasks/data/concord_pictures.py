@@ -68,7 +68,7 @@ class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         levels = levels_of(X)
         self.mean_, self.basis_ = main_components(levels, self.components)
         seen = np.concatenate([self._components(moved(levels, *by)) for by in SHIFTS])
-        passes = math.ceil(self.steps * self.batch / len(seen))
+        passes = math.ceil(self.steps / math.ceil(len(seen) / self.batch))
         network = MLPRegressor(
             hidden_layer_sizes=(self.hidden,),
             alpha=self.alpha,

@@ -46,6 +46,14 @@ def test_it_tells_lines_apart_that_it_has_not_seen() -> None:
     assert np.mean(predicted == np.array(IMAGE.classes)[truth]) > 0.95
 
 
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_it_takes_as_many_steps_however_few_pictures_there_are(rows: int) -> None:
+    images, truth = strokes(rows, 1)
+    network = Pictures(hidden=2, steps=30, batch=50, random_state=0)
+    fitted = network.fit(images / np.float32(255), np.eye(2)[truth]).network_
+    assert 30 <= fitted.n_iter_ * np.ceil(5 * rows / 50) <= 33
+
+
 def test_levels_come_back_from_what_the_encoding_makes_of_them() -> None:
     levels = np.arange(256).repeat(196 // 4).reshape(-1, 196)
     assert (levels_of(levels.astype(np.float32) / 255) == levels).all()
