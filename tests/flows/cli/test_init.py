@@ -109,7 +109,8 @@ def test_tables_as_excel_writes_them_go_from_init_to_verify_as_they_stand(
 def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: str) -> None:
     given = (*tables(kind), *STATED, "--test", "test.parquet")
     before = described(*given)
-    others = pl.DataFrame({"verdict": [7, None], "remark": ["not", "like the others"]})
+    names = (*ships(1, 1).columns, "remark")
+    others = pl.DataFrame({name: ["not", "like the others"] for name in names} | {"verdict": [7, None]})
     others.write_csv(folder / "private.csv") if kind == "csv" else others.write_parquet(folder / "private.parquet")
     assert described(*given) == before
 
