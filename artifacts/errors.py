@@ -39,3 +39,7 @@ class NotVerified(ConcordError):
     """Something that was written is not what was written: fail closed, spend nothing."""
 
     exit_status = 4
+
+
+class NotKept(ConcordError):
+    """A replay would have to compute, draw or write something: the run is made in full (flows/replay.py)."""

@@ -32,7 +32,7 @@ from prefect.filesystems import WritableFileSystem
 from prefect.serializers import JSONSerializer
 from pydantic import BaseModel, PrivateAttr
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
@@ -138,6 +138,14 @@ class SealedResults(WritableFileSystem):
         make_folder(self.home / "results")
         with write_whole(self._file(path), self.home) as file:
             file.write(self._seal(path, content) + content)
+
+    def kept(self, key: str) -> Any:
+        """The result of a key, as its task returned it. Raises NotKept if there is none that this vault sealed."""
+        try:
+            record = json.loads(self.read_path(key))
+        except (OSError, NotVerified):
+            raise NotKept(f"the result {key} is not there") from None
+        return JSONSerializer().loads(record["result"].encode())
 
     def is_foreign(self, key: str) -> bool:
         """Whether there is a result of that key, and it is not what was written."""

@@ -155,7 +155,9 @@ class Progress:
             yield rate(self.done, seconds)
 
     def _publish(self) -> None:
-        from prefect.artifacts import create_progress_artifact, update_progress_artifact  # commands without stages wait
+        if not on_page():
+            return
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
         percent = 100 * self.done / self.total
         text = f"{self.name}: {self.done:,} of {self.total:,} part{'s' * (self.total != 1)}"
@@ -163,6 +165,13 @@ class Progress:
             self._artifact = cast("UUID", create_progress_artifact(progress=percent, description=text))
         else:
             update_progress_artifact(artifact_id=self._artifact, progress=percent, description=text)
+
+
+def on_page() -> bool:
+    """Whether a flow run goes on, whose page in Prefect's UI shows what it comes to: a replay has none."""
+    from prefect.context import FlowRunContext  # commands without stages wait
+
+    return FlowRunContext.get() is not None
 
 
 def watch() -> None:

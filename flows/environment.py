@@ -3,11 +3,16 @@
 import errno
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.whole import FORMAT, check_format, is_home, tidy
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.whole import FORMAT, check_format, is_home, make_folder, tidy
 from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
-from concord.flows.server import DATABASE
+from concord.flows.server import ADDRESS_VARIABLE, DATABASE
+
+if TYPE_CHECKING:
+    from concord.artifacts.plan import Plan
 
 
 def prepare(home: Path, *, as_it_is: bool = False) -> Path:
@@ -77,6 +82,30 @@ def _point_at(home: Path) -> None:
         os.environ.setdefault(name, str(value))
     if os.environ[STORE].startswith("sqlite"):  # a pool would write to a file that was deleted
         os.environ.setdefault("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
+
+
+def is_known(plan: "Plan", home: Path) -> bool:
+    """Whether a run of that very plan has ended in this home, and nobody named a server to keep a record of each run.
+
+    It decides nothing but what is tried first: such a run is likely to be cached.
+    """
+    if os.environ.get(ADDRESS_VARIABLE) or not any((home / "results").glob(f"{ENDED}*")):
+        return False
+    return _mark(plan, home).exists()
+
+
+def remember(plan: "Plan", home: Path) -> None:
+    """Leave word that a run of that plan has ended in this home."""
+    mark = _mark(plan, home)
+    make_folder(mark.parent)
+    mark.touch(mode=0o600)
+
+
+ENDED = "ended-"
+
+
+def _mark(plan: "Plan", home: Path) -> Path:
+    return home / "results" / f"{ENDED}{Vault(home / 'vault').digest('ended', plan.folder, plan.model_dump_json())}"
 
 
 def keep_to(home: Path) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import lifetime_in_words
+from concord.flows.console import on_page
 
 StageName = Literal[
     "encode",
@@ -156,7 +156,11 @@ def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(summary: Summary) -> Summary:
-    """Put the outcome and the stages of the current flow run on its page; returns the summary."""
+    """Put the outcome and the stages of the current flow run on its page, if there is one; returns the summary."""
+    if not on_page():
+        return summary
+    from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
     create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
     create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
     return summary

@@ -7,7 +7,7 @@ Checked by tests/flows/test_look_over.py.
 
 from collections.abc import Iterator
 
-from concord.artifacts.errors import ConcordError, WrongInput
+from concord.artifacts.errors import ConcordError, NotKept, WrongInput
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
 from concord.flows.console import confirmed, err
@@ -28,6 +28,8 @@ def look_over(run: RunContext, private: Private, encoding: Encoding, session: Se
     """
     if session is not None:
         return
+    if run.stages.in_replay:
+        raise NotKept("a session would be opened, about which the operator is asked")
     try:
         found = unmatched(private.table.of(run.plan, "private"), encoding)
     except ConcordError:  # the stage that reads the table for good says what is wrong

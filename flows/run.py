@@ -20,7 +20,7 @@ from concord.artifacts.sources import TableSource
 from concord.flows.cache import Files
 from concord.flows.console import err
 from concord.flows.outcome import StageName
-from concord.flows.stage import Stages
+from concord.flows.stage import Stages, standing
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.sources import at_hand, elsewhere
 from concord.tasks.data.split import with_public
@@ -90,7 +90,7 @@ def running(
     plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
 ) -> Iterator[RunContext]:
     """A run of that plan. While it lasts, no other command goes on with its sessions, and none erases in its domain."""
-    stores, domain = Stores.of(home), plan.privacy.domain
+    (stores, stages), domain = standing.get()(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
     if aside := ready_store(home):
         err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
@@ -100,7 +100,7 @@ def running(
         named, plan = elsewhere(plan), at_hand(plan, stores.vault, again=start_from == "encode")
         if plan.data.public is None:
             plan = with_public(plan, stores.vault, list(digests(stores.vault, plan, "private")), erased, _say_of_public)
-        yield RunContext(plan, home, new_session, stores, Stages(home, start_from), erased, locks, signer, named)
+        yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -279,16 +279,19 @@ def serving(home: Path) -> Iterator[None]:
 
 def _begun(home: Path) -> Server:
     """A server of our own. In a fresh home the first makes its database before another begins: two at once would race
-    its migration, and one of them end."""
-    with locked(home / "prefect.lock"):
+    its migration, and one of them end. Its command loads packages meanwhile."""
+    with ExitStack() as held:
+        held.enter_context(locked(home / "prefect.lock"))
         fresh, server = not (home / "prefect" / "prefect.db").exists(), Server(home)
-        try:
-            if fresh:
-                server.check_answers()
-        except BaseException:
-            server.stop()
-            raise
+        if fresh:
+            threading.Thread(target=_until_it_answers, args=(server, held.pop_all()), daemon=True).start()
     return server
+
+
+def _until_it_answers(server: Server, held: ExitStack) -> None:
+    """Hold what is held until the server answers, or has ended."""
+    with held, suppress(EnvironmentFailed):
+        server.check_answers()
 
 
 def _refused(failed: Exception) -> bool:

@@ -16,10 +16,11 @@ import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from prefect import task
 from prefect.client.schemas.objects import State
@@ -120,18 +121,22 @@ class DoorStage(Generic[P]):
     """A stage at the door. It is never cached: the ledger alone knows what was released, and replays it."""
 
     def __init__(self, name: StageName, function: Callable[Concatenate[Stores, Session, P], list[Ref] | Ref]) -> None:
-        def passed(home: Path, session: Session, *values: Any, **named: Any) -> Disclosure:
-            stores = Stores.of(home)
-            released, after = function(stores, session, *values, **named), stores.ledger.session(session.id)
-            files = released if isinstance(released, list) else [released]
-            return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
+        def task_of_door(home: Path, session: Session, *values: Any, **named: Any) -> Disclosure:
+            return self.passed(Stores.of(home), session, *values, **named)
 
         self.name: StageName = name
-        self.task: Task[..., Any] = task(name=name, persist_result=False)(passed)
+        self.function: Callable[..., list[Ref] | Ref] = function
+        self.task: Task[..., Any] = task(name=name, persist_result=False)(task_of_door)
+
+    def passed(self, stores: Stores, session: Session, *values: Any, **named: Any) -> Disclosure:
+        """Pass the door, in whatever process this is."""
+        released, after = self.function(stores, session, *values, **named), stores.ledger.session(session.id)
+        files = released if isinstance(released, list) else [released]
+        return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
 
     def __call__(self, run: InRun, session: Session, *values: P.args, **named: P.kwargs) -> Disclosure:
         def work() -> tuple[Disclosure, bool]:
-            passed = cast(Disclosure, self.task(run.stages.home, session, *values, **named))
+            passed = run.stages.pass_door(self, session, *values, **named)
             return passed, passed.session == session
 
         result: Disclosure = run.stages.uncached(self.name, work)
@@ -157,7 +162,12 @@ def mapped(
 
 
 class Stages:
-    """Runs the stages of one flow run in turn and remembers how each went."""
+    """Runs the stages of one flow run in turn and remembers how each went.
+
+    in_replay  they give what they left and run nothing (flows/replay.py)
+    """
+
+    in_replay: ClassVar[bool] = False
 
     def __init__(self, home: Path, start_from: StageName | None) -> None:
         self.home, self._kept = home, SealedResults(home=home)
@@ -184,6 +194,10 @@ class Stages:
         """What a task is called with: its arguments, and the place that their key names."""
         key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
         return {"place": Place(self.home, key), **arguments}
+
+    def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
+        """What passes the door, in a task of its own."""
+        return cast(Disclosure, door.task(self.home, session, *values, **named))
 
     def again(self, name: StageName) -> bool:
         """Whether a stage was asked to run again."""
@@ -300,6 +314,15 @@ class Stages:
             (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
             for ref in _refs(_plain(result))
         )
+
+
+def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages]:
+    return Stores.of(home), Stages(home, start_from)
+
+
+Standing = Callable[[Path, StageName | None], tuple[Stores, Stages]]
+standing: ContextVar[Standing] = ContextVar("standing", default=_to_be_run)
+"""What a run of a home stands on: stores to write and stages to run, unless it is replayed (flows/replay.py)."""
 
 
 def stage_of(work: Task[..., Any]) -> StageName:

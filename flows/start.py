@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 from prefect.events.worker import EventsWorker
 from prefect.flows import Flow, flow
 from prefect.logging.handlers import APILogWorker
-from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
@@ -40,8 +39,10 @@ from concord.flows.again import try_again
 from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.console import end_with_parent, err, out, shield_workers
+from concord.flows.environment import is_known, remember
 from concord.flows.learn import estimate, extend, learn, study_again, tallies
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
+from concord.flows.replay import replayed
 from concord.flows.universal import universal
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
@@ -79,8 +80,15 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
     chosen = tallies if plan.tallied else universal if plan.student.learner == "universal" else learn
+    if not new_session and stage is None and is_known(plan, home):
+        again = replayed(lambda: chosen.fn(plan, home))
+        if again is not None:
+            return again
+        err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
     with serving_flows(home):
-        return ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
+        summary = ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
+    remember(plan, home)
+    return summary
 
 
 def start_extension(session: str, public: Path, home: Path) -> Summary:
@@ -214,6 +222,8 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime:
     """The first moment after `after` that the expression means. Raises WrongInput if it means none."""
+    from prefect.server.schemas.schedules import CronSchedule
+
     try:
         dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
     except ValueError:

@@ -64,6 +64,8 @@ def decide(run: RunContext, public: Public) -> RunContext:
 def rehearse(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if teachers, student or test table would fail later: now, while nothing is spent."""
     plan = run.plan
+    if run.stages.in_replay:
+        return  # what is kept has been run
     if plan.votes:
         asking_teachers.rehearse_teachers(plan.teachers, encoding)
     for student in plan.student.each:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from concord.artifacts.domains import Domain, FilterKind
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, Rows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Standing
 from concord.artifacts.ledger.reading import Reading, Value
@@ -232,6 +232,27 @@ class Ledger(Reading):
                 _catch_up(self._state, rows)
                 self._append(self._watching.announce(self._state), rows)
             self._be_seen()
+
+
+class AsItStands(Ledger):
+    """The ledger as it stands: a change that would add an entry raises NotKept, and so does a batch that was begun and
+    not committed, for which something would be drawn."""
+
+    def begin_batch(self, session: str, batch: Batch) -> Batch:
+        """The batch on record, if it was committed."""
+        begun = super().begin_batch(session, batch)
+        if begun.outcome is None:
+            raise NotKept(f"batch {batch.index} of session {session} was not committed")
+        return begun
+
+    def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Value]) -> Value:
+        def check(state: LedgerState) -> None:
+            if decide(state):
+                raise NotKept("the ledger has no such entry")
+
+        self._consider(check)
+        self._be_seen()
+        return self._read(ask)
 
 
 def _catch_up(state: LedgerState, rows: Rows) -> None:

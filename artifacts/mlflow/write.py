@@ -24,9 +24,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mlflow.sklearn
 from mlflow.entities import (
     Dataset,
     DatasetInput,
@@ -41,7 +40,6 @@ from mlflow.entities import (
 )
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
-from mlflow.models import Model, ModelSignature
 
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
@@ -65,9 +63,8 @@ from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Recor
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.sections import ALIAS
 
-with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
-    warnings.simplefilter("ignore", UserWarning)
-    importlib.import_module("mlflow.pyfunc")
+if TYPE_CHECKING:
+    from mlflow.models import Model
 
 REQUIREMENTS = (
     "mlflow",
@@ -80,8 +77,14 @@ REQUIREMENTS = (
 """What a copy of the model needs to run, besides the one file that travels with it."""
 
 
-def save(folder: Path, described: Model, publication: Publication) -> None:
+def save(folder: Path, described: "Model", publication: Publication) -> None:
     """Write the student of a publication there; its released file takes the place of the one MLflow would write."""
+    with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
+        warnings.simplefilter("ignore", UserWarning)
+        importlib.import_module("mlflow.pyfunc")
+    import mlflow.sklearn
+    from mlflow.models import ModelSignature
+
     mlflow.sklearn.save_model(
         publication.student,
         str(folder),
@@ -274,6 +277,8 @@ class Tracking(Records):
 
     def _log_model(self, run: Run, publication: Publication) -> str:
         """The student as a logged model of the run; its id."""
+        from mlflow.models import Model
+
         filters = tags(publication.certificate)
         made = self._client.create_logged_model(run.info.experiment_id, MODEL, run.info.run_id, tags=filters)
         with TemporaryDirectory() as folder:

@@ -8,12 +8,14 @@ import io
 import json
 import sys
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 from concord.flows.console import err, out
@@ -109,10 +111,12 @@ def options(
 
 
 @contextmanager
-def starting(quiet: bool = False) -> Iterator[None]:
-    """Say, at a terminal, that the command has begun: to load packages and start a server takes seconds."""
-    with err.status("starting") if err.is_terminal and not quiet else nullcontext():
-        yield
+def starting(quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Say, at a terminal, what the command waits for before it begins, and for how long; gives what changes that."""
+    columns = (SpinnerColumn(), TextColumn("starting: {task.description}"), TimeElapsedColumn())
+    with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
+        bar = bars.add_task("packages are loaded")
+        yield lambda what: bars.update(bar, description=what)
 
 
 def print_json(value: dict[str, Any]) -> None:

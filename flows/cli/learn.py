@@ -1,5 +1,6 @@
 """The commands that plan, run and extend."""
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,10 +32,11 @@ def run_command(
     """
     with starting(quiet):
         from concord.artifacts.plan import load_plan
-        from concord.flows.environment import prepare
+        from concord.flows.environment import is_known, prepare
 
         loaded, home = load_plan(plan), prepare(home)
-    with _served(home, quiet=quiet):
+        cached = is_known(loaded, home) and not (new_session or start_from)
+    with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
         from concord.flows.start import start
 
         with asking(not yes):
@@ -225,14 +227,27 @@ def estimate_command(
 
 @contextmanager
 def _served(home: Path, *, quiet: bool) -> Iterator[None]:
-    """While it lasts, the home's own server runs and is awake; nothing is shown of stages if that is asked for."""
+    """While it lasts, the home's own server runs and is awake; nothing is shown of stages if that is asked for.
+
+    Packages are loaded while it starts.
+    """
     with serving(home):
-        with starting(quiet):
+        with starting(quiet) as wait_for:
             from concord.flows.start import servers_awake
 
+            wait_for("Prefect's server")
             servers_awake()
         with hushed(quiet):
             yield
+
+
+@contextmanager
+def _packed(*, quiet: bool) -> Iterator[None]:
+    """The same without a server: packages are loaded, and a run that is cached needs no more."""
+    with starting(quiet):
+        importlib.import_module("concord.flows.start")
+    with hushed(quiet):
+        yield
 
 
 def _report(summary: "Summary", home: Path, *, as_json: bool, quiet: bool) -> None:

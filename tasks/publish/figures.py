@@ -6,16 +6,14 @@ that were answered would have been answered all the same, and a mechanism that i
 says itself. Checked by tests/tasks/publish/test_figures.py and test_what_if.py.
 """
 
+from __future__ import annotations
+
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-import matplotlib.ticker
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Counts
@@ -26,6 +24,10 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.mechanism import from_settings
+
+if TYPE_CHECKING:  # a run that is cached draws nothing
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 POINTS_DRAWN = 200
 """Points of a series: what a figure can show."""
@@ -116,6 +118,8 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 
 def budget_figure(domain: DomainCharge) -> str:
     """The domain's budget over its life, session by session: charges add up by its filter."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
     shares = np.array([charge.share for charge in domain.charges])
     before, places = np.array(list(_before(domain))), np.arange(1, len(shares) + 1)
     still_open = np.array([charge.status == "open" for charge in domain.charges])
@@ -127,9 +131,9 @@ def budget_figure(domain: DomainCharge) -> str:
             axes.bar(places[of], shares[of], bottom=before[of], color=colour, label=kind)
     axes.axhline(1, color=ORANGE, linestyle="--", label="limit")
     axes.set_xlim(0.4, max(len(places), 4) + 0.6)
-    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)
-    axes.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
     return _svg(figure)
 
@@ -152,7 +156,10 @@ def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
 
 
 def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axes]:
-    with mpl.rc_context(STYLE):
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
         figure = Figure(figsize=(5.0, height), layout="constrained")
         axes = figure.add_subplot()
         axes.set_xlabel(across)
@@ -162,13 +169,17 @@ def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axe
 
 
 def _legend(axes: Axes, **placed: Any) -> None:
-    with mpl.rc_context(STYLE):
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
         axes.legend(**placed)
 
 
 def _svg(figure: Figure) -> str:
+    from matplotlib import rc_context
+
     page = io.StringIO()
-    with mpl.rc_context(STYLE):
+    with rc_context(STYLE):
         figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return page.getvalue().replace(INK, "currentColor")
 

@@ -4,18 +4,21 @@ how many private units a chosen student takes.
 Checked by tests/flows/cli/test_plan_command.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.tasks.advice.compare import Option
 from concord.tasks.advice.expect import AtEpsilon, AtTeachers, ChosenStudent, Premises
 from concord.tasks.publish.figures import BLUE, GREY, ORANGE, STYLE
+
+if TYPE_CHECKING:  # most plans draw nothing
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def write_plan_figure(
@@ -57,7 +60,10 @@ def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
 @contextmanager
 def _drawn(path: Path, width: float) -> Iterator[Figure]:
     """A figure to draw on, which is written to `path` then."""
-    with mpl.rc_context(STYLE):
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, 4), layout="constrained")
         yield figure
         known = figure.canvas.get_supported_filetypes()
@@ -71,6 +77,8 @@ def _drawn(path: Path, width: float) -> Iterator[Figure]:
 
 def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
     """Of the public rows: those with the teachers' label, those with another, and those without."""
+    from matplotlib.ticker import PercentFormatter
+
     places = range(len(options))
     right = [option.expected_right / queries for option in options]
     answered = [option.expected_answered / queries for option in options]
@@ -81,7 +89,7 @@ def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
     axes.set_yticks(places, names, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel(f"of {queries:,} public rows")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, fontsize=8)
     axes.set_title("What each is expected to answer", fontsize=10)

@@ -30,7 +30,6 @@ from concord.tasks.data.tables import open_public
 from concord.tasks.publish.figures import spending
 from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.student.model import is_older, load, travelling
-from concord.tasks.student.trust import trusted_types
 
 EXAMPLE_ROWS = 5
 Points = list[tuple[int, float]]
@@ -56,6 +55,8 @@ def track(
     started   when the door was passed; `studied` when the student was there
     Raises NotVerified if a released file is not what was written, EnvironmentFailed if MLflow fails.
     """
+    from concord.tasks.student.trust import trusted_types
+
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)
     refused = Outcomes.of(session, certificate.labels, released).refused

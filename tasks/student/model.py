@@ -30,7 +30,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator, SimpleImputer
@@ -46,7 +45,6 @@ from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data import concord_pictures
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
-from concord.tasks.student.trust import trusted_types
 
 Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, what it does, and the columns it does it to."""
@@ -149,6 +147,8 @@ class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
 def dump(student: Any) -> bytes:
     """The file of a student: the same student gives the same bytes."""
+    import skops.io
+
     return canonical_file(skops.io.dumps(student))
 
 
@@ -215,6 +215,10 @@ def travelling(types: Iterable[str]) -> list[ModuleType]:
 
 def load(file: bytes, planned: str | None = None) -> Any:
     """The student of a file. Raises NotVerified if it holds types it should not: `planned` as in `trusted_types`."""
+    import skops.io  # loads all of scikit-learn, and its tests' tools
+
+    from concord.tasks.student.trust import trusted_types
+
     current = _renamed(file) if is_older(file) else file
     student = skops.io.loads(current, trusted=trusted_types(current, planned))
     if current is file:

@@ -29,7 +29,6 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student
-from concord.tasks.student.trust import trusted_types
 
 Targets = NDArray[np.float64]
 Used = NDArray[np.bool_]
@@ -131,6 +130,8 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
 
     Raises WrongInput if that fails: it would fail after the door, when the labels have been paid for.
     """
+    from concord.tasks.student.trust import trusted_types
+
     classes = len(encoding.classes)
     X = np.sin(np.arange(4 * classes * encoding.width, dtype=np.float32)).reshape(4 * classes, -1)
     targets = np.eye(classes)[np.arange(4 * classes) % classes]

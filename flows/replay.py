@@ -1,0 +1,74 @@
+"""Replay: answer a run that was made before from what it left, without a flow engine.
+
+A run whose stages are all cached, and whose session has nothing left to draw, computes nothing. Prefect's server keeps
+the states of what is computed, and takes longer to start than such an answer. So the very flow is walked with two
+stand-ins: stages give the sealed results that their keys name, and the ledger takes no new entry. If a result is not
+there, or an entry would be made, `NotKept` is raised, nothing was done, and the run is made in full.
+
+Assumes      besides its stages and the ledger, a flow does what may be done twice: it holds locks, writes a checkpoint
+             that is there, and records in MLflow what is not recorded
+Guarantees   what a full run checks is checked by the same code: the identity of the session, its mechanism and its
+             ensemble, seals of cached results, digests of released files, the chain of the ledger and its witness.
+             Nothing is drawn and nothing is charged. Refusals and errors are those of the full run
+Not covered  Prefect's record: a run that was replayed is none of its flow runs. If the environment names a server, each
+             run is made in full, and is on its record
+             Checked by tests/flows/test_replay.py
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from prefect.tasks import Task
+
+from concord.artifacts.errors import NotKept
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import AsItStands
+from concord.artifacts.sessions import Session
+from concord.flows.outcome import StageName, Summary
+from concord.flows.stage import Call, Disclosure, DoorStage, Stages, stage_of, standing
+from concord.tasks.door.release import Stores
+
+
+def replayed(flow: Callable[[], Summary]) -> Summary | None:
+    """What the function of a flow comes to without computing anything; None if something is not there."""
+    token = standing.set(_as_it_stands)
+    try:
+        return flow()
+    except NotKept:
+        return None
+    finally:
+        standing.reset(token)
+
+
+def _as_it_stands(home: Path, _: StageName | None) -> tuple[Stores, Stages]:
+    """A home whose stages are not run, and whose ledger takes no entry."""
+    stores = Stores(Vault(home / "vault"), AsItStands.of(home), Released(home))
+    return stores, Kept(stores, home)
+
+
+class Kept(Stages):
+    """Stages that give what they left, and run nothing."""
+
+    in_replay = True
+
+    def __init__(self, stores: Stores, home: Path) -> None:
+        super().__init__(home, None)
+        self._stores = stores
+
+    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
+        """The sealed result of one task. Raises NotKept."""
+        result = self._kept.kept(self.call(work, arguments)["place"].key)
+        if not self._there(result):
+            raise NotKept(f"a file of stage {work.name} is not there")
+        return result, True
+
+    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
+        """The sealed results of a task for each of those arguments. Raises NotKept."""
+        calls = list(parts)
+        return self._timed(stage_of(work), lambda _: [self.result(work, call)[0] for call in calls], len(calls))
+
+    def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
+        """What passed the door, read again. Raises NotKept if something is left to draw."""
+        return door.passed(self._stores, session, *values, **named)

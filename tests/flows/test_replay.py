@@ -1,0 +1,122 @@
+"""A run that is cached is answered without a flow engine, by what it left; what is not whole is run in full."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import NotKept, NotVerified
+from concord.artifacts.ledger.ledger import AsItStands, Ledger
+from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Batch
+from concord.flows import start as starting
+from concord.flows.environment import is_known, remember
+from concord.flows.learn import learn
+from concord.flows.outcome import Summary
+from concord.flows.replay import replayed
+from concord.flows.server import ADDRESS_VARIABLE
+from tests.support.people import changed
+
+Break = Callable[[Path, str], None]
+
+
+def replay(plan: Plan, home: Path) -> Summary | None:
+    return replayed(lambda: learn.fn(plan, home))
+
+
+def facts(summary: Summary) -> dict[str, Any]:
+    return summary.model_dump(exclude={"stages": {"__all__": {"seconds"}}})
+
+
+def ledger_entries(home: Path) -> int:
+    return len(Ledger.of(home).records())
+
+
+def test_a_replay_says_what_the_full_run_says_and_writes_nothing(session: str, plan: Plan, home: Path) -> None:
+    full = starting.start(plan, home)
+    entries, runs = ledger_entries(home), Tracking.of(home).runs(session)
+    again = replay(plan, home)
+    assert again is not None
+    assert facts(again) == facts(full)
+    assert all(stage.cached for stage in again.stages)
+    assert (ledger_entries(home), Tracking.of(home).runs(session)) == (entries, runs)
+
+
+@pytest.mark.usefixtures("session")
+def test_a_known_plan_needs_no_server(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ADDRESS_VARIABLE)
+    assert is_known(plan, home)
+    monkeypatch.setattr(starting, "serving_flows", None)  # calling it fails
+    assert all(stage.cached for stage in starting.start(plan, home).stages)
+    assert not is_known(changed(plan.model_dump(), student__refused="drop"), home)
+    monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:1/api")
+    assert not is_known(plan, home)  # its owner wants every run on its record
+
+
+def lose_teachers(home: Path, _: str) -> None:
+    next(file for file in (home / "vault" / "teachers").rglob("*") if file.is_file()).unlink()
+
+
+def edit_result(home: Path, _: str) -> None:
+    file = next((home / "results").glob("study-*"))
+    file.write_bytes(file.read_bytes()[:-2] + b"!}")
+
+
+def lose_result(home: Path, _: str) -> None:
+    next((home / "results").glob("poll-*")).unlink()
+
+
+def edit_student(home: Path, session: str) -> None:
+    file = home / "released" / session / "student.skops"
+    file.write_bytes(file.read_bytes() + b"!")
+
+
+@pytest.mark.parametrize("broken", [lose_teachers, edit_result, lose_result, edit_student])
+def test_what_is_not_whole_is_run_in_full(session: str, plan: Plan, home: Path, broken: Break) -> None:
+    broken(home, session)
+    before = ledger_entries(home)
+    assert replay(plan, home) is None
+    assert ledger_entries(home) == before
+
+
+def test_released_labels_that_were_edited_stop_a_replay_too(session: str, plan: Plan, home: Path) -> None:
+    file = next((home / "released" / session / "labels").iterdir())
+    file.write_bytes(file.read_bytes() + b"!")
+    with pytest.raises(NotVerified):
+        replay(plan, home)
+
+
+@pytest.mark.usefixtures("session")
+def test_a_replay_opens_no_session_and_looks_at_no_private_row(
+    plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = changed(plan.model_dump(), privacy__domain="others")
+    assert replay(other, home) is None
+    assert Ledger.of(home).sessions("others") == []
+    assert "check" not in capsys.readouterr().err
+
+
+def test_a_ledger_as_it_stands_gives_no_batch_that_is_not_committed(session: str, home: Path) -> None:
+    """Else the door would draw for it."""
+    ledger = Ledger.of(home)
+    known = ledger.session(session)
+    batch = Batch(index=known.batches, first=known.next_row, rows=2, rows_digest="a" * 64, votes_digest="b" * 64)
+    with pytest.raises(NotKept):
+        AsItStands.of(home).begin_batch(session, batch)
+    assert len(ledger.batches(session)) == known.batches
+    ledger.begin_batch(session, batch)
+    with pytest.raises(NotKept):
+        AsItStands.of(home).begin_batch(session, batch)
+    labels = {"asked": 2, "answered": 2, "refused": 0, "released": Ref(path="x", digest="0" * 64)}
+    with pytest.raises(NotKept):
+        AsItStands.of(home).commit_batch(session, batch.index, **labels)
+
+
+def test_word_of_a_run_is_no_result(plan: Plan, home: Path) -> None:
+    """Whoever leaves such a file in a home has the replay tried first, and nothing believed."""
+    (home / "results").mkdir(parents=True, exist_ok=True)
+    remember(plan, home)
+    assert replay(plan, home) is None
