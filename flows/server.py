@@ -5,7 +5,8 @@ that is not sound is set aside, under another name in the same folder, and the s
 
 Assumes      commands of a home share its disk, whose locks hold (`flock`)
 Guarantees   what a server opens is a database that can be written, of sound pages, without triggers, which would change
-             what is sent to the server; one that another command uses is left alone
+             what is sent to the server; one that another command uses is left alone. A home holds two at most, each of
+             MOST_BYTES and what one command adds
 Not covered  a database that the environment names, or a server's: they are not of this folder. Damage that a look of
              PATIENCE does not reach. Checked by tests/flows/test_prefect_database.py
 
@@ -48,6 +49,8 @@ DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
 PATIENCE = 2.0
 """Seconds that a look takes at most, and that a lock of nobody's is waited for."""
+MOST_BYTES = 1 << 25
+"""From this size on the database is begun anew: a run of the demonstration adds some 400 kB, one of many tasks 6 MB."""
 
 
 @contextmanager
@@ -60,13 +63,30 @@ def sound_database(home: Path) -> Iterator[None]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if take_lock(descriptor, wait=False) and (fault := _fault(folder / "prefect.db")):
-            kept = _set_aside(folder / "prefect.db")
-            sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
+        if take_lock(descriptor, wait=False):
+            _begin_anew_if_needed(folder / "prefect.db")
         take_lock(descriptor, shared=True)
         yield
+        _fold(folder / "prefect.db")
     finally:
         os.close(descriptor)
+
+
+def _fold(database: Path) -> None:
+    """Write what a server that has ended left in SQLite's log, some 4 MB, into the database, if nobody else uses it."""
+    if database.is_file():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(database, timeout=0)) as opened:
+            opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _begin_anew_if_needed(database: Path) -> None:
+    """Set the database that nobody uses aside if it is not sound, or has grown: of two, no more is kept than that."""
+    if fault := _fault(database):
+        kept = _set_aside(database, f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+        sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
+    elif database.exists() and database.stat().st_size > MOST_BYTES:
+        kept = _set_aside(database, f"{database.name}.earlier")
+        sys.stderr.write(f"concord: Prefect's record of runs has grown: kept as {kept}, and begun anew\n")
 
 
 def _fault(database: Path) -> str | None:
@@ -99,10 +119,10 @@ def _fault_inside(database: sqlite3.Connection) -> str | None:
         raise
 
 
-def _set_aside(database: Path) -> str:
-    """Give the database and what belongs to it another name, which this returns."""
-    kept = f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+def _set_aside(database: Path, kept: str) -> str:
+    """Give the database and what belongs to it another name, which this returns; what had it is gone."""
     for end in ("", "-wal", "-shm", "-journal"):
+        database.with_name(kept + end).unlink(missing_ok=True)
         if os.path.lexists(file := database.with_name(database.name + end)):
             file.rename(database.with_name(kept + end))
     return kept

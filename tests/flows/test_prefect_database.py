@@ -112,6 +112,25 @@ def test_a_sound_database_stays(database: Path, content: str, capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
 
+def test_a_home_keeps_two_databases_of_a_bounded_size(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "MOST_BYTES", database.stat().st_size - 1)
+    first = database.read_bytes()
+    with sound_database(database.parents[1]):
+        assert not database.exists()
+        assert (database.parent / "prefect.db.earlier").read_bytes() == first
+    assert "has grown: kept as prefect.db.earlier" in capsys.readouterr().err
+    for size in (5, 9):
+        with closing(sqlite3.connect(database)) as opened:
+            opened.execute("CREATE TABLE filled (row BLOB)")
+            opened.execute("INSERT INTO filled VALUES (zeroblob(?))", (size * len(first),))
+            opened.commit()
+        with sound_database(database.parents[1]):
+            assert [file.name for file in database.parent.iterdir()] == ["prefect.db.earlier"]
+        assert (database.parent / "prefect.db.earlier").stat().st_size > size * len(first)
+
+
 def test_a_database_that_another_command_uses_is_left_alone(database: Path) -> None:
     """Its server may be making the tables, and hold every lock for seconds."""
     with sound_database(database.parents[1]):
