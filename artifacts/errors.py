@@ -35,6 +35,10 @@ class BudgetRefused(ConcordError):
     exit_status = 3
 
 
+class NotCovered(BudgetRefused):
+    """The domain's budget does not cover the session, whether or not a further one was asked for."""
+
+
 class NotVerified(ConcordError):
     """Something that was written is not what was written: fail closed, spend nothing."""
 

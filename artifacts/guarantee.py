@@ -150,6 +150,25 @@ def lifetime_in_words(share: float, used: float, more: int | None) -> str:
     return f"{share:.1%} of the domain's lifetime budget{whole}; {fit}"
 
 
+def later_rows_in_words(
+    *, queries: int | None, cutoff: int | None, asked: float, refused: float, ended: bool = False
+) -> str:
+    """How many rows a session of votes can still be asked, once so many were asked, and so many of them refused.
+
+    queries, cutoff   what ends it: rows asked, refusals; None if it does not
+    asked, refused    as they were, or are expected
+    """
+    if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
+        wider = "`room` in [labeling] would pay for some" if cutoff is None else "a larger cutoff would leave some"
+        return f"none, the session ends with these: {wider}"
+    at_most = "" if queries is None else f"{queries - asked:,.0f} are paid for"
+    until = "" if cutoff is None else f"any number until {cutoff - refused:,.0f} more are refused"
+    return f"{', '.join(filter(None, (at_most, until)))}: by `concord extend`, or one at a time"
+
+
+NO_LATER_ROWS = "none, nobody votes on rows: `concord predict` gives classes and probabilities of further ones, free"
+"""In the place of `later_rows_in_words`, for tallies and for a student that is chosen."""
+
 UNWITNESSED = (
     "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
     "would be paid for again, and neither charge knows of the other."

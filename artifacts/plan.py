@@ -28,7 +28,9 @@ from concord.artifacts.sections import (
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 
-VOTED_KEYS = ("cutoff", "queries", "agreement", "accountant")
+ENDED_BY = {"cutoff": "cutoff", "queries": "queries", "room": "queries"}
+"""Keys of [labeling] that say when a session ends, and by what."""
+VOTED_KEYS = ("cutoff", "queries", "room", "agreement", "accountant")
 """Keys of [labeling] that have no meaning for tallies."""
 LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
@@ -188,7 +190,8 @@ class Plan(Part):
         """The plan that names that mechanism, without what has no meaning for it. Raises WrongInput if it is none."""
         tables: dict[str, Any] = self.model_dump(exclude_unset=True)
         tallied, labeling = mechanism == TALLIES, {**tables["labeling"], "mechanism": mechanism}
-        voted = (*TALLIED_KEYS, *({"cutoff", "queries"} - {*MECHANISMS.get(mechanism, ())}))
+        ends = MECHANISMS.get(mechanism, ())
+        voted = (*TALLIED_KEYS, *(key for key, end in ENDED_BY.items() if end not in ends))
         for key in VOTED_KEYS if tallied else voted:
             labeling.pop(key, None)
         student = tables.get("student", {})

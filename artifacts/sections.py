@@ -215,7 +215,10 @@ class LabelingPlan(Part):
     """Refusals that are paid for; the session ends with the last. It may be missing until the plan is run: `concord
     plan` and `concord estimate` find one."""
     queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
-    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are."""
+    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are, and `room`."""
+    room: Annotated[int, Field(ge=0, le=10**12), in_units("public rows")] | None = None
+    """If the mechanism ends by rows asked: rows beyond the public ones there are that are paid for as well, so that
+    `concord extend` and single answers can ask so many; by default none, and `concord init` writes a tenth."""
     batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows"), OPERATOR] = 65_536
     """Rows that pass the door at once, each batch durable before the next."""
     accountant: Literal["renyi", "game"] = "renyi"
@@ -239,7 +242,7 @@ class LabelingPlan(Part):
     @model_validator(mode="after")
     def keys_are_of_its_way_to_ask(self) -> Self:
         tallied, auto = self.mechanism == TALLIES, self.mechanism == AUTO
-        foreign = ("cutoff", "queries", "agreement") if tallied else () if auto and self.rows else TALLIED_KEYS
+        foreign = ("cutoff", "queries", "room", "agreement") if tallied else () if auto and self.rows else TALLIED_KEYS
         for key in foreign:
             if getattr(self, key) is not None:
                 more = ", which asks private rows in rounds" if tallied else " without rows" if auto else ""
@@ -265,9 +268,16 @@ class LabelingPlan(Part):
         ends = MECHANISMS.get(self.mechanism, ("cutoff", "queries"))
         if "cutoff" not in ends and self.cutoff is not None:
             raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
-        if "queries" not in ends and self.queries is not None:
-            raise ValueError(f"queries has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
+        for key in ("queries", "room"):
+            if "queries" not in ends and getattr(self, key) is not None:
+                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
+        if self.queries is not None and self.room is not None:
+            raise ValueError("room adds to the public rows, and queries says how many rows in all: give one of them")
         return self
+
+    def most_asked(self, rows: int) -> int:
+        """Rows that are paid for if the mechanism ends by rows asked; `rows` are the plan's own."""
+        return self.queries or rows + (self.room or 0)
 
     @model_validator(mode="after")
     def game_is_played_where_it_can_be(self) -> Self:

@@ -115,6 +115,24 @@ def key_of(vault: Vault, name: str, version: str, arguments: Mapping[str, Any]) 
     return f"{name}-{vault.digest(name, version, json.dumps(digested(arguments), sort_keys=True))}"
 
 
+def refs_of(result: Any) -> list[dict[str, str]]:
+    """All references inside a stage's result."""
+    return _refs(_plain(result))
+
+
+def _plain(result: Any) -> Any:
+    return [_plain(item) for item in result] if isinstance(result, list | tuple) else result.model_dump()
+
+
+def _refs(result: Any) -> list[dict[str, str]]:
+    """All references inside a result."""
+    if isinstance(result, Mapping):
+        if set(result) == {"path", "digest"}:
+            return [dict(result)]
+        result = list(result.values())
+    return [ref for item in result for ref in _refs(item)] if isinstance(result, list | tuple) else []
+
+
 class SealedResults(WritableFileSystem):
     """Prefect's result storage in one home folder. It carries no key: whoever uses it opens the vault."""
 

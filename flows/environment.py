@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,8 +98,9 @@ def is_known(plan: "Plan", home: Path) -> bool:
 def remember(plan: "Plan", home: Path) -> None:
     """Leave word that a run of that plan has ended in this home."""
     mark = _mark(plan, home)
-    make_folder(mark.parent)
-    mark.touch(mode=0o600)
+    with suppress(OSError):  # the run is made, and the next one is told nothing
+        make_folder(mark.parent)
+        mark.touch(mode=0o600)
 
 
 ENDED = "ended-"

@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.guarantee import lifetime_in_words
+from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words
+from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
 
 StageName = Literal[
@@ -51,6 +52,7 @@ class Summary(BaseModel):
     warnings     what whoever relies on the student must know
     spent_now    what the domain was charged while it ran
     inferred     public rows whose labels follow from tallies, at no charge
+    later_rows   whether the session can be extended, in words
     conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
     lifetime     of the domain's budget: what was charged while it ran, what is in all, and how often that still fits
     """
@@ -68,6 +70,7 @@ class Summary(BaseModel):
     refused: int
     asked_now: int
     inferred: int = 0
+    later_rows: str = ""
     student: dict[str, Any]
     choice: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
@@ -148,6 +151,14 @@ MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced"}
 
 def _percent(share: Mapping[str, float]) -> str:
     return f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
+
+
+def later_rows(session: Session) -> str:
+    """Whether the session can be extended, in words."""
+    if not session.teachers:
+        return NO_LATER_ROWS
+    ends = {"queries": session.queries, "cutoff": session.cutoff}
+    return later_rows_in_words(**ends, asked=session.asked, refused=session.refused, ended=session.ended)
 
 
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:

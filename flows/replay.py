@@ -26,8 +26,10 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
+from concord.flows.console import Progress
 from concord.flows.outcome import StageName, Summary
-from concord.flows.stage import Call, Disclosure, DoorStage, Stages, stage_of, standing
+from concord.flows.run import standing
+from concord.flows.stage import Begun, Call, Disclosure, DoorStage, Stages, stage_of
 from concord.tasks.door.release import Stores
 
 
@@ -67,7 +69,19 @@ class Kept(Stages):
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
         """The sealed results of a task for each of those arguments. Raises NotKept."""
         calls = list(parts)
-        return self._timed(stage_of(work), lambda _: [self.result(work, call)[0] for call in calls], len(calls))
+
+        def read(progress: Progress) -> list[Any]:
+            results = []
+            for call in calls:
+                results.append(self.result(work, call)[0])
+                progress.advance(cached=True)
+            return results
+
+        return self._timed(stage_of(work), read, len(calls))
+
+    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+        """What gives the sealed result of one task. Raises NotKept."""
+        return lambda: self.result(work, arguments)
 
     def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
         """What passed the door, read again. Raises NotKept if something is left to draw."""

@@ -1,7 +1,8 @@
 """What a run stands on, and the values that its steps hand each other. None of them changes once it is made."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from concord.artifacts.sources import TableSource
 from concord.flows.cache import Files
 from concord.flows.console import err
 from concord.flows.outcome import StageName
-from concord.flows.stage import Stages, standing
+from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.sources import at_hand, elsewhere
 from concord.tasks.data.split import with_public
@@ -83,6 +84,15 @@ class RunContext:
         """Wait until no other command goes on with the session; then it is as that one left it."""
         self.locks.enter_context(alone(self.stores.vault, session, RUN))
         return self.stores.ledger.session(session)
+
+
+def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages]:
+    return Stores.of(home), Stages(home, start_from)
+
+
+Standing = Callable[[Path, StageName | None], tuple[Stores, Stages]]
+standing: ContextVar[Standing] = ContextVar("standing", default=_to_be_run)
+"""What a run of a home stands on: stores to write and stages to run, unless it is replayed (flows/replay.py)."""
 
 
 @contextmanager

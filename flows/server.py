@@ -238,6 +238,7 @@ class Server(Hosted):
     """Prefect's server over the database of a home folder, and the environment of whoever is to ask it."""
 
     own: ClassVar["Server | None"] = None  # this process's, while it lasts
+    making: threading.Thread | None = None  # in a fresh home: it ends when the database is made
 
     def __init__(self, home: Path) -> None:
         self.log = home / "prefect" / "server.log"
@@ -294,6 +295,8 @@ def serving(home: Path) -> Iterator[None]:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
             Server.own = None
+            if own.making is not None:
+                own.making.join()  # a database that is half made may never be whole
             own.stop()
 
 
@@ -304,7 +307,8 @@ def _begun(home: Path) -> Server:
         held.enter_context(locked(home / "prefect.lock"))
         fresh, server = not (home / "prefect" / "prefect.db").exists(), Server(home)
         if fresh:
-            threading.Thread(target=_until_it_answers, args=(server, held.pop_all()), daemon=True).start()
+            server.making = threading.Thread(target=_until_it_answers, args=(server, held.pop_all()), daemon=True)
+            server.making.start()
     return server
 
 

@@ -16,7 +16,6 @@ import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +30,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.flows.cache import Place, SealedResults, key_of, only
+from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.release import Stores
@@ -312,17 +311,8 @@ class Stages:
         released files now, since another student or certificate of the same session takes the place of the last."""
         return all(
             (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
-            for ref in _refs(_plain(result))
+            for ref in refs_of(result)
         )
-
-
-def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages]:
-    return Stores.of(home), Stages(home, start_from)
-
-
-Standing = Callable[[Path, StageName | None], tuple[Stores, Stages]]
-standing: ContextVar[Standing] = ContextVar("standing", default=_to_be_run)
-"""What a run of a home stands on: stores to write and stages to run, unless it is replayed (flows/replay.py)."""
 
 
 def stage_of(work: Task[..., Any]) -> StageName:
@@ -332,16 +322,3 @@ def stage_of(work: Task[..., Any]) -> StageName:
 
 def _state(work: Task[..., Any], call: Call) -> State[Any]:
     return cast("State[Any]", work(**call, return_state=True))
-
-
-def _plain(result: Any) -> Any:
-    return [_plain(item) for item in result] if isinstance(result, list | tuple) else result.model_dump()
-
-
-def _refs(result: Any) -> list[dict[str, str]]:
-    """All references inside a result."""
-    if isinstance(result, Mapping):
-        if set(result) == {"path", "digest"}:
-            return [dict(result)]
-        result = list(result.values())
-    return [ref for item in result for ref in _refs(item)] if isinstance(result, list | tuple) else []

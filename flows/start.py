@@ -44,6 +44,7 @@ from concord.flows.learn import estimate, extend, learn, study_again, tallies
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
 from concord.flows.replay import replayed
 from concord.flows.universal import universal
+from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
@@ -85,7 +86,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         if again is not None:
             return again
         err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
-    with serving_flows(home):
+    with naming_the_largest(plan, home), serving_flows(home):
         summary = ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
     remember(plan, home)
     return summary

@@ -9,13 +9,14 @@ from typing import Any
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.mirror import record_missing
-from concord.flows.outcome import Summary, briefly, measured, together
+from concord.flows.outcome import Summary, briefly, later_rows, measured, together
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
@@ -114,6 +115,17 @@ def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted
     return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
 
 
+def saying_room(found: Admitted[Asking]) -> Admitted[Asking]:
+    """What was found; before anything private is read it is said how a session that would be opened can be extended."""
+    if found.session is None:
+        ends = found.asked.mechanism
+        words = NO_LATER_ROWS
+        if found.asked.teachers:
+            words = later_rows_in_words(queries=ends.queries, cutoff=ends.cutoff, asked=found.stream.rows, refused=0)
+        err.print(f"{'room':>8} later rows: {words}", soft_wrap=True, markup=False)
+    return found
+
+
 def check_unchanged(run: RunContext, session: Session | None, made_of: Sequence[str]) -> None:
     """Raise NotVerified if the session that is gone on with was opened with other private data."""
     if session is not None:
@@ -189,6 +201,7 @@ def publish(
         answered=session.answered,
         refused=session.refused,
         asked_now=passed.asked_now,
+        later_rows=later_rows(session),
         student=measured(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         choice=None if certificate.choice is None else certificate.choice.model_dump(mode="json"),
         test=None if certificate.test is None else certificate.test.model_dump(mode="json"),

@@ -19,7 +19,7 @@ from concord.flows.outcome import Summary
 from concord.flows.run import Admitted, Balance, PublicStream, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
 from concord.flows.stages import UNITS, Public, published
-from concord.flows.steps import covered, find, publish
+from concord.flows.steps import covered, find, publish, saying_room
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.data.codes import Codes, deepens
@@ -165,7 +165,7 @@ def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[Tal
     domain, rows = planned_domain(run.stores, run.plan), sum(batch.rows for batch in public.batches)
     tallied = Tallied(planned_tallies(run.plan, codes, rows), codes.digest)
     asked = tallied.asked(run.plan, public.encoding, public.batches, run.stores.vault)
-    return covered(run, find(run, public, domain, tallied, asked))
+    return saying_room(covered(run, find(run, public, domain, tallied, asked)))
 
 
 def follower_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, units: Sequence[Ref]) -> Follower:

@@ -21,7 +21,7 @@ from concord.flows import stages
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
-from concord.flows.steps import check_unchanged, covered, find
+from concord.flows.steps import check_unchanged, covered, find, saying_room
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
@@ -36,7 +36,7 @@ FAR_AHEAD = 64
 
 def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
     """The session of votes that this plan goes on with, or that may be opened. Raises BudgetRefused."""
-    return covered(run, find_votes(run, public))
+    return saying_room(covered(run, find_votes(run, public)))
 
 
 def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from concord.artifacts.domains import Domain, Recap, amount
-from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, missing
 from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
@@ -249,7 +249,7 @@ class LedgerState:
         if _relabelled(opening):
             self._check_subset(domain.name)
         if not domain.filter.admits(after):
-            raise BudgetRefused(
+            raise NotCovered(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
         # Estimates, tests, choices and questions have an ε of their own: a run takes none of them for its own session.

@@ -10,7 +10,6 @@ import typer
 
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, QuietOption, YesOption, app, print_json, starting
 from concord.flows.console import asking, hushed, out
-from concord.flows.server import serving
 
 if TYPE_CHECKING:
     from concord.flows.outcome import Summary
@@ -214,6 +213,7 @@ def estimate_command(
     """
     from concord.artifacts.plan import load_plan
     from concord.flows.environment import prepare
+    from concord.flows.server import serving
 
     loaded, home = load_plan(plan), prepare(home)
     with serving(home):
@@ -231,6 +231,8 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
 
     Packages are loaded while it starts.
     """
+    from concord.flows.server import serving
+
     with serving(home):
         with starting(quiet) as wait_for:
             from concord.flows.start import servers_awake

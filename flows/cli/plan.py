@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
@@ -107,7 +108,7 @@ def _of_votes(
         "planned": planned and asdict(planned),
         "what_if": [_flat(item) for item in other],
         "what_if_teachers": [asdict(item) for item in teachers],
-        **recommended(options, plan, public),
+        **recommended(options, plan, public, planned),
     }
 
 
@@ -119,6 +120,8 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_choice(found["choice"])
     if "tallies" in found:
         _show_tallies(found["tallies"], found["would_work"], found["what_if"])
+    if found.get("later_rows"):
+        out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
         _show_candidates(found["candidates"])
     if found["lifetime"]:
@@ -167,6 +170,7 @@ def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: f
         "mechanisms": [],
         "recommended": {"name": TALLIES, "cutoff": None, "reason": found.reason} if found.feasible else None,
         "tallies": asdict(found),
+        "later_rows": NO_LATER_ROWS,
         "what_if": [_flat(item) for item in other],
         "would_work": None if found.feasible else would_work(plan, public),
     }
@@ -174,9 +178,6 @@ def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: f
 
 def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
     return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
-
-
-# What the console shows -----------------------------------------------------------------------------------------------
 
 
 WORDS = (

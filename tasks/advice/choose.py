@@ -16,9 +16,10 @@ from typing import Any
 
 from concord.artifacts.domains import freeze
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.sections import TALLIES
+from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
 from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
 from concord.tasks.advice.tallies import bins_of, check_columns, planned_codes, tallies_option
@@ -134,14 +135,28 @@ def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon
     ]
 
 
-def recommended(options: Sequence[Option], plan: Plan | None, public: PublicFacts | None) -> dict[str, Any]:
-    """The option to take, and why; or why there is none, and what would let the plan work."""
+def recommended(
+    options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None = None
+) -> dict[str, Any]:
+    """The option to take, and why; or why there is none, and what would let the plan work. And whether the session of
+    the plan's `own` option, or else of that one, can be extended."""
     try:
         best = recommend(options)
     except WrongInput as none:
         ways = "" if plan is None or public is None else f"; {would_work(plan, public)}"
-        return {"recommended": None, "reason": f"{none}{ways}"}
-    return {"recommended": {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}, "reason": best.reason}
+        return {"recommended": None, "reason": f"{none}{ways}", "later_rows": None}
+    named = {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}
+    later = None if plan is None or public is None else later_rows(plan, public.rows, own or best)
+    return {"recommended": named, "reason": best.reason, "later_rows": later}
+
+
+def later_rows(plan: Plan, rows: int, option: Option) -> str:
+    """Whether the plan's session can be extended once its own `rows` are asked, as is expected of that option."""
+    if option.name == TALLIES:
+        return NO_LATER_ROWS
+    by_rows = "queries" in MECHANISMS[option.name]
+    queries, refused = plan.labeling.most_asked(rows) if by_rows else None, rows - option.expected_answered
+    return later_rows_in_words(queries=queries, cutoff=option.cutoff, asked=rows, refused=refused)
 
 
 def would_work(plan: Plan, public: PublicFacts) -> str:

@@ -42,6 +42,7 @@ LARGEST_SEARCHED = 10**7
 class Stream:
     """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order.
 
+    room     rows beyond `queries` that a mechanism which ends by rows asked is calibrated for, and that come later
     lesson   what the student makes of the answers
     rows     of a teacher, and the columns it learns from, if they are known
     """
@@ -53,6 +54,7 @@ class Stream:
     classes: int
     shares: Shares
     order: float
+    room: int = 0
     accountant: str = "renyi"
     lesson: Lesson = "soft"
     rows: float | None = None
@@ -69,6 +71,7 @@ class Stream:
         classes: int,
         agreement: ArrayLike | None = None,
         order: float = LEAST_ORDER,
+        room: int = 0,
         accountant: str = "renyi",
         lesson: Lesson = "soft",
         units: float | None = None,
@@ -94,6 +97,7 @@ class Stream:
             classes=classes,
             shares=profile(TYPICAL_AGREEMENT if agreement is None else agreement, classes),
             order=order,
+            room=room,
             accountant=accountant,
             lesson=lesson,
             rows=rows,
@@ -107,7 +111,7 @@ class Stream:
             epsilon=self.epsilon,
             delta=self.delta,
             cutoff=cutoff,
-            queries=self.queries,
+            queries=self.queries + self.room,
             classes=self.classes,
             teachers=self.teachers,
             order=self.order,

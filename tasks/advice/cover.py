@@ -10,14 +10,14 @@ Not covered  sessions of the same version and charge are taken for the plan's ow
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from concord.artifacts.domains import FILTERS, Domain, FilterKind, freeze
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
 from concord.artifacts.ledger.ledger import Ledger
@@ -211,6 +211,23 @@ def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) ->
     return below[first - 1] if first and too_much(below[first - 1]) is False else None
 
 
+@contextmanager
+def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
+    """A session that the domain's budget does not cover is refused with the largest ε that would be covered."""
+    try:
+        yield
+    except NotCovered as refused:
+        account = Account.of(plan, home)
+        public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
+        if plan.undecided and public is not None:
+            plan, _ = decided(plan, public)
+        raise NotCovered(f"{refused}; {_fitting(largest_epsilon(plan, public, account), account)}") from None
+
+
+def _fitting(largest: float | None, account: Account) -> str:
+    return NONE_FITS[account.domain.filter.kind] if largest is None else f"the largest ε that fits is {largest:g}"
+
+
 NONE_FITS: dict[FilterKind, str] = {
     "renyi": "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion",
     "gaussian": "no smaller ε fits either, for sessions may be charged a quarter of its δ beside their μ²",
@@ -222,8 +239,7 @@ def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
     of = f" (ε = {cap.epsilon:g}, δ = {cap.delta:g})"
     spent = f", of which {used:.0%} is used," if account.named else ""
     raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
-    fits = NONE_FITS[cap.kind] if largest is None else f"the largest ε that fits is {largest:g}"
     return (
         f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
-        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {fits}; {raised}"
+        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {_fitting(largest, account)}; {raised}"
     )

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
+from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Option
 from concord.tasks.advice.keys import SCHEMA_LINE, SHIPPED
 from concord.tasks.asking.teachers import PROPOSED
@@ -129,15 +130,22 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
-    """How many teachers, and the mechanism that is expected to teach most with their votes on the public rows."""
+    """How many teachers, the mechanism that is expected to teach most with their votes on the public rows, and how many
+    later rows are paid for as well, if it ends by rows asked."""
 
     teachers: int
     best: Option
+    room: int
 
 
 def usual_delta(rows: int) -> float:
     """The power of ten that is at most a tenth of one in `rows`: to publish one row in n at random has a δ of 1/n."""
     return float(f"1e-{1 + len(str(rows))}")
+
+
+def usual_room(rows: int) -> int:
+    """Later rows that a session is planned to have room for: a tenth of the public ones there are, at least 10."""
+    return max(10, rows // 10)
 
 
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
@@ -181,7 +189,7 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
             "free text"
         )
     features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
-    asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble.best))
+    asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = SCHEMA_LINE + HEAD + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
@@ -267,9 +275,12 @@ learner = "linear" # the model that the sums are decoded to; or the estimator of
 """
 
 
-def _door(best: Option) -> str:
+def _door(ensemble: Ensemble) -> str:
+    best = ensemble.best
     counting = mechanism_class(best.name).counts
-    ends = "# ends with the public rows" if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
+    cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
+    room = f"room = {ensemble.room} # later rows that are paid for as well, for `concord extend` and single answers"
+    ends = "\n".join(filter(None, (cutoff, room if "queries" in MECHANISMS[best.name] else None)))
     regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
     learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
     refused = "soft" if counting else "drop"

@@ -51,6 +51,7 @@ class Premises:
     epsilon, delta   what labels may spend, and beside them the choice of a student
     agreement        a guess, as `odds.profile` takes it; None for what is typical
     order            the Rényi order of the domain, if it is known
+    room             rows beyond `queries` that are paid for, if the mechanism ends by rows asked
     mechanism        the one that is planned; None if the best is to be taken
     cutoff           the one that is planned for it; None if the best is to be taken
     choice           the part of ε that the choice of a student takes
@@ -67,6 +68,7 @@ class Premises:
     classes: int
     agreement: Guess | None = None
     order: float = LEAST_ORDER
+    room: int = 0
     mechanism: str | None = None
     cutoff: int | None = None
     choice: float = 0.0
@@ -103,6 +105,7 @@ class Premises:
             classes=self.classes,
             agreement=self.agreement,
             order=self.order,
+            room=self.room,
             accountant=self.accountant,
             lesson=self.lesson,
             units=units,
@@ -125,6 +128,7 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
         "classes": len(plan.data.classes),
         "agreement": None if plan.labeling.agreement is None else expected_agreement(plan),
         "order": freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
+        "room": labeling.room or 0,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": (plan.student.epsilon or 0.0) if plan.student.learner == "universal" else 0.0,

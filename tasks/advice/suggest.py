@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.choose import PublicFacts, weigh_tallies, would_work
+from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies, would_work
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
-from concord.tasks.advice.draft import Ensemble, Wishes, draft
+from concord.tasks.advice.draft import Ensemble, Wishes, draft, usual_room
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
@@ -26,11 +27,13 @@ MOST_TEACHERS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """The plan as text, and what it was chosen by: an ensemble for votes; None for tallies."""
+    """The plan as text, what it was chosen by (an ensemble for votes; None for tallies), and whether its session can be
+    extended."""
 
     text: str
     ensemble: Ensemble | None
     reason: str
+    later_rows: str = NO_LATER_ROWS
 
 
 def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
@@ -70,7 +73,9 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     less = f"tallies would teach as much as {asked.worth:,.0f}" if asked.feasible else f"no tallies: {asked.reason}"
     reason = f"{voting.best.reason}; {less}"
     voting = replace(voting, best=replace(voting.best, reason=reason))
-    return Suggested(text=draft(wishes, voting, folder), ensemble=voting, reason=reason)
+    text = draft(wishes, voting, folder)
+    later = later_rows(_parsed(text, folder), public.rows, voting.best)
+    return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later)
 
 
 def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
@@ -78,7 +83,12 @@ def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
     found = []
     figures: dict[str, Any] = {
         **{"epsilon": wishes.epsilon, "delta": wishes.delta, "classes": len(wishes.classes), "units": wishes.rows},
-        **{"queries": public.rows, "order": public.order, "fields": fields_of(public.encoding)},
+        **{
+            "queries": public.rows,
+            "room": usual_room(public.rows),
+            "order": public.order,
+            "fields": fields_of(public.encoding),
+        },
     }
     for size in ROWS_A_TEACHER:
         teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
@@ -88,7 +98,7 @@ def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
             found.append((worth, plan_mechanism(mechanism.name, stream, mechanism.cutoff), teachers))
     nothing = 0.0, Option(name="none", feasible=False, reason="no mechanism fits the budget"), 0
     _, best, teachers = max(found, key=lambda each: each[0], default=nothing)
-    return Ensemble(teachers=teachers, best=best)
+    return Ensemble(teachers=teachers, best=best, room=usual_room(public.rows))
 
 
 def _round(count: int) -> int:

@@ -152,7 +152,7 @@ def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: floa
         delta=delta,
         cutoff=labeling.cutoff,
         teachers=plan.teachers.count,
-        queries=labeling.queries or rows,
+        queries=labeling.most_asked(rows),
         classes=len(plan.data.classes),
         order=order,
         accountant=labeling.accountant,

@@ -14,11 +14,13 @@ from concord.flows import api
 from concord.flows.api import Run, open_session, run
 from concord.flows.environment import keep_to
 from concord.flows.start import start
+from tests.support.console import concord
 from tests.support.people import people, write_plan, write_tables
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", api.__doc__ or "")
-EXAMPLES = [*map(dedent, LINES), *re.findall(r"```python\n(.*?)```", README, re.DOTALL)]
+OF_README = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLES = [*map(dedent, LINES), *OF_README]
 
 
 @pytest.fixture
@@ -39,6 +41,22 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
         assert "epsilon=8.0" in capsys.readouterr().out
     (session,) = Ledger.of(home).sessions("people")
     assert session.asked == 301
+
+
+@pytest.mark.slow
+def test_the_readmes_lines_run_on_the_plan_that_init_writes(
+    folder: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "plan.toml").unlink()
+    tables = ("--private", "private.csv", "--public", "public.parquet", "--test", "test.parquet")
+    stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
+    status, printed, _ = concord("init", *tables, *stated)
+    assert (status, "later rows: none, nobody votes" in printed) == (0, True)
+    for lines in OF_README:
+        exec(lines, {})
+        assert "epsilon=1.0" in capsys.readouterr().out
+    (session,) = Ledger.of(home).sessions("people")
+    assert session.ended
 
 
 @pytest.mark.slow

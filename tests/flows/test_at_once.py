@@ -54,6 +54,8 @@ def test_in_a_fresh_home_one_server_makes_its_database_before_another_begins(
     at_once: list[bool] = []
 
     class Slow:
+        making: threading.Thread | None = None
+
         def __init__(self, _: Path) -> None:
             if not database.exists():
                 with suppress(threading.BrokenBarrierError):

@@ -48,6 +48,17 @@ def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, ho
 
 
 @pytest.mark.slow
+def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: Path, arriving: Path) -> None:
+    roomy = changed(plan.model_dump(exclude={"labeling"}), labeling={"mechanism": "noisy_votes", "room": 60})
+    first = start(roomy, home)
+    assert (first.asked, first.later_rows.partition(":")[0]) == (300, "60 are paid for")
+    more = start_extension(first.session, arriving, home)
+    assert (more.asked_now, more.asked, more.later_rows.partition(",")[0]) == (60, 360, "none")
+    assert more.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert start(roomy, home).asked_now == 0  # the plan goes on with its own session
+
+
+@pytest.mark.slow
 def test_a_folder_named_again_is_asked_for_its_new_files_only(session: str, home: Path, arriving: Path) -> None:
     first = start_extension(session, arriving, home)
     again = start_extension(session, arriving, home)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,22 @@ import pytest
 
 from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, TEST, Division
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Opening
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.cover import EPSILONS, Account, check_cover, largest_epsilon
+from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
+from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.door.admit import Asked, Charged, calibrated
 from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.door.rounds import Tallied
 from tests.support.console import concord
-from tests.support.people import tables_of_plan, write_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
 TALLIES = {"mechanism": "tallies", "rows": 6000}
 UNIVERSAL = {"learner": "universal", "hypotheses": "stumps", "features": ["size"]}
@@ -31,6 +33,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "tallies": {"labeling": TALLIES, "teachers": None},
     "stable": {},
     "noisy_votes": {"labeling": {"mechanism": "noisy_votes"}},
+    "with room": {"labeling": {"mechanism": "noisy_votes", "room": 90}},
     "relabelled": {"relabel": {}, "student": {}},
     "universal": {"labeling": None, "teachers": None, "student": UNIVERSAL},
 }
@@ -193,6 +196,58 @@ def test_of_a_divided_domain_the_part_that_is_learned_from_counts(folder: Path, 
     ledger.open_session(Opening(**tested))
     assert Account.of(plan, tmp_path / "home").charged == ledger.totals("people")[LEARNING]
     assert ledger.total("people").renyi > Account.of(plan, tmp_path / "home").charged.renyi == 0
+
+
+def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
+    plan, without = planned(folder, "with room", 0.5), planned(folder, "noisy_votes", 0.5)
+    assert [runs(each, folder).queries for each in (plan, without)] == [390, 300]
+    account = Account.of(plan, folder / "nowhere")
+    assert costs_of(plan, facts(plan), account) == [runs(plan, folder).cost]
+    assert facts(plan).stream(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
+
+
+@pytest.mark.parametrize(
+    ("ends", "asked", "refused", "words"),
+    [
+        ({"queries": 390, "cutoff": None}, 300, 0, "90 are paid for: by"),
+        ({"queries": 300, "cutoff": None}, 300, 0, "none, the session ends with these: `room`"),
+        ({"queries": None, "cutoff": 12}, 300, 5, "any number until 7 more are refused: by"),
+        ({"queries": None, "cutoff": 12}, 300, 12, "none, the session ends with these: a larger cutoff"),
+        ({"queries": 390, "cutoff": 12}, 300, 5, "90 are paid for, any number until 7 more are refused"),
+    ],
+)
+def test_it_says_how_many_later_rows_a_session_has_room_for(
+    ends: dict[str, int | None], asked: int, refused: int, words: str
+) -> None:
+    said = partial(later_rows_in_words, queries=ends["queries"], cutoff=ends["cutoff"], asked=asked, refused=refused)
+    assert said().startswith(words)
+    assert said(ended=True).startswith("none")
+
+
+def test_of_tallies_it_says_that_nothing_is_to_be_extended(folder: Path) -> None:
+    plan = planned(folder, "tallies", 0.5)
+    public = facts(plan)
+    assert later_rows(plan, public.rows, weigh_tallies(plan, public)) == NO_LATER_ROWS
+    with pytest.raises(WrongInput, match="room has no meaning for mechanism = 'tallies'"):
+        changed(plan.model_dump(exclude_unset=True), labeling__room=5)
+
+
+@pytest.mark.parametrize(
+    ("labeling", "rule"),
+    [
+        ({"mechanism": "stable", "cutoff": 5, "room": 5}, "room has no meaning for mechanism = 'stable'"),
+        ({"mechanism": "noisy_votes", "queries": 5, "room": 5}, "room adds to the public rows"),
+    ],
+)
+def test_room_is_for_what_ends_by_rows_and_is_said_once(folder: Path, labeling: dict[str, Any], rule: str) -> None:
+    with pytest.raises(WrongInput, match=rule):
+        parse_plan({**tables_of_plan(folder), "labeling": labeling})
+
+
+def test_advice_keeps_the_room_of_a_plan_only_if_its_mechanism_ends_by_rows(folder: Path) -> None:
+    plan = parse_plan({**tables_of_plan(folder), "labeling": {"mechanism": "auto", "room": 90}})
+    assert plan.naming("noisy_votes").labeling.room == 90
+    assert plan.naming("stable", 5).labeling.room is None
 
 
 # The commands ---------------------------------------------------------------------------------------------------------
