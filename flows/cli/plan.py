@@ -180,13 +180,12 @@ def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
     return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
 
 
-WORDS = (
+WORDS = (  # what the headings mean
     "worth: labelled rows, free of noise, that would teach the student as much. lost: the share of rows it gets wrong, "
     "roughly, for want of more. margin needed: votes by which the largest class must lead so that a row gets its label "
     "99 times of 100. teachers needed: how many it takes for a row of average agreement. cutoff: refusals until the "
     "session ends."
 )
-"""What the headings mean, printed where they stand."""
 
 
 def _show_mechanisms(found: dict[str, Any]) -> None:

@@ -217,11 +217,19 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
     try:
         yield
     except NotCovered as refused:
-        account = Account.of(plan, home)
-        public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
-        if plan.undecided and public is not None:
-            plan, _ = decided(plan, public)
-        raise NotCovered(f"{refused}; {_fitting(largest_epsilon(plan, public, account), account)}") from None
+        try:
+            words = _what_fits(plan, Account.of(plan, home))
+        except WrongInput:
+            raise refused from None
+        raise NotCovered(f"{refused}{words}") from None
+
+
+def _what_fits(plan: Plan, account: Account) -> str:
+    public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
+    if plan.undecided and public is not None:
+        plan, _ = decided(plan, public)
+    known = costs_of(plan, public, account)
+    return f"; {_fitting(largest_epsilon(plan, public, account), account)}" if known else ""
 
 
 def _fitting(largest: float | None, account: Account) -> str:
