@@ -152,6 +152,8 @@ def test_what_the_environment_names_is_not_looked_at(
 class Stub:
     """A server that was started; what it cannot write, its answers say."""
 
+    making = None
+
     def __init__(self, home: Path) -> None:
         self.log, self.lost, self.ended = home / "prefect" / "server.log", False, "it ended"
         self.cannot = f"it cannot go on (see {self.log})"
