@@ -16,7 +16,7 @@ from concord.flows import stages
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import Admitted, Private, PublicStream, RunContext, running
 from concord.flows.stage import Disclosure
-from concord.flows.steps import go_on, publish, replayed
+from concord.flows.steps import go_on, publish
 from concord.flows.tally import (
     go_on_tallies,
     labels_of,
@@ -26,6 +26,7 @@ from concord.flows.tally import (
     study_tallies,
 )
 from concord.flows.trial import left_now, pass_test, test_asked
+from concord.flows.vote import replayed
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import division_of, plan_of
 from concord.tasks.door.checkpoint import Checkpoint, checkpoint_to_test

@@ -46,7 +46,6 @@ from concord.flows.steps import (
     go_on,
     publish,
     rehearse,
-    replayed,
 )
 from concord.flows.tally import (
     admit_tallies,
@@ -63,7 +62,7 @@ from concord.flows.tally import (
     tally,
 )
 from concord.flows.trial import check_test, choose, try_student
-from concord.flows.vote import admit, ask, share, training_rows
+from concord.flows.vote import admit, ask, replayed, share, training_rows
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.tables import find_files

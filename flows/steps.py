@@ -37,7 +37,6 @@ from concord.tasks.door.admit import (
     reserve_session,
 )
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from concord.tasks.door.release import replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.track import column_types, recorded_run, track
@@ -162,16 +161,6 @@ def begin_session(
     )
     write_checkpoint(run.stores.vault, session.id, checkpoint)
     return session
-
-
-def replayed(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
-    """The labels as they were released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
-    classes, batches = run.plan.data.classes, admitted.stream.batches
-
-    def work() -> tuple[list[Ref], bool]:
-        return replay(run.stores, session, admitted.mechanism, classes, batches), True
-
-    return Disclosure(session, run.stages.uncached("release", work), 0, datetime.now(UTC))
 
 
 def publish(

@@ -8,10 +8,10 @@ the moment of the disclosure is the last one. Checked by tests/flows/test_interl
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count, takewhile
 
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.learners import TeachersPlan
@@ -26,7 +26,7 @@ from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
 from concord.tasks.door.checkpoint import online_votes
-from concord.tasks.door.release import Stores
+from concord.tasks.door.release import Stores, replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
 
@@ -93,31 +93,47 @@ def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teache
         return stores.vault.find(online_votes(stores.vault, teachers, batch))
 
     lacking = [batch for batch in stream.batches if there(batch) is None]
-    with _stamped_together(stores, session) as released:
-        with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
-            passed = stages.release(
-                run, session, admitted.mechanism, classes, stream.batches, lambda batch: there(batch) or polled(batch)
-            )
-        released.extend(passed.released)
+    if not session.ended:
+        _note_unstamped(stores, session)
+    with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
+        passed = stages.release(
+            run, session, admitted.mechanism, classes, stream.batches, lambda batch: there(batch) or polled(batch)
+        )
+    _stamp_together(stores, session)
     return replace(passed, at=datetime.now(UTC))
 
 
-@contextmanager
-def _stamped_together(door: Stores, session: Session) -> Iterator[list[Ref]]:
-    """Files of labels that are listed within the block, and new, get their times when it ends, all at once: each file's
-    own would tell how long the votes after it were counted. What a killed run released is stamped by the next.
+def replayed(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
+    """The labels as they were released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
+    classes, batches = run.plan.data.classes, admitted.stream.batches
+
+    def work() -> tuple[list[Ref], bool]:
+        return replay(run.stores, session, admitted.mechanism, classes, batches), True
+
+    released = run.stages.uncached("release", work)
+    _stamp_together(run.stores, session)  # an earlier command may have ended before it did
+    return Disclosure(session, released, 0, datetime.now(UTC))
+
+
+def _note_unstamped(door: Stores, session: Session) -> None:
+    """Note that files of labels from here on have times of their own, until they are stamped together."""
+    begun = session.batches - (session.pending is not None)
+    door.vault.keep(_unstamped(session), lambda: str(begun).encode())
+
+
+def _stamp_together(door: Stores, session: Session) -> None:
+    """Give the files of labels that are noted their times, all at once: each file's own would tell how long the votes
+    after it were counted. Those of a run that ended before it came here are stamped by the next command.
     """
-    path, released = f"sessions/{session.id}/unstamped", list[Ref]()
-    if not session.ended:
-        begun = session.batches - (session.pending is not None)
-        door.vault.keep(path, lambda: str(begun).encode())
-    yield released
-    noted = door.vault.find(path)
+    noted = door.vault.find(_unstamped(session))
     if noted is not None:
-        first = int(door.vault.read(noted))
-        new = {labels_path(session.id, first + at) for at in range(len(released))}
-        door.released.restamp([ref for ref in released if ref.path in new])
-        door.vault.destroy(path)
+        files = (door.released.find(labels_path(session.id, at)) for at in count(int(door.vault.read(noted))))
+        door.released.restamp([ref for ref in takewhile(bool, files) if ref is not None])
+        door.vault.destroy(noted.path)
+
+
+def _unstamped(session: Session) -> str:
+    return f"sessions/{session.id}/unstamped"
 
 
 def _ahead(teachers: TeachersPlan, session: Session) -> int:

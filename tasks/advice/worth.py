@@ -92,8 +92,11 @@ def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
 
 def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
     """How many rounds to plan of pictures, by public facts: two if the noise of one alone is below a tenth of the units
-    that share a cell, for then labels are good enough to learn a space from. Measured on MNIST: two rounds gain 0.4
-    points at ε = 0.5 and 1, and lose as much at 0.1."""
+    that share a cell, for then labels are good enough to learn a space from.
+
+    Measured on MNIST, by a prototype with simulated noise, one run each: at ε = 1, 98.20 % with two rounds and 97.83 %
+    with one; at 0.1, 96.7 % with two and 97.2 % with one. At 0.5 the two were not compared.
+    """
     return 2 if once.rounds[-1].scale / once.steps < guess / cells / 10 else 1
 
 

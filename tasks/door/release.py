@@ -69,14 +69,14 @@ def release(
 ) -> list[Ref]:
     """Answer the batches in order, or replay them; returns the released file of each.
 
-    votes   asked for in the same order, and for no batch that came after the session had ended
+    votes   asked for in order, of no batch after the session's end; meanwhile the door is free, so that it can be closed
     Raises NotVerified if rows, votes or key are not those on record.
     """
     with opened(door, session):
         passage = Passage(door, session.id, mechanism, classes)
-        for batch in batches:
-            passage.pass_through(batch, votes)
-        return passage.released
+    for batch in batches:
+        passage.pass_through(batch, votes)
+    return passage.released
 
 
 @private_stage
@@ -165,7 +165,14 @@ class Passage:
         if rows_digest is None:
             self.released.append(self._leave_unasked(state, batch.rows))
             return
-        old, counts = self._known.get(rows_digest), read_votes(self.door.vault.read(votes(batch)))
+        counts = read_votes(self.door.vault.read(votes(batch)))
+        with alone(self.door.vault, self.session):
+            self.released.append(self._pass(rows_digest, counts, self.door.ledger.session(self.session)))
+
+    def _pass(self, rows_digest: str, counts: Ints, state: Session) -> Ref:
+        old = self._known.get(rows_digest)
+        if old is None and state.ended:  # it was closed while the votes were counted
+            return self._leave_unasked(state, len(counts))
         if old is None:
             self._check_unreleased(state)
         asked = Batch(
@@ -176,8 +183,7 @@ class Passage:
             votes_digest=keyed_digest(self._key, "votes", np.ascontiguousarray(counts, dtype="<u4").tobytes()),
         )
         begun = self.door.ledger.begin_batch(self.session, asked)
-        replayed = begun.outcome and _replay(self.door, begun.outcome)
-        self.released.append(replayed or self._answer(begun, counts, state))
+        return _replay(self.door, begun.outcome) if begun.outcome else self._answer(begun, counts, state)
 
     def pass_again(self, batch: PublicBatch) -> None:
         """What was released for a batch, without its votes; or that it was not asked."""

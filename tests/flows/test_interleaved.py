@@ -19,6 +19,7 @@ from concord.flows import stages, vote
 from concord.flows.stage import Begun, Call, Disclosure, Stages
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import online_votes
+from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, make_case, write
@@ -204,6 +205,37 @@ def test_what_a_killed_run_released_is_stamped_by_the_next(
     time.sleep(0.02)
     before = time.time()
     asked(case, Counted(case))
+    assert min(moments(case)) > before - 0.01
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["whole", "closed"])
+def test_what_a_run_left_is_stamped_before_another_student_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool
+) -> None:
+    """`concord study` and `concord test` replay labels whose run was killed, or failed and was closed."""
+    case = make_case(tmp_path / "home", STABLE)
+    counted = Counted(case)
+
+    def fail(at: int) -> None:
+        if at == 2:
+            raise EnvironmentFailed("the disk is full")
+
+    with monkeypatch.context() as killed:
+        on_cores(killed, 1)
+        if ended:
+            counted.counting = fail
+        else:
+            killed.setattr(type(case.door.released), "restamp", lambda *_: 1 / 0)
+        with pytest.raises(EnvironmentFailed if ended else ZeroDivisionError):
+            asked(case, counted)
+    if ended:
+        close(case.door, "d-1", give_back=False)
+    time.sleep(0.02)
+    before = time.time()
+    admitted: Any = SimpleNamespace(mechanism=case.mechanism, stream=SimpleNamespace(batches=case.batches))
+    plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES))
+    run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
+    vote.replayed(run, case.door.ledger.session("d-1"), admitted)
     assert min(moments(case)) > before - 0.01
 
 

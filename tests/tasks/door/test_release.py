@@ -15,8 +15,10 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import KEY_BYTES, derive, keyed_digest
 from concord.artifacts.schemas import Ref, votes_schema
+from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import Randomness, check_key, commitment
-from concord.tasks.door.release import Stores
+from concord.tasks.door.erase import close
+from concord.tasks.door.release import Stores, alone_if_free, release
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
@@ -209,3 +211,17 @@ def test_the_same_rows_again_are_replayed_not_asked(case: Case) -> None:
     labels = case.run()
     assert labels["row"].to_pylist()[-ROWS:] == list(range(ROWS))
     assert case.door.ledger.session("d-1").asked == asked
+
+
+def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None:
+    def closed(batch: PublicBatch) -> Ref:
+        if batch is case.batches[1]:
+            with alone_if_free(case.door.vault, "d-1", "lock") as free:
+                assert free
+            close(case.door, "d-1", give_back=False)
+        return case.votes_on(batch)
+
+    refs = release(case.door, case.session, case.mechanism, CLASSES, case.batches, closed)
+    session = case.door.ledger.session("d-1")
+    assert (session.status, session.batches, session.asked) == ("closed", 1, ROWS)
+    assert case.door.released.labels(refs)["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
