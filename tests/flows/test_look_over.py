@@ -54,7 +54,7 @@ def run_it(patch: pytest.MonkeyPatch, found: Unmatched, answer: str, *, wanted: 
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
     patch.setattr(precheck, "unmatched", lambda *_: found)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    run: Any = SimpleNamespace(plan=None)
+    run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     with console.asking(wanted):
         look_over(run, private, None, None)  # type: ignore[arg-type]
     return terminal
@@ -82,10 +82,10 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(precheck, "unmatched", fails)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    look_over(SimpleNamespace(plan=None), private, None, None)  # type: ignore[arg-type]
+    look_over(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), private, None, None)  # type: ignore[arg-type]
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "unmatched", lambda *_: pytest.fail("read"))
     session: Any = object()
-    look_over(SimpleNamespace(plan=None), SimpleNamespace(), None, session)  # type: ignore[arg-type]
+    look_over(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), SimpleNamespace(), None, session)  # type: ignore[arg-type]

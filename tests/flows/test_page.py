@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 
 from concord.artifacts.plan import Plan
@@ -33,6 +34,7 @@ def tells(page: dict[str, Any], summary: Summary) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_named_for_its_domain_and_an_extension_for_its_session(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:

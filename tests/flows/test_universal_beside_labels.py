@@ -21,7 +21,7 @@ STUDENT = {
     "features": ["size", "shade=dark"],
     "epsilon": 1.0,
 }
-STAGES = ["encode", "split", "teach", "poll", "count", "release", "choose", "study", "certify"]
+STAGES = ["encode", "split", "teach", "count", "poll", "release", "choose", "study", "certify"]
 
 
 @pytest.fixture
@@ -68,6 +68,7 @@ def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home
     assert [check.name for check in verify(home) if "together" in check.detail] == [f"{first.session}: certificate"]
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_two_openings_needs_no_new_session(
     plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
     assert Ledger.of(home).domains() == ()
 
 
+@pytest.mark.slow
 def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[str, Any], home: Path) -> None:
     """The plan asks for one choice beside its labels; a second one is a further session, whatever its class."""
     start(parse_plan(tables), home)

@@ -12,6 +12,7 @@ from tests.promises.endings import FAULTS, PLACES, Impossible, attempt
 AT_A_PLACE = [name for name, fault in FAULTS.items() if fault.do]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_while_its_workers_fit(tmp_path: Path) -> None:
     assert attempt("Ctrl-C", "fit", tmp_path, again=False).wrong() == []
 

@@ -192,6 +192,7 @@ class Dying:
         return step
 
 
+@pytest.mark.slow
 def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
     plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import tidy
@@ -42,6 +43,7 @@ def work(stage: str, home: Path) -> None:
         with_public(changed(found, data__public_share=0.5, privacy__secret="labels"), vault, ["digest"])
 
 
+@pytest.mark.slow
 def test_a_killed_stage_leaves_no_private_rows_for_good(tmp_path: Path) -> None:
     spawning = multiprocessing.get_context("spawn")
     stages = ("split", "count", "unlabelled")
