@@ -69,7 +69,7 @@ def release(
 ) -> list[Ref]:
     """Answer the batches in order, or replay them; returns the released file of each.
 
-    votes   asked for in order, of no batch after the session's end; meanwhile the door is free, so that it can be closed
+    votes   asked for in order, of no batch after the session's end; meanwhile the door is free, for whoever closes it
     Raises NotVerified if rows, votes or key are not those on record.
     """
     with opened(door, session):

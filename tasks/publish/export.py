@@ -118,8 +118,9 @@ def _write_onnx(student: Pipeline, file: Path) -> str | None:
 
 
 def _needed(estimator: str) -> list[str]:
-    """What the example needs: the student's own package too."""
-    own = packages_distributions().get(estimator.split(".")[0], [])
+    """What the example needs: the student's own package too, but not Concord, whose part of it lies beside it."""
+    package = estimator.split(".")[0]
+    own = [] if package == "concord" else packages_distributions().get(package, [])
     return sorted({*NEEDED, *own})
 
 

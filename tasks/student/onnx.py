@@ -5,10 +5,12 @@ double, NaN if missing; words as string, of which an unknown one is missing; lis
 
 Assumes      the student is one of `tasks.student.model`
 Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products
-Not covered  how raw cells become clean ones (`concord_student.Cells`). Checked by
+Not covered  how raw cells become clean ones (`concord_student.Cells`); students of gradients
+             (`concord_pictures.Pictures`), which have no graph. Checked by
              tests/tasks/publish/test_export.py and, of tallies, tests/tasks/student/test_linear.py
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +56,7 @@ from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed
 from concord.tasks.student.concord_tallied import LEAST, Code, Crossed, Tallied
 
 OPSET = {"": 21, "ai.onnx.ml": 4}
+UNKNOWN = re.compile(r"shape calculator for type '<class '([\w.]+)'>'")
 WHOLE, DOUBLE = (guess_proto_type(kind()) for kind in (Int64TensorType, DoubleTensorType))
 
 
@@ -76,7 +79,8 @@ def to_onnx(student: Pipeline) -> bytes:
         own = {"options": options, "target_opset": OPSET, "custom_parsers": PARSERS}
         graph = convert_sklearn(student, "student", inputs(student), **own)
     except (RuntimeError, NotImplementedError, NameError, ValueError, TypeError) as wrong:
-        why = str(wrong).splitlines()[0][:200]
+        unknown = UNKNOWN.search(str(wrong))
+        why = f"it does not know {unknown[1]}" if unknown else str(wrong).splitlines()[0][:200]
         raise NotImplementedError(f"skl2onnx cannot convert {type(student[-1]).__name__}: {why}") from None
     return bytes(graph.SerializeToString())
 

@@ -13,7 +13,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from concord.artifacts.home.released import sha256
+from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.export import example_row
@@ -175,3 +177,27 @@ def test_what_the_converter_does_not_know_is_one_sentence() -> None:
     constant = DummyClassifier(strategy="most_frequent").fit(np.zeros((2, 1)), ["no", "no"])
     with pytest.raises(NotImplementedError, match=r"^skl2onnx cannot convert DummyClassifier: [^\n]+$"):
         to_onnx(published_student(ENCODING, constant))
+
+
+def test_a_student_of_pictures_has_no_graph_which_is_said() -> None:
+    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
+    from concord.tasks.student.onnx import to_onnx
+
+    pictures = np.random.default_rng(0).integers(0, 256, (6, 14 * 14)) / 255
+    network = Pictures(hidden=2, components=2, steps=10, random_state=0)
+    image = Encoding(columns=(Passed(name="image", element="uint8", size=14 * 14),), label="kind", classes=("a", "b"))
+    student = published_student(image, ScoreClassifier(network, ["a", "b"]).fit(pictures, np.eye(2)[[0, 1] * 3]))
+    with pytest.raises(NotImplementedError, match=r"^skl2onnx .* does not know concord_pictures\.Pictures$"):
+        to_onnx(student)
+
+
+def test_what_of_ours_travels_with_a_student_is_no_package_to_install(small: World, tmp_path: Path) -> None:
+    """Of that name, there may be another's."""
+    folder = small.released.root / SESSION
+    certificate = json.loads((folder / "certificate.json").read_text())
+    certificate["student"]["estimator"] = f"concord.tasks.data.concord_pictures.{Pictures.__name__}"
+    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
+    (tmp_path / "student.skops").write_bytes((folder / "student.skops").read_bytes())
+    assert concord("export", str(tmp_path), "--to", str(tmp_path / "out"))[0] == 0
+    needed = {line.split("==")[0] for line in (tmp_path / "out" / "requirements.txt").read_text().splitlines()}
+    assert needed == {"numpy", "pandas", "scikit-learn", "scipy", "skops"}
