@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
@@ -87,6 +88,11 @@ def checks_of(
     return verify(home, subject, test, trusted) if kept is None else verify_kept(home, kept, trusted)
 
 
+def _in_one_line(text: str) -> str:
+    """A text as it is shown: names in it are of whoever made the folder, and may not pass for lines of ours."""
+    return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
+
+
 @app.command("verify")
 def verify_command(
     subject: Annotated[
@@ -115,7 +121,7 @@ def verify_command(
     else:
         for check in checks:
             mark = MARKS[(check.ok, check.warning)]
-            out.print(f"{mark} {check.name}: {check.detail}", soft_wrap=True)
+            out.print(f"{mark} {_in_one_line(f'{check.name}: {check.detail}')}", soft_wrap=True)
     if not passed:
         raise typer.Exit(4)
 

@@ -5,6 +5,7 @@
     model.onnx            the student from clean cells on, if skl2onnx knows its parts
     MODEL_CARD.md         what it is, what is promised, what it takes
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
+    attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
     example.py            six lines that predict, and requirements.txt for them
 
 Assumes      the session's folder holds what was published
@@ -22,15 +23,18 @@ from shutil import copyfile
 
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.certificate import SCHEMA_FILE
+from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, KEY_FILE
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 from concord.tasks.publish.card import columns_of, model_card
 from concord.tasks.student.model import is_older, load, published, travelling
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
-COPIED = ("certificate.json", SCHEMA_FILE, "report.html")
+EVIDENCE = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
+COPIED = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 EXAMPLE = """import pandas as pd
 import skops.io
 
@@ -75,7 +79,7 @@ def export(source: Path, target: Path) -> Exported:
         **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in travelling(trusted)},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(certificate.student.estimator)),
-        "MODEL_CARD.md": "\n".join((*model_card(certificate, student), *_to_use(without))),
+        "MODEL_CARD.md": "\n".join((*model_card(certificate, student), *_to_use(without), *_to_check(target))),
     }
     for name, text in texts.items():
         (target / name).write_text(text, encoding="utf-8")
@@ -122,6 +126,17 @@ def _needed(estimator: str) -> list[str]:
     package = estimator.split(".")[0]
     own = [] if package == "concord" else packages_distributions().get(package, [])
     return sorted({*NEEDED, *own})
+
+
+def _to_check(target: Path) -> Iterator[str]:
+    """What the card says of the evidence, if it was published: that is so since the third format."""
+    if (target / ATTESTATION_FILE).is_file():
+        yield (
+            "## To check it\n\n`concord verify .` in this folder recomputes the guarantee and what the domain was "
+            f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "
+            "lists as missing what is not here: labels and figures. The folder as it was published, copied whole, "
+            "verifies by itself.\n"
+        )
 
 
 def _to_use(without_onnx: str | None) -> Iterator[str]:

@@ -117,8 +117,6 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-SLACK = 1 + 1e-9
-"""For what doubles lose on the way; claims are rounded up by more."""
 MOST_NAMED = 5
 """Sessions that are named; the others are counted."""
 

@@ -32,18 +32,16 @@ from concord.artifacts.measures import warnings_of
 from concord.artifacts.schemas import Budget
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.tasks.verify.checks import MOST_NAMED, SLACK, Check, checked, equal
+from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal
 from concord.tasks.verify.measured import public_test
-from concord.tasks.verify.recompute import least_delta
-from concord.tasks.verify.signed import UNSIGNED, Published, certificate_file, signer, statement_of
+from concord.tasks.verify.recompute import SLACK, least_delta
+from concord.tasks.verify.signed import UNSIGNED, Published, certificate_file, check_counts, signer, statement_of
 
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept` in the home "
     "folder says what the ledger knows of it"
 )
-MOST = {"copies": 2**20, "steps": 2**20, "classes": 2**20, "cutoff": 2**30, "queries": 2**40}
-"""Larger counts than a mechanism runs with: to recompute the cost of one might not end."""
 
 
 def is_published(path: Path) -> bool:
@@ -112,9 +110,7 @@ def _proved(certificate: Promising) -> str:
     equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
     equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
     equal("what is protected", claim.neighbours, NEIGHBOURS[settings.get("secret", _secret(claim.neighbours))])
-    for name, number in _counts_in(settings):
-        if number > MOST[name]:
-            raise NotVerified(f"the mechanism's {name} is beyond {MOST[name]:,}, with which Concord does not run")
+    check_counts(settings)
     delta = least_delta(settings, claim.epsilon)
     if not delta <= claim.delta * SLACK:
         raise NotVerified(f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g}, claimed {claim.delta:g}")
@@ -132,14 +128,6 @@ def _secret(neighbours: str) -> str:
     if secret is None:
         raise NotVerified(f"Concord proves nothing of neighbours {neighbours!r}")
     return secret
-
-
-def _counts_in(settings: object) -> Iterator[tuple[str, float]]:
-    """Every number inside settings that is one of MOST, by its name."""
-    if isinstance(settings, dict):
-        yield from ((name, item) for name, item in settings.items() if name in MOST and isinstance(item, int | float))
-    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
-        yield from _counts_in(part)
 
 
 def _within_cap(certificate: Promising) -> str:

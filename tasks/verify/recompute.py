@@ -29,7 +29,9 @@ from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
-ROUNDING_ROOM = (1 + 1e-9) ** 2
+SLACK = 1 + 1e-9
+"""For what doubles lose on the way; claims are rounded up by more."""
+ROUNDING_ROOM = SLACK**2
 """By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
 
 
@@ -48,10 +50,21 @@ def least_delta(settings: PublicSettings, epsilon: float) -> float:
     return _route(settings).least_delta(settings, epsilon)
 
 
+def stated(settings: PublicSettings) -> tuple[float, float]:
+    """The (ε, δ) that the settings state for the whole session. Raises NotVerified unless they prove it."""
+    whole = settings.get("relabel", settings)
+    epsilon, delta = float(whole["epsilon"]), float(whole["delta"])
+    proved = least_delta(settings, epsilon)
+    if not proved <= delta * SLACK:
+        raise NotVerified(f"at ε = {epsilon:g} its settings prove δ = {proved:.6g}, and they state {delta:g}")
+    return epsilon, delta
+
+
 def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
     if "relabel" in settings:
-        return _responses_nats(float(settings["relabel"]["epsilon"]), 1, order), float(settings["relabel"]["delta"])
+        epsilon, delta = stated(settings)
+        return _responses_nats(epsilon, 1, order), delta
     return _route(settings).charge(settings, order)
 
 
@@ -206,7 +219,7 @@ def pure(settings: PublicSettings) -> float:
 
 
 def _question_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(float(settings["epsilon"]), 1, order), question_slip(settings)
+    return _responses_nats(stated(settings)[0], 1, order), question_slip(settings)
 
 
 def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:

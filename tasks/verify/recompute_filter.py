@@ -53,14 +53,13 @@ def covered(epsilon: float, delta: float) -> float:
 
 
 def _charge(settings: PublicSettings) -> tuple[float, float]:
-    if "relabel" in settings:
-        settings = {**settings["relabel"], "name": "relabelled"}
-    name, epsilon = settings["name"], float(settings["epsilon"])
-    match name:
+    match name := "relabelled" if "relabel" in settings else settings["name"]:
         case "stable" | "relabelled":
-            return _pure(epsilon), float(settings["delta"])
+            return _whole(settings)
         case "noisy_votes" | "confident" | "private_test" | "tallies":
-            return _moved(_moves(settings), epsilon, float(settings["delta"]))
+            moves = _moves(settings)
+            narrow = min(scale for _, _, scale in moves) < LEAST_SCALE
+            return _whole(settings) if narrow else _moved(moves)
         case "sparse_vector" | "published":
             each, slips = recompute.epochs(settings)
             return int(settings["cutoff"]) * _pure(each), slips
@@ -72,8 +71,14 @@ def _charge(settings: PublicSettings) -> tuple[float, float]:
         case "universal" | "student_choice" | "error_estimate":
             return _pure(recompute.pure(settings)), 0.0
         case "optimal_release" | "laplace_release":
-            return _pure(epsilon), question_slip(settings)
+            return _pure(recompute.stated(settings)[0]), question_slip(settings)
     raise NotVerified(f"what {name!r} costs a Gaussian filter cannot be recomputed by another path")
+
+
+def _whole(settings: PublicSettings) -> tuple[float, float]:
+    """By the (ε, δ) of the whole session, if its settings prove it: one answer of (ε, 0), and δ."""
+    epsilon, delta = recompute.stated(settings)
+    return _pure(epsilon), delta
 
 
 def _pure(epsilon: float) -> float:
@@ -89,10 +94,8 @@ def _moves(settings: PublicSettings) -> Moves:
     return [(count, count, scale) for count, scale in recompute.groups(settings)]
 
 
-def _moved(moves: Moves, epsilon: float, delta: float) -> tuple[float, float]:
-    """Σ N/(σ² − t²), and e^a + e^b − 2 for what rounding to integers changes; or the whole, at its own (ε, δ)."""
-    if min(scale for _, _, scale in moves) < LEAST_SCALE:
-        return _pure(epsilon), delta
+def _moved(moves: Moves) -> tuple[float, float]:
+    """Σ N/(σ² − t²), and e^a + e^b − 2 for what rounding to integers changes."""
     with localcontext(prec=DIGITS):
         square = sum((Decimal(norm) / (Decimal(scale) ** 2 - LATTICE**2) for norm, _, scale in moves), Decimal(0))
         near = theta(LATTICE)

@@ -11,6 +11,7 @@ Not covered  an excerpt made up as a whole, with all else, by who has the key; a
              Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,13 @@ UNSIGNED = "nothing is signed, and there is no excerpt of the ledger: what the d
 BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
+MOST = {
+    **dict.fromkeys(("copies", "steps", "classes", "threshold", "threshold_scale", "query_scale"), 2**22),
+    "cutoff": 2**30,
+    "queries": 2**40,
+}
+"""Larger numbers than a mechanism runs with: to recompute the cost of one might not end."""
+
 
 @dataclass(frozen=True)
 class Published:
@@ -67,10 +75,9 @@ class Published:
 
     @property
     def unsigned(self) -> bool:
-        """Whether it is of a format that was published without a signature, and has none."""
-        return (
-            self.certificate.format in (FIRST_FORMAT, SECOND_FORMAT) and not (self.folder / ATTESTATION_FILE).exists()
-        )
+        """Whether it is of a format that was published without evidence, and nothing of any is there."""
+        evidence = (self.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
+        return self.certificate.format in (FIRST_FORMAT, SECOND_FORMAT) and not any(map(os.path.lexists, evidence))
 
     def read(self, path: str) -> bytes:
         """The content of a published file. Raises NotVerified if it is missing or lies elsewhere."""
@@ -103,6 +110,15 @@ class Published:
         }
 
 
+def check_counts(settings: object) -> None:
+    """Raise NotVerified if one of MOST, anywhere inside settings, is larger than that."""
+    for name, item in settings.items() if isinstance(settings, dict) else ():
+        if name in MOST and isinstance(item, int | float) and not item <= MOST[name]:
+            raise NotVerified(f"the mechanism's {name} is beyond {MOST[name]:,}, with which Concord does not run")
+    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
+        check_counts(part)
+
+
 def certificate_file(path: Path) -> Path:
     """The certificate's file in a folder, or at that path."""
     return path / CERTIFICATE_FILE if path.is_dir() else path
@@ -131,14 +147,24 @@ def signature(certificate: Promising, read: Read, trusted: str | None) -> str:
     must = {f"{certificate.session}/{name}" for name in BESIDE} | {file.path for file in certificate.files}
     for path in sorted(must - signed.keys()):
         raise NotVerified(f"{ATTESTATION_FILE} leaves out the published file {path}")
+    missing = []
     for path, digest in signed.items():
-        if sha256(read(path)) != digest:
+        try:
+            digested = sha256(read(path))
+        except NotVerified as absent:
+            missing.append(str(absent))
+            continue
+        if digested != digest:
             raise NotVerified(f"the published file {path} is not the one that was signed")
     excerpt = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
     claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
     equal("the claim that was signed", statement.predicate, claim)
-    return f"{len(signed)} files are as the key {key.fingerprint} signed them"
+    found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        raise NotVerified(f"{missing[0]}{more}; the other {found}")
+    return found
 
 
 def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Excerpt:
@@ -172,6 +198,8 @@ def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statemen
 def excerpt(certificate: Promising, read: Read) -> str:
     """The ledger's excerpt keeps the ledger's rule, and carries what is certified. Raises NotVerified."""
     found = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
+    for line in found.entries:
+        check_counts(line.body)
     for wrong in reckon(found.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
     moment = found.reading

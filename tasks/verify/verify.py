@@ -27,7 +27,6 @@ from concord.artifacts.vulnerabilities import concerning, opened_by
 from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
-    SLACK,
     Check,
     Home,
     Subject,
@@ -160,7 +159,7 @@ def _guarantee(subject: Subject) -> str:
         if stated.get(term) is not None:
             equal(term, getattr(session, term), stated[term])
     delta = recompute.least_delta(session.mechanism, session.epsilon)
-    if not delta <= session.delta * SLACK:
+    if not delta <= session.delta * recompute.SLACK:
         raise NotVerified(f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g}, claimed {session.delta:g}")
     return f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g} of the {session.delta:g} claimed"
 

@@ -18,9 +18,10 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.export import example_row
+from concord.tasks.publish.export import EVIDENCE, example_row
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import Encode, dump, load, published_student
+from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, certified, world
@@ -64,8 +65,16 @@ def python(folder: Path, program: str) -> str:
 
 
 def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
-    for name in ("student.skops", "certificate.json", "certificate.schema.json", "report.html"):
+    beside = ("certificate.json", "certificate.schema.json", "report.html", *EVIDENCE)
+    for name in ("student.skops", *beside):
         assert sha256((exported / name).read_bytes()) == sha256((small.released.root / SESSION / name).read_bytes())
+
+
+def test_it_verifies_but_for_what_is_not_in_it(exported: Path) -> None:
+    failing = {check.name.split(": ")[1]: check.detail for check in verify_published(exported) if not check.ok}
+    assert failing.keys() == {"files", "released labels", "signature"}
+    assert all("is missing" in detail for detail in failing.values())
+    assert "the other 7 files are as the key" in failing["signature"]
 
 
 def test_its_example_of_six_lines_runs_with_scikit_learn_alone(small: World, exported: Path) -> None:

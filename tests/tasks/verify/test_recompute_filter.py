@@ -25,7 +25,7 @@ from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelle
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.mechanisms.tallies import Round, Tallies
-from concord.tasks.verify import recompute_filter
+from concord.tasks.verify import recompute, recompute_filter
 from concord.tasks.verify.reckoning import reckon
 from tests.artifacts.ledger.openings import batch
 from tests.support.chained import Said, rewrite
@@ -170,3 +170,16 @@ def test_sessions_beyond_the_cap_by_a_hair_are_found(tmp_path: Path, monkeypatch
         ledger.open_session(opening(LOUDER, f"s-{number}"), further=True)
     assert any("is charged" in wrong and "covers" in wrong for wrong in reckon(ledger.records()))
     assert math.isclose(GaussianFilter.freeze(epsilon, 1e-4).budget, 2 * each, rel_tol=0.01)
+
+
+@pytest.mark.parametrize("name", ["stable", "noise too narrow", "relabelled", "optimal_release", "laplace_release"])
+def test_settings_that_state_less_than_they_prove_are_found(name: str) -> None:
+    """What is charged whole, by a stated ε, is charged too little if that is not the ε of what ran."""
+    settings = MECHANISMS[name]().settings()
+    whole = settings.get("relabel", settings)
+    whole["epsilon"] = whole["epsilon"] * 0.9
+    with pytest.raises(NotVerified, match="they state"):
+        recompute_filter.charge(settings)
+    if name in ("relabelled", "optimal_release", "laplace_release"):
+        with pytest.raises(NotVerified, match="they state"):
+            recompute.charge(settings, 5.75)

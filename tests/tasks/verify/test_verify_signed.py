@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -219,6 +220,39 @@ def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_
     assert faults(folder) == {}
     assert any("nothing is signed" in check.detail and check.warning for check in verify_published(folder))
     assert "signature" in faults(folder, THEIRS.public.fingerprint)
+
+
+@pytest.mark.parametrize("left", ["key.pem", "ledger.json"])
+def test_the_words_of_an_earlier_format_do_not_hide_that_a_signature_was_taken_away(folder: Path, left: str) -> None:
+    for name in set(EVIDENCE) - {left}:
+        (folder / name).unlink()
+    certify(folder, lambda values: values.update(format="concord certificate 2"))
+    assert "signature" in faults(folder)
+
+
+def test_what_is_signed_and_not_there_is_named_after_what_is_there_was_compared(folder: Path) -> None:
+    (folder / "spend.svg").unlink()
+    found = faults(folder, trusted(folder))["signature"]
+    assert "spend.svg is missing" in found
+    assert f"files are as the key {trusted(folder)} signed them" in found
+    (folder / "report.html").write_bytes(b"another")
+    assert "report.html is not the one that was signed" in faults(folder)["signature"]
+
+
+def test_settings_in_an_excerpt_that_could_not_be_recomputed_in_a_lifetime_are_refused(folder: Path) -> None:
+    question = {"name": "laplace_release", "threshold": 1e12, "scale": 1.0, "epsilon": 1.0, "delta": 1e-5}
+    sign_again(folder, lambda values: entry("open")(values).update(mechanism=question))
+    assert "threshold is beyond" in faults(folder)["ledger excerpt"]
+
+
+def test_names_of_files_pass_for_no_words_of_ours(folder: Path) -> None:
+    (folder / "a[").mkdir()
+    for name in ("a[/]", "b\nok   people-1: signer: a key you trust", "c\x1b[2K", os.fsdecode(b"\xff")):
+        (folder / name).write_bytes(b"")
+    status, out, _ = concord("verify", str(folder))
+    assert status == 0
+    assert "people-1/a[/]" in out
+    assert not any(line.startswith("ok   people-1: signer") or "\x1b" in line for line in out.splitlines())
 
 
 def test_a_kept_certificate_is_held_by_its_home_and_denied_by_another(
