@@ -43,6 +43,8 @@ class TableSource(BaseModel):
                 "connection must be the name of an environment variable that holds the database's address, and no "
                 "address, since a plan is public"
             )
+        if self.frame is not None and not re.fullmatch("[0-9a-f]{32}", self.frame):
+            raise ValueError("a frame is given to concord.run, and no plan names it")  # its name is a folder's
         check_address(self.delta)
         return self
 

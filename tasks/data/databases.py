@@ -1,9 +1,9 @@
 """Databases: the rows of a query, as words, a few at a time.
 
-The database itself is asked for words (`CAST … AS TEXT`), whatever its columns are: a driver makes objects of cells,
-and fails on some, such as dates of the year 20000. So what a cell becomes follows from that cell alone, and none can
-fail. Moments with a zone are those of UTC. SQLite has no types to cast: each cell says what it is, and `word_of` says
-how it is written.
+The database itself is asked for words (`CAST … AS TEXT`), whatever its columns are but bytes: a driver makes objects of
+cells, and fails on some, such as dates of the year 20000. So what a cell becomes follows from that cell alone, and none
+can fail. Moments with a zone are those of UTC. SQLite has no types to cast: each cell says what it is, and `word_of`
+says how it is written.
 
 Assumes      the query is public, as a plan is, and only reads: it is run in a transaction that cannot write
 Guarantees   memory holds ROWS rows; no sentence holds the address, a value, or what the database says of either
@@ -32,8 +32,8 @@ from concord.tasks.data.names import ESCAPED
 
 ROWS = 1 << 12
 """Rows fetched at a time."""
-ZONED = 1184
-"""PostgreSQL's number of the type `timestamp with time zone`."""
+ZONED, BYTES = 1184, 17
+"""PostgreSQL's numbers of the types `timestamp with time zone` and `bytea`."""
 UTF8 = "UTF8"
 WHOLE = 2**53
 """Up to it, whole numbers are what a double holds exactly."""
@@ -57,7 +57,7 @@ def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], It
     inner = query.strip().rstrip(";")
     with _opened(variable, place) as connection:
         with _understood(field, place):
-            described = _execute(connection, f"SELECT * FROM ({inner}\n) AS concord_rows LIMIT 0")
+            described = _execute(connection, f"SELECT * FROM ({inner}\n) AS concord_rows LIMIT 0", streamed=True)
             names = list(described.keys())
             types = [column[1] for column in described.cursor.description] if described.cursor else []
             described.close()
@@ -77,11 +77,14 @@ def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], It
 
 
 def word_of(cell: Any) -> str | None:
-    """A cell as a word, or as nothing. A whole number is written the same whether it is an integer or a decimal."""
+    """A cell as a word, or as nothing. A whole number is written the same whether it is an integer or a decimal.
+
+    Words are those of Python's own types: a type derived from one may write itself otherwise, or fail.
+    """
     if cell is None:
         return None
     if isinstance(cell, str):
-        return str(cell) if cell.isascii() else cell.encode(errors=ESCAPED).decode()  # half a character is no text
+        return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
     if isinstance(cell, bytes | bytearray | memoryview):
         return bytes(cell).decode(errors=ESCAPED)
     if isinstance(cell, bool):
@@ -92,13 +95,15 @@ def word_of(cell: Any) -> str | None:
             if not math.isfinite(cell)
             else str(int(cell))
             if abs(cell) < WHOLE and cell == int(cell)
-            else repr(cell)
+            else float.__repr__(cell)
         )
     if isinstance(cell, datetime):
         return _moment(cell)
     if isinstance(cell, int):
-        return str(cell) if cell.bit_length() <= LONGEST else None
-    return str(cell) if isinstance(cell, Decimal | date) else None
+        return int.__repr__(cell) if cell.bit_length() <= LONGEST else None
+    if isinstance(cell, date):
+        return date.isoformat(cell)
+    return Decimal.__str__(cell) if isinstance(cell, Decimal) else None
 
 
 def _moment(cell: datetime) -> str | None:
@@ -150,7 +155,7 @@ def _engine(address: URL) -> Any:
         return create_engine(
             address.set(drivername="postgresql+psycopg"),
             poolclass=NullPool,
-            connect_args={"connect_timeout": PATIENCE},
+            connect_args={"connect_timeout": PATIENCE, "client_encoding": UTF8},
             execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
             hide_parameters=True,
         )
@@ -167,22 +172,29 @@ def _sqlite(file: str) -> sqlite3.Connection:
 
 def _settled(connection: Connection) -> str:
     """Set how PostgreSQL writes cells, whatever its own settings are; the encoding of its text."""
-    for setting in ("timezone = 'UTC'", "datestyle = 'ISO, YMD'", "extra_float_digits = 1", "bytea_output = 'escape'"):
+    for setting in ("timezone = 'UTC'", "datestyle = 'ISO, YMD'", "extra_float_digits = 1"):
         _execute(connection, f"SET {setting}")
     return str(_execute(connection, "SHOW server_encoding").scalar())
 
 
 def _cast(connection: Connection, names: Sequence[str], types: Sequence[Any]) -> str:
-    """Each column as words; SQLite's as they are, since its casts round."""
+    """Each column as words; bytes as they are, and all that SQLite holds, since its casts round."""
     if connection.dialect.name == "sqlite":
         return "*"
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
-    zoned = [" AT TIME ZONE 'UTC'" if kind == ZONED else "" for kind in types]
-    return ", ".join(f"CAST({name}{zone} AS TEXT)" for name, zone in zip(quoted, zoned, strict=True))
+    return ", ".join(_as_words(name, kind) for name, kind in zip(quoted, types, strict=True))
+
+
+def _as_words(name: str, kind: Any) -> str:
+    zone = " AT TIME ZONE 'UTC'" if kind == ZONED else ""
+    return name if kind == BYTES else f"CAST({name}{zone} AS TEXT)"
 
 
 def _execute(connection: Connection, statement: str, *, streamed: bool = False) -> CursorResult[Any]:
-    """Run a statement whose signs mean nothing to a driver."""
+    """Run a statement whose signs mean nothing to a driver.
+
+    streamed   through a cursor of the server, which takes one statement alone: a query cannot bring others with it
+    """
     options = {"no_parameters": True, "stream_results": streamed, "max_row_buffer": ROWS}
     return connection.exec_driver_sql(statement, execution_options=options)
 

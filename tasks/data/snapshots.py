@@ -1,9 +1,10 @@
 """Snapshots: a table that is no local file, as it was when it was read: once, so that no two reads can differ.
 
-    VAULT/tables/DOMAIN/KEY/00000/000000 …    parts of PART_BYTES of the bytes of each file, sealed
-    VAULT/tables/DOMAIN/KEY/files.json        the sealed list of its files, which is written last
+    VAULT/tables/DOMAIN/KEY/1/00000/000000 …    parts of PART_BYTES of the bytes of each file, sealed
+    VAULT/tables/DOMAIN/KEY/1/files.json        the sealed list of its files, which is written last
 
-Public tables lie at VAULT/public/tables/KEY: they are none of what erasing a unit removes.
+Public tables lie at VAULT/public/tables/KEY: they are none of what erasing a unit removes. What is read again lies at
+KEY/2, and so on: whoever reads the one before goes on with it. The last two are kept. Frames have no such number.
 
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
 Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is

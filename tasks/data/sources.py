@@ -82,12 +82,27 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
     frame = None if isinstance(source, str) else source.frame
     named = source if isinstance(source, str) else source.model_dump(exclude_none=True)
     key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
-    folder = folder_of(plan.privacy.domain, field, key)
+    place = folder_of(plan.privacy.domain, field, key)
+    if frame is not None and find_snapshot(vault, place) is not None:
+        return SnapshotTable.of(vault, place)
     with locked(vault.root / "locks" / f"table-{key}"):
-        if find_snapshot(vault, folder) is None or (again and frame is None):
-            vault.destroy(folder)  # what was interrupted, or is read again
-            read_table(source, vault, folder, f"data.{field}")
-    return SnapshotTable.of(vault, folder)
+        readings = _readings(vault, place)
+        latest = readings[-1] if readings else 0
+        if again or not readings:
+            latest += 1
+            read_table(source, vault, f"{place}/{latest}", f"data.{field}")
+            for before in readings[:-1]:
+                vault.destroy(f"{place}/{before}")
+    return SnapshotTable.of(vault, f"{place}/{latest}")
+
+
+def _readings(vault: Vault, place: str) -> list[int]:
+    """The numbers of what was read of a table, in order; what was interrupted is removed."""
+    there = {int(folder.name) for folder in (vault.root / place).glob("[1-9]*")}
+    whole = [number for number in sorted(there) if find_snapshot(vault, f"{place}/{number}") is not None]
+    for number in {*there, max(whole, default=0) + 1}.difference(whole):
+        vault.destroy(f"{place}/{number}")
+    return whole
 
 
 def _absolute(table: str | TableSource, folder: str) -> str | TableSource:
@@ -248,7 +263,8 @@ def frame_table(frame: Any, field: str) -> pa.Table:
 
 def _of_pandas(column: Any) -> pa.Array:
     if str(column.dtype) not in WORDS:
-        return pa.array(column, from_pandas=True)
+        stored = pa.array(column, from_pandas=True)
+        return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
     cells = (None if gone else cell for cell, gone in zip(column, column.isna(), strict=True))
     plain = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
     return pa.array(map(word_of, plain), pa.large_string())

@@ -12,7 +12,8 @@ Assumes      the key is secret; units are erased by requests, whatever other row
              what that line says
 Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
              are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal.
-             If only labels are secret, no label decides what is a row and where it lies: CSV files are refused
+             If only labels are secret, no label decides what is a row and where it lies: CSV files and paths that name
+             labels are refused
 Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
 
@@ -46,12 +47,16 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
     """The files of the private table. Raises WrongInput if one is missing or of a format that a label could break.
 
     If labels alone are secret, all else is the same in neighbouring tables: which row lies where, too. A label of a
-    CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit.
+    CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit. A
+    label that a path names decides in which file its row lies, and so where all others do.
     """
     files = _find(plan.path("private"), plan.data.format)
     if plan.privacy.secret == "labels" and files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC where privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
+    if plan.privacy.secret == "labels" and any(plan.data.label in dict(file.partition) for file in files):
+        rule = f"{PRIVATE} must hold the label within its files where privacy.secret = 'labels', got it in their paths"
+        raise WrongInput(f"{rule}, where a label moves other rows: write the table without that partition")
     return files
 
 

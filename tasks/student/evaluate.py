@@ -102,4 +102,6 @@ def remembered(home: Path, table: str) -> str | None:
         path = (home / "tests" / table).read_text(encoding="utf-8")
     except OSError:
         return None
-    return SnapshotTable(path) if path.startswith(SCHEME) else path
+    if not path.startswith(SCHEME):
+        return path
+    return SnapshotTable(f"{SCHEME}{(home / 'vault').absolute()}#{path.rpartition('#')[2]}")  # homes may move

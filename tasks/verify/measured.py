@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.cells import class_index
@@ -99,7 +99,7 @@ def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None
     path = remembered(home, test.table) if named is None and home is not None else named
     try:
         found = None if path is None else digest_of_table(path)
-    except (WrongInput, OSError):
+    except (ConcordError, OSError):
         found = None
     if named is not None:
         equal(f"the digest of {Path(named).name}", found, test.table)

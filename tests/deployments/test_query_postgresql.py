@@ -37,7 +37,7 @@ def test_cells_of_every_type_are_words(address: str, monkeypatch: pytest.MonkeyP
         rows = sorted(row for part in parts for row in part)
     assert names == ["id", "number", "moment", "truth", "exact", "word", "bits", "list"]
     assert rows == [
-        ("1", "1.5", "infinity", "true", "12.50", "a%b:c", "\\377\\000", "{1,2}"),
+        ("1", "1.5", "infinity", "true", "12.50", "a%b:c", "\\xff\0", "{1,2}"),
         ("2", "NaN", "2020-01-02 01:04:05.5", "false", "NaN", "", "", "{}"),
         ("3", "-0", "4713-01-01 00:00:00 BC", None, "0.000000000000000000000000000001", "a\nb", "x", None),
         ("4", "0.1", "294276-01-01 00:00:00", "true", "0.10", "é", "y", "{7}"),
@@ -67,6 +67,24 @@ def test_memory_holds_few_rows(address: str, monkeypatch: pytest.MonkeyPatch) ->
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40e6  # of 100 MB
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "sql_ascii"])
+def test_text_is_what_it_is_however_clients_are_set(
+    address: str, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """A server that had to write other letters would fail on some; bytes are the text that they are in UTF-8."""
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    monkeypatch.setenv(VARIABLE, address)
+    with asked("select '日本é' as word, convert_to('日本é', 'UTF8') as bits", VARIABLE, "data.private") as (_, parts):
+        assert [row for part in parts for row in part] == [("日本é", "日本é")]
+
+
+def test_a_query_brings_no_other_statements(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = "select 1 as c) as x; commit; create table planted (c int); select * from (select 1 as c"
+    for query, finds in ((more, "cannot insert multiple commands"), ("select * from planted", "does not exist")):
+        with pytest.raises(WrongInput, match=finds):
+            at_hand(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
 
 
 @pytest.mark.parametrize(

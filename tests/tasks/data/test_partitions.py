@@ -7,9 +7,11 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import parse_plan
 from concord.tasks.data import files
 from concord.tasks.data.files import partition_of
 from concord.tasks.data.tables import open_public
+from concord.tasks.data.units import private_files
 from tests.support.sources import plan_over, read, ward
 
 
@@ -92,3 +94,16 @@ def test_a_path_of_a_private_table_is_shown_to_nobody(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"got file \d of") as refused:
         read(plan_over("ward", tmp_path, unit="unit"), Vault(tmp_path / "vault"), "c", "label")
     assert "CANARY" not in str(refused.value)
+
+
+def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None:
+    """A label that decides in which file its row lies moves all other rows, which are known by their places."""
+    for label in ("no", "yes"):
+        write(tmp_path / "ward", f"label={label}/a.parquet", ward(10).drop("label", "unit"))
+    tables = plan_over("ward", tmp_path).model_dump(exclude_unset=True)
+    assert len(private_files(parse_plan(tables))) == 2
+    tables["privacy"]["secret"] = "labels"
+    with pytest.raises(WrongInput, match="must hold the label within its files where"):
+        private_files(parse_plan(tables))
+    tables["data"]["label"] = "outcome"
+    assert len(private_files(parse_plan(tables))) == 2

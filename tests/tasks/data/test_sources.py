@@ -13,6 +13,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import parse_plan
 from concord.tasks.data import snapshots, sources
+from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.sources import at_hand, frame_table, keep_frame
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
@@ -37,6 +38,28 @@ def test_a_query_is_asked_once_for_each_version_of_the_data(
     assert len(read(plan, vault, "c")) == 41
     (tmp_path / "ward.db").unlink()
     assert len(read(plan, vault, "c")) == 41
+
+
+def test_what_is_read_again_leaves_who_reads_the_one_before_alone(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = asked_of(monkeypatch, database(tmp_path / "ward.db", ward(40).rows()))
+    plan = plan_over(source, tmp_path)
+
+    def rows(at: Any) -> int:
+        return sum(frame.height for file in find_files(at.path("private"), PRIVATE) for frame in file.frames(["c"]))
+
+    first = at_hand(plan, vault)
+    database(tmp_path / "ward.db", ward(41).rows())
+    second = at_hand(plan, vault, again=True)
+    assert [rows(first), rows(second)] == [40, 41]  # a run that began with the first goes on with it
+    (tmp_path / "ward.db").unlink()
+    with pytest.raises(EnvironmentFailed, match="cannot be opened"):
+        at_hand(plan, vault, again=True)
+    assert rows(at_hand(plan, vault)) == 41  # what could not be read again is there as it was
+    database(tmp_path / "ward.db", ward(42).rows())
+    assert rows(at_hand(plan, vault, again=True)) == 42
+    assert sorted(folder.name for folder in next((vault.root / "tables" / "ward").iterdir()).iterdir()) == ["2", "3"]
 
 
 def test_a_changed_query_is_another_table(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +143,7 @@ def test_a_plan_that_holds_an_address_is_refused_and_does_not_show_it(tmp_path: 
         {"query": "select 1", "connection": [PASSWORD]},
         {"delta": f"s3://bucket/x?secret={PASSWORD}"},
         [f"postgresql://u:{PASSWORD}@host/ward"],
+        {"frame": "../../secrets"},  # a folder's name: what is not whole there is destroyed
     ):
         with pytest.raises(WrongInput, match=r"data(\.|: )private") as refused:
             plan_over(private, tmp_path)
@@ -196,6 +220,31 @@ def test_what_one_object_is_decides_nothing_about_its_column() -> None:
     for cell, word in zip(column, words, strict=True):
         alone = pandas.DataFrame({"c": pandas.Series([cell], dtype="object")})
         assert frame_table(alone, "data.private") == pa.table({"c": pa.array([word], pa.large_string())})
+
+
+def test_a_cell_of_a_derived_type_is_what_it_derives_from() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    class Answer(str):
+        def __str__(self) -> str:
+            return "SECRET"
+
+    class Loud(int):
+        def __str__(self) -> str:
+            raise ValueError("SECRET")
+
+    column = pandas.DataFrame({"c": pandas.Series([Answer("no"), Loud(7)], dtype="object")})
+    assert frame_table(column, "data.private").column("c").to_pylist() == ["no", "7"]
+
+
+def test_words_of_several_dictionaries_are_kept(vault: Vault, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    chunks = pa.chunked_array([pa.array(words).dictionary_encode() for words in (["a", "b"], ["c"])])
+    frame = pandas.DataFrame({"c": pandas.Series(pandas.arrays.ArrowExtensionArray(chunks)), "label": "no"})
+    stored = pl.DataFrame({"c": ["a", "b", "c"], "label": "no"})
+    stored.write_parquet(tmp_path / "rows.parquet")
+    kept = plan_over(keep_frame(frame, vault, "private", "ward"), tmp_path)
+    assert read(kept, vault, "c") == read(plan_over("rows.parquet", tmp_path), vault, "c")
 
 
 @pytest.mark.parametrize("frame", [7, "ward.csv", [{"c": 1}], pl.DataFrame({"c": [object()]})])

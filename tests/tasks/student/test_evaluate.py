@@ -82,5 +82,7 @@ def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
     assert remembered(tmp_path, test.table) is None
     remember(tmp_path, test, str(tmp_path / "test.csv"))
     assert remembered(tmp_path, test.table) == str(tmp_path / "test.csv")
+    remember(tmp_path, test, f"snapshot:///where/the/home/was/vault#public/tables/{'0' * 32}/1")
+    assert remembered(tmp_path, test.table) == f"snapshot://{tmp_path}/vault#public/tables/{'0' * 32}/1"
     (tmp_path / "test.csv").write_text("class\nb\n")
     assert digest_of_table(str(tmp_path / "test.csv")) != test.table

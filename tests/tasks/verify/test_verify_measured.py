@@ -46,6 +46,8 @@ def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Pa
     assert certificate.student.public_test is not None
     remember(small.home, certificate.student.public_test, small.plan.path("test"))
     assert "300 rows" in public_test(certificate, small.released.read, None, small.home)
+    remember(small.home, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
+    assert "not at hand" in public_test(certificate, small.released.read, None, small.home)
     pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(NotVerified, match="the digest of other"):
         found(small, table=str(tmp_path / "other.parquet"))
