@@ -115,7 +115,7 @@ class Filter:
 
     def more(self, total: Charge, each: Charge) -> int:
         """How many further charges of `each`, which is more than nothing, fit after `total`."""
-        return _more(self.budget, self.delta_additive, total, each)
+        return _more(self.budget, Decimal(self.delta_additive), total, each)
 
     def spent(self, total: Charge) -> tuple[float, float]:
         """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) if nothing."""
@@ -157,8 +157,13 @@ class GaussianFilter:
     @property
     def budget(self) -> Decimal:
         """μ² that may be spent: of the largest μ whose δ at the cap's ε leaves δ_A of the cap's; rounded down."""
-        delta = Fraction(self.delta) - Fraction(self.delta_additive)
+        delta = Fraction(self.delta) - Fraction(self.additive)
         return squared(largest_mu(self.epsilon, delta), MU_QUANTUM, up=False)
+
+    @property
+    def additive(self) -> Decimal:
+        """δ_A, to the last digit that is charged: one answer of exactly that δ fits."""
+        return _up(self.delta_additive, DELTA_QUANTUM)
 
     def charge(self, cost: Cost) -> Charge:
         """What `cost` is charged here. Raises ValueError if nothing is proved of its parts."""
@@ -168,7 +173,7 @@ class GaussianFilter:
 
     def admits(self, total: Charge) -> bool:
         """Whether everything settled and reserved, `total`, stays within the cap."""
-        return total <= Charge(mu_squared=self.budget, delta=Decimal(self.delta_additive))
+        return total <= Charge(mu_squared=self.budget, delta=self.additive)
 
     def share(self, charge: Charge) -> float:
         """The part of the budget that a charge takes, by its μ²."""
@@ -176,14 +181,14 @@ class GaussianFilter:
 
     def more(self, total: Charge, each: Charge) -> int:
         """How many further charges of `each`, which is more than nothing, fit after `total`."""
-        return _more(self.budget, self.delta_additive, total, each)
+        return _more(self.budget, self.additive, total, each)
 
     def spent(self, total: Charge) -> tuple[float, float]:
         """(ε, δ) of what was charged, read at the cap's δ; (0, 0) if nothing. What is beyond the cap is read as it is
         judged: ε at the part of δ that is not additive, and that part with the additive δ."""
         if not total.mu_squared and not total.delta:
             return 0.0, 0.0
-        mu, whole, additive = _root_above(total.mu_squared), Fraction(self.delta), Fraction(self.delta_additive)
+        mu, whole, additive = _root_above(total.mu_squared), Fraction(self.delta), Fraction(self.additive)
         if self.admits(total):
             return min(self.epsilon, least_epsilon(mu, whole - Fraction(total.delta))), self.delta
         return least_epsilon(mu, whole - additive), float(whole - additive + Fraction(total.delta))
@@ -235,9 +240,9 @@ def _share(budget: Decimal, charge: Charge) -> float:
     return float(charge.divergence / budget) if budget > 0 else float(charge.divergence > 0)
 
 
-def _more(budget: Decimal, additive: float, total: Charge, each: Charge) -> int:
+def _more(budget: Decimal, additive: Decimal, total: Charge, each: Charge) -> int:
     with localcontext(prec=80):
-        left = (budget - total.divergence, each.divergence), (Decimal(additive) - total.delta, each.delta)
+        left = (budget - total.divergence, each.divergence), (additive - total.delta, each.delta)
         return max(0, min(int(rest // once) for rest, once in left if once))
 
 
@@ -270,11 +275,13 @@ class Domain:
     def price(self, session: str, claim: tuple[float, float], before: Charge, after: Charge) -> str:
         """What a session of that claim would cost the domain, which is charged `before` now, in words."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
-        left = (max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+        left = amount(max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
+        if self.filter.kind == "gaussian" and spent[1] == cap[1]:  # as long as nothing is beyond the cap, it is read so
+            left = f"ε {max(0.0, cap[0] - spent[0]):.4g} at that δ"
         return (
             f"session {session} claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "
             f"{amount(*spent)} to {amount(*self.filter.spent(after))}, where its cap is {amount(*cap)} and "
-            f"{amount(*left)} remains"
+            f"{left} remains"
         )
 
 

@@ -26,6 +26,8 @@ RENYI_ORDERS = (
 TIE = Decimal("1e-8")
 """Orders as good as the best but for this part may have been taken for it."""
 BUDGET_DIGITS = 60
+LEAST_CHARGED = Fraction(1, 10**36)
+"""The last digit of additive δ: an answer of exactly the δ_A of a Gaussian filter is within it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class Account:
     def budget(self) -> Amount:
         """B, or the μ² of the cap, and δ_A."""
         if self.order is None:
-            return Amount(delta=self.split[1], square=Fraction(covered(float(self.cap[0]), float(self.split[0]))))
+            additive = Fraction(math.ceil(self.split[1] / LEAST_CHARGED)) * LEAST_CHARGED
+            return Amount(delta=additive, square=Fraction(covered(float(self.cap[0]), float(self.split[0]))))
         with localcontext(prec=BUDGET_DIGITS):
             nats = _budget(self.cap[0], self.split[0], self.order)
             return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.domains import GaussianFilter
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Session
@@ -183,3 +183,15 @@ def test_settings_that_state_less_than_they_prove_are_found(name: str) -> None:
     if name in ("relabelled", "optimal_release", "laplace_release"):
         with pytest.raises(NotVerified, match="they state"):
             recompute.charge(settings, 5.75)
+
+
+def test_a_session_of_exactly_a_quarter_of_the_caps_delta_fits_and_no_second(tmp_path: Path) -> None:
+    """As a plan of (½, 1e-5) under a cap of (4, 4e-5): what is charged is rounded up, and so is what covers it."""
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    ledger.name_domain("people", "gaussian", **terms, epsilon=4.0, delta=4e-5)
+    stable = StableVoting.calibrate(epsilon=0.5, delta=1e-5, cutoff=2)
+    ledger.open_session(opening(stable, "s-1"))
+    assert list(reckon(ledger.records())) == []
+    with pytest.raises(BudgetRefused, match=r"to \(ε [\d.]+, δ 5e-05\), .* and ε [\d.]+ at that δ remains"):
+        ledger.open_session(opening(stable, "s-2"), further=True)
