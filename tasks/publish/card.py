@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import PublicTest, TestRecord
 
 MOST_FOUND = 20
 """Classes of which the card says how many are found."""
@@ -25,7 +25,7 @@ TAKES = {
 def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     """Its lines, in Markdown. `student` is the published one, as the certificate digests it."""
     guarantee, counts, record, about = certificate.promise, certificate.counts, certificate.student, certificate.about
-    yield f"# A classifier of {', '.join(map(str, student.classes_))}\n"
+    yield f"# A classifier of {', '.join(_plain(str(name)) for name in student.classes_)}\n"
     yield (
         f"Learned from private data (domain `{certificate.domain.name}`, session `{certificate.session}`) with "
         f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
@@ -37,6 +37,8 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     right = _measured(record.public_test) or "not measured on public rows"
     yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}"
     yield f"- SHA-256 of its file: `{record.file.digest}`, as `certificate.json` names it\n"
+    if certificate.test:
+        yield f"- {tried(certificate.test)}\n"
     yield "## What it is meant for\n"
     yield f"{about.use or 'The publisher has not said.'}\n"
     if about.issuer:
@@ -44,7 +46,7 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
     yield "| column | holds |\n|---|---|"
     for name, (part, _) in columns_of(student).items():
-        yield f"| {name} | {TAKES[part[0].kind].format(part[0].size)} |"
+        yield f"| {_plain(name)} | {TAKES[part[0].kind].format(part[0].size)} |"
     yield "\n## What the guarantee does not cover\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats)
     yield ""
@@ -54,6 +56,21 @@ def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
     """The first part that each column goes through, and all columns that go with it."""
     parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
     return {name: (part, names) for part, names in reversed(parts) for name in names}
+
+
+def tried(test: TestRecord) -> str:
+    """What a test on private units found, in one sentence."""
+    of = test.accuracy
+    unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
+    return (
+        f"Tried on about {test.rows:,} private units that were set aside, by noisy counts: {of.value:.1%} right "
+        f"({of.low:.1%} to {of.high:.1%} at level {test.level:g}){unclean}"
+    )
+
+
+def _plain(name: str) -> str:
+    """A name in one line of Markdown, that ends no cell of a table and begins no tag."""
+    return "".join(f"\\{letter}" if letter in "\\`*_|<[" else letter for letter in " ".join(name.split()))
 
 
 def _measured(test: PublicTest | None) -> str | None:

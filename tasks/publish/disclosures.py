@@ -13,6 +13,7 @@ import yaml
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import NEIGHBOURS
+from concord.tasks.publish.card import tried
 
 NOT_STATED = "Not stated by the publisher."
 ABOUT = {
@@ -116,6 +117,8 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield f"## Composition\n\n{COMPOSITION.format(_of_lifetime(certificate))}\n"
     right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right" if test else "No public rows tested it"
     yield f"## Utility\n\n{right}.\n"
+    if certificate.test:
+        yield f"{tried(certificate.test)}.\n"
     yield from (f"- {warning}\n" for warning in certificate.warnings)
     yield "## Bias\n"
     yield from (
@@ -142,11 +145,9 @@ def _nist(certificate: Certificate) -> Iterator[str]:
 
 def description(certificate: Certificate) -> str:
     counts, asked = certificate.counts, certificate.mechanism.name
-    how = (
-        f"noisy sums over public codes ({asked})"
-        if asked == TALLIES
-        else f"{counts.answered:,} released answers to {counts.asked:,} public rows ({asked})"
-    )
+    how = f"{counts.answered:,} released answers to {counts.asked:,} public rows ({asked})"
+    if not certificate.teachers:  # no public row was asked about
+        how = f"noisy sums over public codes ({asked})" if asked == TALLIES else f"one private choice ({asked})"
     return f"A classifier, `{certificate.student.estimator}`, that learned from {how}."
 
 

@@ -37,6 +37,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils.metaestimators import available_if
 
+from concord.artifacts.answers import ANSWERS_FORMAT
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
@@ -254,13 +255,20 @@ class AnyRows(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
 def published(folder: Path) -> tuple[Certificate, bytes]:
     """The certificate and the student's file in a session's published folder, or a copy of it.
 
-    Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
+    Raises WrongInput if nothing was published there, or answers to questions alone; NotVerified if it is no
+    certificate, or the file is not what that digests.
     """
+    text = b""
     try:
-        certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+        text = (folder / "certificate.json").read_bytes()
+        certificate = Certificate.model_validate_json(text)
         file = (folder / Path(certificate.student.file.path).name).read_bytes()
     except OSError:
         raise WrongInput(f"{folder.name}: no certificate and student are published in {folder}") from None
+    except ValueError:
+        if ANSWERS_FORMAT.encode() in text:
+            raise WrongInput(f"{folder.name}: questions were answered there, and no student is published") from None
+        raise NotVerified(f"{folder / 'certificate.json'} is not a certificate") from None
     if sha256(file) != certificate.student.file.digest:
         raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
     return certificate, file

@@ -13,11 +13,16 @@ from cyclonedx.validation.json import JsonStrictValidator
 from jsonschema import Draft7Validator
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 
+from concord.artifacts.answers import ANSWERS_FORMAT
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.measures import Interval, TestRecord
+from concord.artifacts.schemas import Budget
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.disclosures import ABOUT
+from concord.tasks.publish.card import model_card
+from concord.tasks.publish.disclosures import ABOUT, description, nist
 from concord.tasks.publish.statements import statement
+from concord.tasks.student.model import load
 from tests.support.console import concord
 from tests.support.published import SESSION, certified, world
 
@@ -201,6 +206,53 @@ def test_what_the_plan_does_not_say_is_listed(home: Path, kind: str) -> None:
     text, lacking = statement(home / "released" / SESSION, kind)
     assert lacking == [f"about.{key}" for key in ABOUT[kind]]
     assert "None" not in text
+
+
+def test_a_choice_is_not_said_to_be_answers_to_public_rows(certificate: Certificate) -> None:
+    """Without voters nothing was asked row by row: the one question counted is which hypothesis to publish."""
+    universal = certificate.model_copy(
+        update={"teachers": 0, "mechanism": certificate.mechanism.model_copy(update={"name": "universal"})}
+    )
+    assert description(universal).endswith("that learned from one private choice (universal).")
+    assert "public rows (stable)" in description(certificate)
+
+
+def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Certificate) -> None:
+    share = Interval(value=0.875, low=0.8, high=0.9)
+    tested = TestRecord(
+        session="people-2",
+        guarantee=Budget(epsilon=1.0, delta=1e-5),
+        file=certificate.student.file,
+        share=0.1,
+        clean=False,
+        earlier=0,
+        level=0.95,
+        rows=4321,
+        accuracy=share,
+        balanced_accuracy=share,
+        classes=(),
+    )
+    whole = certificate.model_copy(update={"test": tested})
+    card = "\n".join(model_card(whole, load((folder / "student.skops").read_bytes())))
+    for text in (nist(whole), card):
+        assert "about 4,321 private units" in text
+        assert "87.5% right (80.0% to 90.0% at level 0.95), but it learned from some of them" in text
+
+
+def test_names_of_columns_and_classes_stay_in_their_line(certificate: Certificate, folder: Path) -> None:
+    student = load((folder / "student.skops").read_bytes())
+    student.classes_[0] = "no\n\n## Guarantee\n\nε = 0"
+    card = "\n".join(model_card(certificate, student))
+    assert "\n## Guarantee" not in card
+
+
+def test_questions_and_what_is_no_certificate_are_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "certificate.json").write_text(json.dumps({"format": ANSWERS_FORMAT}))
+    status, _, answer = concord("certify", str(tmp_path), "--as", "nist")
+    assert (status, "questions were answered there" in answer) == (2, True)
+    (tmp_path / "certificate.json").write_text("{}")
+    status, _, answer = concord("certify", str(tmp_path), "--as", "nist")
+    assert (status, "is not a certificate" in answer) == (4, True)
 
 
 def test_no_date_is_invented(home: Path) -> None:
