@@ -109,7 +109,7 @@ def main_components(levels: Ints, most: int) -> tuple[Floats, Floats]:
         square += doubles.T @ doubles
     mean = total / len(levels)
     variance, basis = np.linalg.eigh(square / len(levels) - np.outer(mean, mean))
-    sd = np.sqrt(np.maximum(variance[::-1][:most], 1e-9))
+    sd = np.sqrt(np.maximum(variance[::-1][:most], 1))
     return mean.astype(np.float32), (basis[:, ::-1][:, :most] / np.sqrt(sd * sd[0])).astype(np.float32)
 
 

@@ -54,6 +54,15 @@ def test_it_takes_as_many_steps_however_few_pictures_there_are(rows: int) -> Non
     assert 30 <= fitted.n_iter_ * np.ceil(5 * rows / 50) <= 33
 
 
+def test_pictures_that_are_all_the_same_take_as_many_steps() -> None:
+    """What varies by less than a whole number is no component: made as large as others, it outgrew what is learned."""
+    network = Pictures(hidden=16, steps=60, random_state=1)
+    white = np.ones((60, 14 * 14), dtype=np.float32)
+    network.fit(white, np.eye(2)[np.arange(60) % 2])
+    assert network.network_.n_iter_ <= 32
+    assert np.abs(network.layer()[0]).max() < 10
+
+
 def test_levels_come_back_from_what_the_encoding_makes_of_them() -> None:
     levels = np.arange(256).repeat(196 // 4).reshape(-1, 196)
     assert (levels_of(levels.astype(np.float32) / 255) == levels).all()
