@@ -241,7 +241,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableF
     if not found:
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
-    files = [_file(file, number, path, field, form) for number, file in enumerate(found, start=1)]
+    files = [_file(file, number, str(place), field, form) for number, file in enumerate(found, start=1)]
     if len({file.format for file in files}) > 1:
         raise WrongInput(f"{field} must hold files of one format, got several in {path}")
     return tuple(files)

@@ -7,7 +7,8 @@
 
 It is read again if the plan names it otherwise, or names another `version` of the data; or with `--from encode`.
 
-Assumes      a plan's `[data] version` names the state of the private data
+Assumes      a plan's `[data] version` names the state of the private data. Types of a frame's columns are public, as a
+             file's are: who reads it by types that a library guesses from all rows lets rows decide about others
 Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
              version. A query has no order: whatever order rows come in, the same rows are the same bytes, so that they
              are known again, and no row's order tells of others. No cell can fail: rows are copied, and cast later

@@ -36,7 +36,7 @@ from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_dige
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
-from concord.tasks.data.files import PRIVATE, TableFile, find_files
+from concord.tasks.data.files import PRIVATE, TableFile, find_files, partition_of
 from concord.tasks.data.tables import odd_types, read_as_one
 
 MUST_HAVE = ("data.label", "data.unit")
@@ -54,10 +54,15 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
     if plan.privacy.secret == "labels" and files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC where privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
-    if plan.privacy.secret == "labels" and any(plan.data.label in dict(file.partition) for file in files):
+    if plan.privacy.secret == "labels" and any(plan.data.label in _named_by_path(file) for file in files):
         rule = f"{PRIVATE} must hold the label within its files where privacy.secret = 'labels', got it in their paths"
         raise WrongInput(f"{rule}, where a label moves other rows: write the table without that partition")
     return files
+
+
+def _named_by_path(file: TableFile) -> set[str]:
+    """Columns that a path names, whether they are read from it or, as by a glob, not."""
+    return {name for name, _ in (*file.partition, *partition_of(str(file.path), ""))}
 
 
 def private_names(path: str, form: TextFormat = COMMAS) -> set[str]:

@@ -31,7 +31,7 @@ PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}
         (DOMAIN, PUBLISHED, {"renumbered-rows"}),
         (DOMAIN, {"name": "error_estimate"}, {"renumbered-rows"}),
         (PEOPLE, PUBLISHED, {"renumbered-rows", "one-id-two-units"}),
-        (LABELS, {"name": "universal"}, {"one-id-two-units", "label-breaks-line"}),
+        (LABELS, {"name": "universal"}, {"one-id-two-units", "label-breaks-line", "label-names-file"}),
     ],
 )
 @pytest.mark.parametrize("version", ["", "0.1.0", "0.2.0", "0.10.0"])

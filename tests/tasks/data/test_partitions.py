@@ -83,6 +83,12 @@ def test_a_private_partition_is_read_alone_as_in_company(
     assert sorted(cells("all"), key=repr) != alone()
 
 
+def test_a_root_that_is_written_otherwise_names_the_same_columns(tmp_path: Path) -> None:
+    write(tmp_path, "ward/town=Rome/a.parquet", ward(3))
+    for root in (f"{tmp_path}/ward", f"{tmp_path}//ward//", f"{tmp_path}/./ward/"):
+        assert [file.partition for file in files.find_files(root, "data.public")] == [(("town", "Rome"),)]
+
+
 def test_a_path_of_a_private_table_is_shown_to_nobody(tmp_path: Path) -> None:
     write(tmp_path / "ward", "person=CANARY/a.csv", ward(3).drop("label"))
     (tmp_path / "ward" / "person=CANARY2").mkdir()
@@ -105,5 +111,7 @@ def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None
     tables["privacy"]["secret"] = "labels"
     with pytest.raises(WrongInput, match="must hold the label within its files where"):
         private_files(parse_plan(tables))
+    with pytest.raises(WrongInput, match="got it in their paths"):
+        private_files(parse_plan({**tables, "data": {**tables["data"], "private": "ward/*/*.parquet"}}))
     tables["data"]["label"] = "outcome"
     assert len(private_files(parse_plan(tables))) == 2
