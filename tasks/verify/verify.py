@@ -15,9 +15,10 @@ Not covered  a home folder put back whole to an older copy, if no witness is nam
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import SECRET, hiding
@@ -82,7 +83,7 @@ def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) ->
         published = {"certificate": certificates.check, "signature": _signature, **shown}
         these = {**AT_THE_DOOR, **(published if subject.published else {})}
         for name, check in these.items():
-            yield _checked(f"{subject.session.id}: {name}", check, subject)
+            yield checked(f"{subject.session.id}: {name}", partial(check, subject))
         yield from _known(subject)
 
 
@@ -124,13 +125,6 @@ def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, 
         raise WrongInput(f"there is no session and no run {asked!r}")
     session = sessions[name]
     yield Subject(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
-
-
-def _checked(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
-    try:
-        return Check(name=name, ok=True, detail=check(subject))
-    except ConcordError as wrong:
-        return Check(name=name, ok=False, detail=str(wrong))
 
 
 def _known(subject: Subject) -> Iterator[Check]:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from concord.artifacts.attestation import PAYLOAD_TYPE, LedgerHead, PrivacyClaim, Statement, Subject
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PublicKey, SigningKey
 from concord.artifacts.ledger.excerpt import Excerpt
@@ -25,6 +26,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify import published
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.recompute import least_delta
+from concord.tasks.verify.signed import Published
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, certified, opening, world
@@ -243,6 +245,27 @@ def test_settings_in_an_excerpt_that_could_not_be_recomputed_in_a_lifetime_are_r
     question = {"name": "laplace_release", "threshold": 1e12, "scale": 1.0, "epsilon": 1.0, "delta": 1e-5}
     sign_again(folder, lambda values: entry("open")(values).update(mechanism=question))
     assert "threshold is beyond" in faults(folder)["ledger excerpt"]
+
+
+@pytest.mark.parametrize("way", ["{session}/{file}", "{session}/./labels/../certificate.json", "/{file}", "{file}"])
+def test_a_path_that_leads_out_of_what_is_published_is_not_read(folder: Path, tmp_path: Path, way: str) -> None:
+    """One that goes on as an absolute path after the session's name is one."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"of somebody else")
+    path = way.format(session=SESSION, file=outside)
+    with pytest.raises(NotVerified, match="lies outside what is published"):
+        Published.at(folder).read(path)
+
+
+def test_a_home_s_excerpt_that_nobody_wrote_so_is_a_fault_and_no_traceback(home: World, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(home.home, tmp_path / "copy"))
+    file = copy / "released" / SESSION / "ledger.json"
+    values = json.loads(file.read_text())
+    entry("open")(values)["mechanism"] = []
+    file.write_bytes(Excerpt.model_validate(values).text)
+    status, out, _ = concord("verify", SESSION, "--home", str(copy), "--json")
+    failing = {check["name"] for check in json.loads(out)["checks"] if not check["ok"]}
+    assert (status, f"{SESSION}: signature" in failing) == (4, True)
 
 
 def test_names_of_files_pass_for_no_words_of_ours(folder: Path) -> None:
