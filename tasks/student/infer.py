@@ -49,6 +49,8 @@ from concord.tasks.student.joint import KAPPAS
 
 Published = Mapping[str, Any]
 """What a released round's file says."""
+PICTURES = 1 << 16
+"""Public rows that a space is learned from at most: who learns it has several copies of them in memory."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class Follower:
         if self.public is None:
             asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields)
             return {"fields": list(asked), "model": next_model(decoded).record()}
-        rows = self.public()
+        rows = self.public().drop_nulls(codes.fields[0].name)
+        rows = rows.gather_every(max(1, -(-rows.height // PICTURES)))
         learned = deepened(codes, rows, scores(decoded, codes.of(rows)))
         return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
 

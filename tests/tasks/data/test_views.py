@@ -3,6 +3,7 @@
 import math
 from base64 import b64encode
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data import views
 from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.concord_pictures import FEATURES, LARGEST, Pictures
 from concord.tasks.data.views import (
     ROWS_AT_A_TIME,
@@ -25,6 +27,8 @@ from concord.tasks.data.views import (
     learn_view,
     nearest,
 )
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.student import infer
 
 IMAGE = Passed(name="image", element="uint8", size=28 * 28)
 WAVE = Passed(name="wave", element="float32", size=3)
@@ -181,6 +185,33 @@ def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell
     for change in ({"view": "values"}, {"layer": {"weights": learned.layer.weights, "biases": (0,)}}):
         with pytest.raises(ValidationError, match="a layer"):
             VectorField(**{**dict(learned), **change})
+
+
+@pytest.mark.parametrize(("most", "used"), [(1 << 16, 30), (10, 10), (29, 15)])
+def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, most: int, used: int
+) -> None:
+    """Every second row is missing, and none of those is among them: it would fail after the round was paid for."""
+    learned_from = list[int]()
+
+    class Noting(Pictures):
+        def fit(self, X: Any, y: Any) -> Pictures:
+            learned_from.append(len(X))
+            return super().fit(X, y)
+
+    monkeypatch.setattr(views, "Pictures", partial(Noting, hidden=4, components=4, steps=10))
+    monkeypatch.setattr(infer, "PICTURES", most)
+    shown = [cell for picture in pictures(30).tolist() for cell in (None, picture)]
+    public = pl.DataFrame({"image": pl.Series(shown, dtype=pl.Array(pl.UInt8(), 784))})
+    codes = learn_codes([public], [IMAGE], coarse=8, cells=6)
+    rounds = planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
+    mechanism = Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
+    follower, released = infer.Follower(mechanism, codes, codes.of(public), public=lambda: public), list[Any]()
+    for each in mechanism.rounds:
+        question = follower.question(released)
+        said = follower.follow(released, question, np.full(question.size, 1 << 16))
+        released.append({"question": question.record(), "scale": each.scale, "sums": [1 << 16] * question.size, **said})
+    assert learned_from == [used]
 
 
 def test_odd_vectors_have_one_fixed_cell_each() -> None:
