@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
@@ -30,7 +30,8 @@ Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
-Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
+Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
 Line = Annotated[str, Field(max_length=200)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]

@@ -42,7 +42,7 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     yield "## What it is meant for\n"
     yield f"{about.use or 'The publisher has not said.'}\n"
     if about.issuer:
-        yield f"Issued by {about.issuer}{f', {about.contact}' if about.contact else ''}.\n"
+        yield f"Issued by {_plain(', '.join(filter(None, (about.issuer, about.contact))))}.\n"
     yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
     yield "| column | holds |\n|---|---|"
     for name, (part, _) in columns_of(student).items():

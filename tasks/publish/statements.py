@@ -72,7 +72,9 @@ def cyclonedx(certificate: Certificate) -> str:
             "bom-ref": file.digest,
             "name": file.path,
             "hashes": [{"alg": "SHA-256", "content": file.digest}],
-            "data": [{"type": "dataset", "name": file.path, "description": "Released labels or sums."}],
+            "data": [
+                {"type": "dataset", "name": file.path, "description": "What passed the door: labels, sums or a choice."}
+            ],
         }
         for file in certificate.labels
     ]

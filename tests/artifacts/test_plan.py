@@ -12,6 +12,7 @@ from tests.support.people import changed, tables_of_plan
 
 TABLES = tables_of_plan(Path("data"))
 WRONG: dict[str, tuple[Any, str]] = {
+    "about__date": ("2026-02-29", "about.date: day is out of range for month"),
     "data__label": (3, "data.label must be text, in quotes, got 3"),
     "data__classes": ("yes", "data.classes must be a list, in square brackets, got 'yes'"),
     "data__features": ([], "data.features must hold at least 1 of them, got []"),
