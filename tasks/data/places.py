@@ -23,6 +23,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 
 Format = Literal["parquet", "ipc", "csv", "text"]
 """Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
+STAMPS = (b"etag", b"last-modified", b"content-length")
 Partition = tuple[tuple[str, str | None], ...]
 """Columns that a file's path names, each with the cell that all of its rows have there."""
 
@@ -68,6 +69,12 @@ class Remote(Elsewhere):
     def raw(self) -> Any:
         store, path = store_of(self.address)
         return store.open_input_file(path)
+
+    def stamp(self) -> object:
+        """What a store says of the object, which differs once it is written anew."""
+        with self.raw() as file:
+            said = {name.lower(): value for name, value in file.metadata().items()}
+        return [said.get(name) for name in STAMPS]
 
     def __str__(self) -> str:
         return self.address

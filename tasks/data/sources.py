@@ -141,9 +141,13 @@ def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], f
     listed = []
     for number, (name, place, form, partition) in enumerate(files):
         sealing = Sealing(vault, f"{folder}/{number:05d}")
-        with reachable(name, field), place.open("rb") as file:
-            while part := file.read(BYTES):
-                sealing.write(part)
+        with reachable(name, field):
+            before = place.stamp() if isinstance(place, Remote) else None
+            with place.open("rb") as file:
+                while part := file.read(BYTES):
+                    sealing.write(part)
+            if isinstance(place, Remote) and place.stamp() != before:
+                raise EnvironmentFailed(f"{field}: {name} was written while it was read: run again")
         listed.append(sealing.finish(name, form, partition))
     write_snapshot(vault, folder, Snapshot(read=read, files=tuple(listed)))
 
@@ -195,13 +199,17 @@ def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[
             "its rows are: write it without"
         )
     cells = {unquote(action["path"]): action.get("partition") or {} for action in actions}
+    roots = (uri.removesuffix(path) for uri in uris[:1] for path in cells if uri.endswith(path))
+    root = next((root for root in roots if {root + path for path in cells} == set(uris)), "")
+    if uris and root + next(iter(cells)) not in uris:
+        raise WrongInput(f"{field}: the Delta table {place} has files elsewhere than in its folder: write it anew")
     return f"delta version {table.version()}", [
-        _of_delta(f"file {number} of {place}", uri, cells) for number, uri in enumerate(sorted(uris), start=1)
+        _of_delta(f"file {number} of {place}", uri, cells[uri.removeprefix(root)])
+        for number, uri in enumerate(sorted(uris), start=1)
     ]
 
 
-def _of_delta(name: str, uri: str, cells: Mapping[str, Mapping[str, Any]]) -> Source:
-    partition = next(partition for path, partition in cells.items() if uri.endswith(path))
+def _of_delta(name: str, uri: str, partition: Mapping[str, Any]) -> Source:
     words = tuple((column, word_of(cell)) for column, cell in partition.items())
     return name, Remote(uri) if "://" in uri else Path(uri), "parquet", words
 

@@ -47,6 +47,19 @@ def test_partitions_are_those_of_the_log(tmp_path: Path) -> None:
     assert sorted(found, key=repr) == sorted(plain, key=repr)
 
 
+def test_a_file_has_its_own_partition_whatever_others_are_called(tmp_path: Path) -> None:
+    """Its path is the end of another's, so it had the other's cells."""
+    write(tmp_path / "b", ward(2).with_columns(town=pl.Series(["A", "B"])), partition_by=["town"])
+    (log,) = (tmp_path / "b" / "_delta_log").glob("*.json")
+    (tmp_path / "b" / "b").mkdir()
+    for old in (tmp_path / "b").glob("town=*/*.parquet"):
+        new = "x.parquet" if "town=A" in str(old) else "b/x.parquet"
+        log.write_text(log.read_text().replace(f"{old.parent.name}/{old.name}", new))
+        old.rename(tmp_path / "b" / new)
+    found = read(plan_over({"delta": "b"}, tmp_path, unit="unit"), Vault(tmp_path / "vault"), "c", "town")
+    assert sorted(town for _, town, _ in found) == [b"A", b"B"]
+
+
 def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.tasks.data import places
+from concord.tasks.data import places, sources
 from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.sources import at_hand
 from concord.tasks.data.tables import open_public
@@ -88,6 +88,26 @@ def test_a_delta_table_of_a_store_is_read(tmp_path: Path) -> None:
     deltalake.write_deltalake("s3://ward/delta", ward(20).to_arrow(), partition_by=["label"])
     vault = Vault(tmp_path / "vault")
     assert len(read(plan_over({"delta": "s3://ward/delta"}, tmp_path, unit="unit"), vault, "c", "label")) == 20
+
+
+def test_an_object_that_is_written_while_it_is_read_is_not_kept(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rows in (30, 31):
+        ward(rows).write_parquet(tmp_path / f"{rows}.parquet")
+    put(store, "moving.parquet", tmp_path / "30.parquet")
+    honest = sources.Sealing.write
+
+    def meanwhile(sealing: Any, data: Any) -> int:
+        put(store, "moving.parquet", tmp_path / "31.parquet")
+        return honest(sealing, data)
+
+    vault, plan = Vault(tmp_path / "vault"), plan_over("s3://ward/moving.parquet", tmp_path, unit="unit")
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.Sealing, "write", meanwhile)
+        with pytest.raises(EnvironmentFailed, match="was written while it was read"):
+            at_hand(plan, vault)
+    assert len(read(plan, vault, "c")) == 31
 
 
 def test_what_a_store_fails_with_is_one_sentence(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
