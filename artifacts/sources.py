@@ -1,7 +1,7 @@
 """Tables as a plan names them: a path, the address of an object store, a database query, a Delta table, a frame.
 
 No credential stands in a plan, which is public: what lets us in, the environment says. So an address that may hold one
-is refused, and never shown. Checked by tests/artifacts/test_table_sources.py.
+is refused, and never shown. Checked by tests/tasks/data/test_sources.py.
 """
 
 import re

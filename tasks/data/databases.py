@@ -8,7 +8,7 @@ says how it is written.
 Assumes      the query is public, as a plan is, and only reads: it is run in a transaction that cannot write
 Guarantees   memory holds ROWS rows; no sentence holds the address, a value, or what the database says of either
 Not covered  a query that fails on a value, such as 1/x: who writes it lets a private value end the run. Other databases
-             than PostgreSQL, whose text must be UTF-8, and SQLite: refused. Checked by tests/tasks/data/test_queries.py
+             than PostgreSQL, whose text must be UTF-8, and SQLite: refused. Checked by tests/tasks/data/test_sources.py
              and tests/deployments/test_query_postgresql.py
 """
 

@@ -23,7 +23,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 
 Format = Literal["parquet", "ipc", "csv", "text"]
 """Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
-STAMPS = (b"etag", b"last-modified", b"content-length")
+STAMPS = ("etag", "last-modified", "content-length")
 Partition = tuple[tuple[str, str | None], ...]
 """Columns that a file's path names, each with the cell that all of its rows have there."""
 

@@ -9,7 +9,8 @@ KEY/2, and so on: whoever reads the one before goes on with it. The last two are
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
 Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is
              checked as it is read, and memory holds FEW of them. A snapshot is there whole or not at all
-Not covered  a folder that changes while it is read; an object of a store that does is refused. Checked by tests/tasks/data/test_snapshots.py
+Not covered  a folder that changes while it is read; an object of a store that does is refused.
+             Checked by tests/tasks/data/test_sources.py and tests/tasks/data/test_object_store.py
 """
 
 import io

@@ -10,7 +10,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.tasks.data import places, sources
+from concord.tasks.data import places, snapshots
 from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.sources import at_hand
 from concord.tasks.data.tables import open_public
@@ -96,7 +96,7 @@ def test_an_object_that_is_written_while_it_is_read_is_not_kept(
     for rows in (30, 31):
         ward(rows).write_parquet(tmp_path / f"{rows}.parquet")
     put(store, "moving.parquet", tmp_path / "30.parquet")
-    honest = sources.Sealing.write
+    honest = snapshots.Sealing.write
 
     def meanwhile(sealing: Any, data: Any) -> int:
         put(store, "moving.parquet", tmp_path / "31.parquet")
@@ -104,7 +104,7 @@ def test_an_object_that_is_written_while_it_is_read_is_not_kept(
 
     vault, plan = Vault(tmp_path / "vault"), plan_over("s3://ward/moving.parquet", tmp_path, unit="unit")
     with monkeypatch.context() as patch:
-        patch.setattr(sources.Sealing, "write", meanwhile)
+        patch.setattr(snapshots.Sealing, "write", meanwhile)
         with pytest.raises(EnvironmentFailed, match="was written while it was read"):
             at_hand(plan, vault)
     assert len(read(plan, vault, "c")) == 31
