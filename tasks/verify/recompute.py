@@ -22,6 +22,7 @@ import numpy as np
 from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.sections import GAME_CUTOFF
 from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
 from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
@@ -93,7 +94,7 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
 
 def _route(settings: PublicSettings) -> Route:
     name, accountant = settings.get("name"), settings.get("accountant", "renyi")
-    if name == "stable" and accountant == "game":
+    if name == "stable" and accountant == "game" and int(settings["cutoff"]) <= GAME_CUTOFF:
         return Route(game_delta, _stable_charge)
     if name not in ROUTES or accountant != "renyi":
         raise NotVerified(f"the guarantee of {name!r} (accountant {accountant!r}) cannot be recomputed by another path")

@@ -229,11 +229,11 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
     if classes == 2:
         return [max(expected, steps - expected) ** 2 for expected in range(least, steps - least + 1)]
     rest = steps - classes * least
-    corners = [[least + (rest if at == given else 0) for at in range(classes)] for given in range(classes + 1)]
+    corners = [[least] * classes, [least + rest, *[least] * (classes - 1)]]  # any other class expected is alike
     return [
         sum((steps * (at == label) - part) ** 2 for at, part in enumerate(corner))
         for corner in corners
-        for label in range(classes)
+        for label in (0, 1)
     ]
 
 

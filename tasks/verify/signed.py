@@ -48,7 +48,8 @@ BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
 MOST = {
-    **dict.fromkeys(("copies", "steps", "classes", "threshold", "threshold_scale", "query_scale"), 2**22),
+    **dict.fromkeys(("copies", "steps", "threshold", "threshold_scale", "query_scale"), 2**22),
+    "classes": 2**10,
     "cutoff": 2**30,
     "queries": 2**40,
 }

@@ -264,3 +264,9 @@ def test_what_has_no_other_path_is_refused() -> None:
         least_delta({"name": "trust me"}, 1.0)
     with pytest.raises(NotVerified, match="'none'"):
         least_delta({**settings_of(made("stable")), "accountant": "none"}, 1.0)
+
+
+def test_a_game_of_more_refusals_than_any_version_plays_is_refused_at_once() -> None:
+    settings = {"name": "stable", "accountant": "game", "order": 1.5, "refusal": "", "cutoff": 2**20}
+    with pytest.raises(NotVerified, match="cannot be recomputed"):
+        least_delta(settings, 1.0)

@@ -10,7 +10,7 @@ from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import moved
+from concord.tasks.verify.recompute_gaussian import _squares, moved
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -96,3 +96,17 @@ def test_small_scales_are_priced_by_the_curve(scale: float) -> None:
     epsilon = mechanism.cost.epsilon(DELTA)
     assert moved_delta(epsilon, [(1.0, 1, scale)]) == 1.0
     assert 0.9 * DELTA < least_delta(settings_of(mechanism), epsilon) <= DELTA
+
+
+@pytest.mark.parametrize(("classes", "least"), [(3, 0), (4, 7), (5, 20)])
+def test_the_largest_residual_is_found_among_all_that_may_be_expected(classes: int, least: int) -> None:
+    """Of one class expected and any label, as of every class: a thousand classes take no longer than a few."""
+    steps, rest = 100, 100 - classes * least
+    corners = [[least + (rest if at == given else 0) for at in range(classes)] for given in range(classes + 1)]
+    every = {
+        sum((steps * (at == label) - part) ** 2 for at, part in enumerate(corner))
+        for corner in corners
+        for label in range(classes)
+    }
+    assert set(_squares(classes, steps, "residuals", least)) == every
+    assert len(_squares(1000, 1 << 20, "residuals", 1)) == 4
