@@ -22,7 +22,6 @@ import numpy as np
 from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.sections import GAME_CUTOFF
 from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
 from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
@@ -30,6 +29,8 @@ from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
+MOST_PLAYED = 10
+"""Refusals up to which Concord plays the game out."""
 SLACK = 1 + 1e-9
 """For what doubles lose on the way; claims are rounded up by more."""
 ROUNDING_ROOM = SLACK**2
@@ -94,7 +95,7 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
 
 def _route(settings: PublicSettings) -> Route:
     name, accountant = settings.get("name"), settings.get("accountant", "renyi")
-    if name == "stable" and accountant == "game" and int(settings["cutoff"]) <= GAME_CUTOFF:
+    if name == "stable" and accountant == "game" and int(settings["cutoff"]) <= MOST_PLAYED:
         return Route(game_delta, _stable_charge)
     if name not in ROUTES or accountant != "renyi":
         raise NotVerified(f"the guarantee of {name!r} (accountant {accountant!r}) cannot be recomputed by another path")
