@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
+from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.names import ESCAPED
 
 ROWS = 1 << 12
@@ -62,7 +63,8 @@ def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], It
             types = [column[1] for column in described.cursor.description] if described.cursor else []
             described.close()
         if twice := [name for name in names if names.count(name) > 1]:
-            raise WrongInput(f"{field}: the query must name each column once, got {twice[0]!r} twice")
+            shown = "" if field == PRIVATE else f", got {twice[0]!r} twice"  # as of a pivoted table: names are values
+            raise WrongInput(f"{field}: the query must name each column once{shown}")
         try:
             columns = _cast(connection, names, types)
             result = _execute(connection, f"SELECT {columns} FROM ({inner}\n) AS concord_rows", streamed=True)

@@ -92,7 +92,7 @@ def test_a_query_brings_no_other_statements(address: str, tmp_path: Path, monkey
     [
         ("select * from absent", WrongInput, 'relation "absent" does not exist'),
         ("selec 1", WrongInput, "does not understand the query"),
-        ("select 1 as c, 2 as c", WrongInput, "must name each column once, got 'c' twice"),
+        ("select 1 as c, 2 as c", WrongInput, "must name each column once$"),
         ("delete from pg_class returning 1", WrongInput, "does not understand the query"),
         (f"select 1 / (id - 3) as c from ({ODD}) as odd", EnvironmentFailed, r"failed while the query was read \("),
         (f"select word::int as c from ({ODD}) as odd", EnvironmentFailed, r"failed while the query was read \("),
