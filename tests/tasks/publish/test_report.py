@@ -158,3 +158,10 @@ def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Cert
     student = certificate.student.model_copy(update={"accuracy": None, "public_test": None})
     assert "right on public test rows" in render(certificate, FIGURES)
     assert "right on public test rows" not in render(certificate.model_copy(update={"student": student}), FIGURES)
+
+
+def test_of_a_gaussian_domain_no_delta_is_said_to_remain(certificate: Certificate) -> None:
+    """What is charged is read at the cap's δ: to subtract one from the other would say that nothing is left."""
+    gaussian = certificate.model_copy(update={"domain": certificate.domain.model_copy(update={"filter": "gaussian"})})
+    assert "at that of the cap" in Page(render(gaussian, FIGURES)).words
+    assert "at that of the cap" not in Page(render(certificate, FIGURES)).words
