@@ -9,8 +9,7 @@ vault before anyone sees them.
 Assumes      the ledger's record of the session is complete; the session's reservation was admitted
 Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
 Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
-Not covered  a home folder restored from an older copy that no witness knows. Checked by
-             tests/tasks/door/test_release.py
+Not covered  a home restored from an older copy that no witness knows. Checked by tests/tasks/door/test_release.py
 """
 
 import hashlib
@@ -153,7 +152,8 @@ class Passage:
     def __init__(self, door: Stores, session: str, mechanism: Mechanism, classes: Sequence[str]) -> None:
         self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
         self.released: list[Ref] = []
-        self._known = {batch.rows_digest: batch for batch in door.ledger.batches(session)}
+        known, left = door.ledger.batches(session), door.ledger.session(session).status != "open"  # begun: unasked then
+        self._known = {batch.rows_digest: batch for batch in known if batch.outcome or not left}
         self._met = set[str]()  # digests in the vault of the batches so far
         self._ahead = set(self._known)  # batches on record that this walk has not come to
         self._unasked = (0, 0)  # batches and rows that came after the session had ended
@@ -250,8 +250,8 @@ class Passage:
     def _leave_unasked(self, state: Session, count: int) -> Ref:
         batches, rows = self._unasked
         self._unasked = (batches + 1, rows + count)
-        nothing = Answers(np.zeros(0, dtype=np.int64))
-        return self._write(state.batches + batches, state.next_row + rows, nothing, count)
+        at = (state.pending.index, state.pending.first) if state.pending else (state.batches, state.next_row)
+        return self._write(at[0] + batches, at[1] + rows, Answers(np.zeros(0, dtype=np.int64)), count)
 
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
         return self.door.released.write_labels(

@@ -18,7 +18,7 @@ from concord.artifacts.schemas import Ref, votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import Randomness, check_key, commitment
 from concord.tasks.door.erase import close
-from concord.tasks.door.release import Stores, alone_if_free, release
+from concord.tasks.door.release import Stores, alone_if_free, release, replay
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
@@ -225,3 +225,26 @@ def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None
     session = case.door.ledger.session("d-1")
     assert (session.status, session.batches, session.asked) == ("closed", 1, ROWS)
     assert case.door.released.labels(refs)["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
+
+
+def test_a_batch_begun_before_the_session_was_closed_is_not_asked_and_the_labels_before_it_stay(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = type(case.door.ledger).commit_batch
+
+    def killed(ledger: Any, session: str, index: int, **outcome: Any) -> Any:
+        if index == 1:
+            raise KeyboardInterrupt
+        return commit(ledger, session, index, **outcome)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(type(case.door.ledger), "commit_batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            case.run()
+    close(case.door, "d-1", give_back=False)
+    labels = case.run()
+    assert labels["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
+    assert labels["row"].to_pylist() == list(range(3 * ROWS))
+    again = replay(case.door, case.door.ledger.session("d-1"), case.mechanism, CLASSES, case.batches)
+    assert case.door.released.labels(again).equals(labels)
+    assert len(list((case.door.released.root / "d-1" / "labels").iterdir())) == 3  # what was never committed is gone
