@@ -16,6 +16,7 @@ import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -212,14 +213,18 @@ class Stages:
     def in_turn(
         self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
     ) -> Iterator[Callable[[Each], Any]]:
-        """The result of a task for one of the parts, computed once it is asked for; see `MappedStage.in_turn`."""
+        """The result of a task for one of the parts, computed once it is asked for; see `MappedStage.in_turn`.
+
+        It is begun as the flow would begin it, even if a task asks: what that task holds is sent to no worker.
+        """
         places, begun = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
+        in_flow = copy_context()
         with self._shown(stage_of(work), len(parts)) as progress:
 
             def result(part: Each) -> Any:
                 started = time.monotonic()
                 for near in parts[places[part] : places[part] + 1 + ahead]:
-                    begun[near] = begun.get(near) or self.begin(work, arguments(near))
+                    begun[near] = begun.get(near) or in_flow.run(self.begin, work, arguments(near))
                 found, cached = begun.pop(part)()
                 progress.advance(cached=cached)
                 self._leave_out(time.monotonic() - started, progress)

@@ -46,7 +46,7 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
 
 @pytest.mark.slow
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
-    assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
+    assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify", "ended"}
     shutil.rmtree(home / "results")
     assert (
         ended(scheduled.scheduled_study, session=session, home=home)[1] == "Completed"

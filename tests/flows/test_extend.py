@@ -49,7 +49,7 @@ def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, ho
 
 @pytest.mark.slow
 def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: Path, arriving: Path) -> None:
-    roomy = changed(plan.model_dump(exclude={"labeling"}), labeling={"mechanism": "noisy_votes", "room": 60})
+    roomy = changed({**plan.model_dump(exclude={"labeling"}), "labeling": {"mechanism": "noisy_votes", "room": 60}})
     first = start(roomy, home)
     assert (first.asked, first.later_rows.partition(":")[0]) == (300, "60 are paid for")
     more = start_extension(first.session, arriving, home)
