@@ -250,8 +250,8 @@ class Passage:
     def _leave_unasked(self, state: Session, count: int) -> Ref:
         batches, rows = self._unasked
         self._unasked = (batches + 1, rows + count)
-        at = (state.pending.index, state.pending.first) if state.pending else (state.batches, state.next_row)
-        return self._write(at[0] + batches, at[1] + rows, Answers(np.zeros(0, dtype=np.int64)), count)
+        nothing = Answers(np.zeros(0, dtype=np.int64))
+        return self._write(state.batches + batches, state.next_row + rows, nothing, count)
 
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
         return self.door.released.write_labels(
