@@ -77,7 +77,7 @@ class Released:
         classes: Sequence[str],
         guarantee: Mapping[str, str],
     ) -> Ref:
-        """Publish what left the door for a batch; the same arguments give the same bytes.
+        """Publish what left the door for a batch; the same arguments give the same bytes, or those of 0.1.0 if it did.
 
         session, index  where it belongs; `first` is the session-wide index of its first row
         labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
@@ -91,7 +91,19 @@ class Released:
             _scores(labels, counts, rows, len(classes)),
             pa.repeat(pa.scalar(session, pa.string()), rows),
         ]
-        return self.write(labels_path(session, index), table_bytes(columns, schema))
+        path = labels_path(session, index)
+        earlier = self._uncompressed(path, pa.table(columns, schema=schema))
+        return self.write(path, earlier or table_bytes(columns, schema))
+
+    def _uncompressed(self, path: str, table: pa.Table) -> bytes | None:
+        """That table as 0.1.0 published it at `path`, without compression: it is never written over."""
+        try:
+            there = self._place(path).read_bytes()
+            found = pa.ipc.open_file(pa.BufferReader(there)).read_all()
+        except (OSError, pa.ArrowException):
+            return None
+        same = found.equals(table, check_metadata=True)
+        return there if same and there == table_bytes(found.columns, found.schema, compression=None) else None
 
     def restamp(self, refs: Sequence[Ref]) -> None:
         """Write files anew as they are, so that their times say nothing of when each was first written; nor does that
@@ -116,10 +128,10 @@ class Released:
         return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
 
 
-def table_bytes(columns: Sequence[Any], schema: pa.Schema) -> bytes:
+def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:
     """Columns as an Arrow IPC file of that schema, its buffers compressed: what repeats takes no room."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
         file.write_table(pa.table(columns, schema=schema))
     content: bytes = sink.getvalue().to_pybytes()
     return content
