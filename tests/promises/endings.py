@@ -79,7 +79,7 @@ def edited_results(home: Path, _: ExitStack) -> None:
     finished(home)
     for file in filter(Path.is_file, (home / "results").rglob("*")):
         content = file.read_bytes()
-        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if content else b"\1")
 
 
 def lost_mlflow(home: Path, _: ExitStack) -> None:
