@@ -1,5 +1,6 @@
 """The steps of a run between its stages: what is admitted, trained on, opened and written up, and in which order."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,7 @@ from concord.tasks.door.admit import (
     reserve_session,
 )
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.track import column_types, recorded_run, track
@@ -163,6 +165,27 @@ def begin_session(
     return session
 
 
+def note_earlier(door: Stores, session: Session, files: Sequence[Ref]) -> None:
+    """Note that private work begins for a session whose files `files` are released: their times would tell how long it
+    took. `stamp_earlier` gives them new ones, and so does any later command, before it publishes.
+    """
+    stamp_earlier(door, session)
+    door.vault.keep(_earlier(session), lambda: json.dumps([ref.path for ref in files]).encode())
+
+
+def stamp_earlier(door: Stores, session: Session) -> None:
+    """Give the files that were noted new times, if there is a note; one that is gone needs none."""
+    noted = door.vault.find(_earlier(session))
+    if noted is not None:
+        found = map(door.released.find, json.loads(door.vault.read(noted)))
+        door.released.restamp([ref for ref in found if ref is not None])
+        door.vault.destroy(noted.path)
+
+
+def _earlier(session: Session) -> str:
+    return f"sessions/{session.id}/earlier"
+
+
 def publish(
     run: RunContext,
     admitted: Admitted[Any],
@@ -175,6 +198,7 @@ def publish(
     others   what other sessions of this run released, by their names
     """
     session, released = passed.session, run.stores.released.root
+    stamp_earlier(run.stores, session)
     certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}))
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(

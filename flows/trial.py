@@ -17,6 +17,7 @@ from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.run import Admitted, Asking, Private, RunContext
 from concord.flows.stage import Disclosure
+from concord.flows.steps import note_earlier, stamp_earlier
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, check_ensemble, claim, going_on, reserve_session
@@ -140,6 +141,7 @@ def _pass_choice(
     files = [fit(made, f"{_folder(session)}/{number}").ref for number, made in enumerate(runs, start=1)]
     read = [codes if student.learner == "linear" else None for student in each]
     estimators = [student.estimator for student in each]
+    note_earlier(stores, session, [*passed.released, *also])
     counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
     choice = choice_of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
     asked = choice_asked(plan, choice, encoding, stores.vault)
@@ -155,7 +157,7 @@ def _pass_choice(
     opened = keep_aside(run, admitted, private, run.hold(opened.id), counts)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = stages.choose_candidate(run, opened, choice, counts)
-    stores.released.restamp([*passed.released, *also])
+    stamp_earlier(stores, session)
     return replace(passed, at=released.at)
 
 
@@ -234,6 +236,8 @@ def pass_test(
     trial = trial_of(plan, mechanism, passed.session, student.ref, stores.vault)
     read = codes if plan.student.learner == "linear" else None
     asked = test_asked(plan, trial, encoding, stores.vault)
+    # Times of files published before would tell how long the units were counted, and so how many there are.
+    note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
     counts = stages.try_out(run, plan, private.table, encoding, student.ref, read, run.erased)
     test = going_on(stores, asked, new_session=again)
     if test is None:
@@ -242,8 +246,7 @@ def pass_test(
     test = keep_aside(run, admitted, private, run.hold(test.id), counts)
     check_ensemble(stores.vault, test, (counts.digest,))
     released = stages.release_test(run, test, trial, counts, plan.data.classes)
-    # Times of files published before would tell how long the units were counted, and so how many there are.
-    stores.released.restamp([*passed.released, *also, student.ref])
+    stamp_earlier(stores, passed.session)
     return replace(passed, at=released.at)
 
 

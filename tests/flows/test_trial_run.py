@@ -1,6 +1,7 @@
 """A private test in a run: what is set aside, what it costs, what is published of it, and what asks for another."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import polars as pl
 import pytest
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
+from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Terms
 from concord.flows.cli.show import budget_of
 from concord.flows.outcome import Summary
@@ -97,6 +100,32 @@ def aside_of_shards(home: Path, session: str, plan: Plan) -> None:
     rows = sum(read_frame(ref, vault).height for ref in refs if ref)
     private = pl.read_csv(plan.path("private")).height
     assert 0.6 * private < rows < 0.8 * private
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_student(
+    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels and student are of before the units were counted, the test's file of after: study publishes all anew."""
+
+    def die(released: Released, refs: Sequence[Ref]) -> None:
+        if any(ref.path.endswith("student.skops") for ref in refs):
+            raise EnvironmentFailed("the disk is full")
+        restamp(released, refs)
+
+    restamp = Released.restamp
+    with monkeypatch.context() as patched:
+        patched.setattr(Released, "restamp", die)
+        with pytest.raises(EnvironmentFailed, match="the disk is full"):
+            start(plan, home)
+    (tested,) = trials_in(home)
+    (learned,) = {session.id for session in Ledger.of(home).sessions("people")} - {tested}
+    counted = max(file.stat().st_mtime for file in (home / "released" / tested).rglob("*") if file.is_file())
+    summary = start_study(learned, None, home)
+    certificate = certificate_of(summary)
+    times = [(home / "released" / ref.path).stat().st_mtime for ref in (certificate.student.file, *certificate.labels)]
+    assert min(times) > counted
+    assert not list((home / "vault" / "sessions" / learned).glob("earlier*"))
 
 
 @pytest.mark.slow
