@@ -63,9 +63,9 @@ class Asked:
         return [self.rows(block).drop(LABEL) for block in self.blocks]
 
 
-def asked_twice(folder: Path, unit: str | None, labels: pl.Expr | None = None) -> tuple[Asked, Asked]:
-    """A table, and its neighbour: the first person, or the first row, has other labels."""
-    own = pl.col("person") == PEOPLE["person"][0] if unit else pl.int_range(pl.len()) == 0
+def asked_twice(folder: Path, unit: str | None, labels: pl.Expr | None = None, rows: int = 1) -> tuple[Asked, Asked]:
+    """A table, and its neighbour: the first person, or the first rows, have other labels."""
+    own = pl.col("person") == PEOPLE["person"][0] if unit else pl.int_range(pl.len()) < rows
     table = (
         flipped(PEOPLE, own)
         if labels is None
@@ -119,12 +119,15 @@ def test_units_whose_features_are_public_rows_are_not_counted(tmp_path: Path) ->
 
 
 def test_a_row_left_out_for_its_label_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: rows of an unknown label are dropped, so that features follow from labels."""
+    """The planted bug: rows of an unknown label are dropped, so that features follow from labels.
+
+    One row lies among the public ones with probability `SHARE`, all 40 with probability 1e-24.
+    """
     true = asking_tally._coded
 
     def dropping(raw: pl.DataFrame, *given: Any) -> pl.DataFrame:
         return true(raw.filter(pl.col("outcome").is_in(["no", "yes"])), *given)
 
     monkeypatch.setattr(asking_tally, "_coded", dropping)
-    one, other = asked_twice(tmp_path, None, pl.lit("neither"))
+    one, other = asked_twice(tmp_path, None, pl.lit("neither"), rows=40)
     assert any(not a.equals(b) for a, b in zip(one.unlabelled, other.unlabelled, strict=True))
