@@ -260,6 +260,7 @@ def certify(
 ) -> Certified:
     """Write the certificate and its report, signed by the key of that fingerprint."""
     door = Stores.of(place.home)
-    return publish_certify.write_anew(
-        certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
+    written = publish_certify.written_now(certificate)
+    return publish_certify.write(
+        written, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
     )

@@ -94,7 +94,7 @@ def certificate_of(
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
-    """What is certified of a session as the ledger stands, not yet with the versions that `write_anew` adds.
+    """What is certified of a session as the ledger stands, not yet with the versions that `written_now` adds.
 
     labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis; of
                  tallies, the rounds and the labels that were inferred from them
@@ -116,19 +116,9 @@ def certificate_of(
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 
-def write_anew(
-    certificate: Certificate,
-    classes: Sequence[str],
-    *,
-    per_refusal: Cost | None,
-    ledger: Ledger,
-    released: Released,
-    vault: Vault,
-) -> Certified:
-    """`write` what `certificate_of` made, with the versions of the libraries that write it."""
-    versions = library_versions() | certificate.versions
-    written = certificate.model_copy(update={"versions": versions})
-    return write(written, classes, per_refusal=per_refusal, ledger=ledger, released=released, vault=vault)
+def written_now(certificate: Certificate) -> Certificate:
+    """What `certificate_of` made, with the versions of the libraries that write it."""
+    return certificate.model_copy(update={"versions": library_versions() | certificate.versions})
 
 
 def write(

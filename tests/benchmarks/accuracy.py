@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from tests.benchmarks.ours import OPEN, OURS, Coded, Floats, Ints, Said, coded, inputs, said
+from tests.benchmarks.ours import OURS, Coded, Floats, Ints, Said, coded, inputs, said
 from tests.benchmarks.tables import cases
+from tests.benchmarks.without_privacy import OPEN
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.jsonl"

@@ -1,4 +1,4 @@
-"""What Concord makes of a benchmark's table, and what models without privacy do: class probabilities of test rows.
+"""What Concord makes of a benchmark's table: class probabilities of test rows.
 
 Noise is the exact one a session draws, from the operating system: a run cannot be repeated to the bit. What a plan
 would state in public is right: the number of private rows, of which a teacher gets about sixty-five.
@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from concord.artifacts.errors import WrongInput
@@ -26,7 +25,7 @@ from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, coarse_bins, deepens, learn_codes
+from concord.tasks.data.codes import Codes, NumberField, coarse_bins, deepens, learn_codes
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import Matrix, encode, learn_columns
 from concord.tasks.data.guard import silenced
@@ -37,7 +36,7 @@ from concord.tasks.mechanisms.distance import RandomSource
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.decode import Decoded, model_places, odds_scores, scores
+from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import Follower, Published
 from tests.benchmarks.tables import Case
 
@@ -285,37 +284,6 @@ def logistic(X: Matrix | csr_matrix, y: Ints, test: Matrix | csr_matrix, classes
     return said(found)
 
 
-# Without privacy ------------------------------------------------------------------------------------------------------
-
-
-def linear(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
-    """Logistic regression on the true labels of the private rows, on the codes of tallies."""
-    codes, places = data.at(epsilon)
-    return logistic(hot(places.private, codes), data.labels.private, hot(places.test, codes), data.classes)
-
-
-def boosted(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
-    """Boosted trees on the true labels of the private rows."""
-    trees = HistGradientBoostingClassifier(random_state=seed).fit(data.encoded.private, data.labels.private)
-    return said(trees.predict_proba(data.encoded.test))
-
-
-def open_labels(data: Coded, epsilon: float, seed: int) -> Said:
-    """Logistic regression on the true labels of the public rows: what it is worth to have them labelled. Of pictures,
-    the student that tallies have."""
-    if deepens(data.at(epsilon)[0]):
-        return pictured(data, np.eye(data.classes)[data.labels.public], seed)
-    codes, places = data.at(epsilon)
-    return logistic(hot(places.public, codes), data.labels.public, hot(places.test, codes), data.classes)
-
-
-def hot(rows: CodeMatrix, codes: Codes) -> csr_matrix:
-    """One-hot rows of the codes that a model has weights for."""
-    places = model_places(rows, codes)
-    starts = np.arange(0, places.size + 1, places.shape[1])
-    return csr_matrix((np.ones(places.size), places.ravel(), starts), shape=(len(places), int(places[0, -1]) + 1))
-
-
 # For peers ------------------------------------------------------------------------------------------------------------
 
 
@@ -349,9 +317,3 @@ OURS: Mapping[str, Callable[[Coded, float, int], Said | str]] = {
     "tallies": tallies,
     **{name: voted(name) for name in VOTES},
 }
-OPEN: Mapping[str, Callable[[Coded, float, int], Said]] = {
-    "public_labels": open_labels,
-    "linear": linear,
-    "boosted": boosted,
-}
-"""Without a guarantee, and the same at every ε."""

@@ -16,7 +16,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from tests.benchmarks.accuracy import EPSILONS, METHODS, RESULTS, read
-from tests.benchmarks.ours import OPEN, OURS
+from tests.benchmarks.ours import OURS
+from tests.benchmarks.without_privacy import OPEN
 
 PAGE, README = RESULTS.parent / "README.md", RESULTS.parents[2] / "README.md"
 FIGURE = RESULTS.parent / "accuracy.svg"

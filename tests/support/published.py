@@ -1,15 +1,19 @@
 """A small published world for tests: public rows, their encoding, and labels as the door would have released them."""
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from concord import __version__
-from concord.artifacts.certificate import Certified
+from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
@@ -18,7 +22,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Batch, Opening
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.certify import certificate_of, write_anew
+from concord.tasks.publish.certify import certificate_of, write, written_now
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.study import Student, publish_student, study
 
@@ -147,19 +151,25 @@ def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> tuple[Student, Certified]:
     """A session of that mechanism with its student and certificate, all written as a run would."""
     refs = session(world, mechanism, labels)
-    fitted = study(
-        world.plan.student,
-        world.encoding,
-        world.batches,
-        refs,
-        teachers=TEACHERS,
-        vault=world.vault,
-        released=world.released,
-    )
+    fitted = learned(world, refs)
     student = publish_student(
         fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released
     )
     return student, recertified(world, mechanism, refs, student)
+
+
+def learned(world: World, refs: list[Ref]) -> Pipeline:
+    """The student that learns from those released labels."""
+    stores: dict[str, Any] = {"vault": world.vault, "released": world.released}
+    return study(world.plan.student, world.encoding, world.batches, refs, teachers=TEACHERS, **stores)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what a published folder's certificate says, and write it as Concord would."""
+    file = folder / "certificate.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
 
 
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
@@ -176,6 +186,5 @@ def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: St
         released=released,
     )
     classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
-    return write_anew(
-        certificate, classes, per_refusal=per_refusal, ledger=ledger, released=released, vault=world.vault
-    )
+    stores: dict[str, Any] = {"ledger": ledger, "released": released, "vault": world.vault}
+    return write(written_now(certificate), classes, per_refusal=per_refusal, **stores)

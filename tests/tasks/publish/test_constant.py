@@ -1,18 +1,16 @@
 """Without a test, a certificate warns of labels of one class, and of a student that names one class alone."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.measures import UNTESTED
-from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.study import named_by, publish_student, study
+from concord.tasks.student.study import named_by, publish_student
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, TEACHERS, World, recertified, session, world
+from tests.support.published import SESSION, World, learned, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -20,16 +18,7 @@ STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 def test_a_student_of_one_class_is_warned_of(tmp_path: Path) -> None:
     small = world(tmp_path / "home")
     refs = session(small, STABLE, np.zeros_like(small.truth))
-    fitted = study(
-        small.plan.student,
-        small.encoding,
-        small.batches,
-        refs,
-        teachers=TEACHERS,
-        vault=small.vault,
-        released=small.released,
-    )
-    student = publish_student(fitted, SESSION, None, small.released)
+    student = publish_student(learned(small, refs), SESSION, None, small.released)
     made = recertified(small, STABLE, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
@@ -42,7 +31,8 @@ def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path:
     labels = np.zeros_like(small.truth)
     labels[:3] = 1
     refs = session(small, STABLE, labels)
-    fitted, named = learned(small, refs)
+    fitted = learned(small, refs)
+    named = named_of(small, fitted)
     assert named == ("no",)
     student = publish_student(fitted, SESSION, None, small.released, named)
     made = recertified(small, STABLE, refs, student)
@@ -60,17 +50,16 @@ def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path:
 def test_one_that_names_several_is_not(tmp_path: Path) -> None:
     small = world(tmp_path / "home")
     refs = session(small, STABLE, small.truth)
-    fitted, named = learned(small, refs)
+    fitted = learned(small, refs)
+    named = named_of(small, fitted)
     assert set(named) == {"no", "yes"}
     made = recertified(small, STABLE, refs, publish_student(fitted, SESSION, None, small.released, named))
     assert Certificate.model_validate_json(small.released.read(made.certificate)).warnings == ()
 
 
-def learned(small: World, refs: list[Ref]) -> tuple[Pipeline, tuple[str, ...]]:
-    """The student that learned from those labels, and the classes that it names on the public rows."""
-    stores: dict[str, Any] = {"vault": small.vault, "released": small.released}
-    fitted = study(small.plan.student, small.encoding, small.batches, refs, teachers=TEACHERS, **stores)
-    return fitted, named_by(fitted, small.encoding, small.batches, small.vault)
+def named_of(small: World, fitted: Pipeline) -> tuple[str, ...]:
+    """The classes that a student names on the public rows."""
+    return named_by(fitted, small.encoding, small.batches, small.vault)
 
 
 def wrongs(small: World) -> list[str]:

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, world
+from tests.support.published import SESSION, certified, rewrite, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -40,14 +39,6 @@ def faults(folder: Path) -> list[str]:
     """What fails, whoever signed it: of signatures, see test_verify_signed.py."""
     failing = [check for check in verify_published(folder) if not check.ok]
     return [check.detail for check in failing if check.name != f"{SESSION}: signature"]
-
-
-def change(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what the certificate says, and write it as Concord would."""
-    file = folder / "certificate.json"
-    values = json.loads(file.read_text())
-    change(values)
-    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
 
 
 def test_an_honest_folder_holds_and_says_what_it_leaves(folder: Path) -> None:
@@ -169,15 +160,15 @@ MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap,
 def test_a_certificate_that_says_more_than_it_proves_is_found(
     folder: Path, lie: Callable[[dict[str, Any]], None]
 ) -> None:
-    change(folder, dict.copy)
+    rewrite(folder, dict.copy)
     assert faults(folder) == []  # written thus, an honest one passes
-    change(folder, lie)
+    rewrite(folder, lie)
     assert faults(folder) != []
 
 
 def name_labels(folder: Path, data: bytes) -> None:
     """Have the certificate name those labels."""
-    change(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
+    rewrite(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
 
 
 @pytest.mark.parametrize("bits", [b"nonsense", b""])

@@ -1,16 +1,13 @@
 """What was published is verified far from its home: who signed it, and every change that somebody planted in it."""
 
-import base64
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -29,7 +26,8 @@ from concord.tasks.verify.recompute import least_delta
 from concord.tasks.verify.signed import Published
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
-from tests.support.published import SESSION, World, certified, opening, world
+from tests.support.published import SESSION, World, certified, opening, rewrite, world
+from tests.tasks.verify.planted_changes import planted
 
 STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
 THEIRS = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
@@ -97,14 +95,6 @@ def sign_again(folder: Path, change: Callable[[dict[str, Any]], object] = dict.c
     (folder / "attestation.json").write_bytes(THEIRS.envelope(PAYLOAD_TYPE, statement.text))
 
 
-def certify(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what the certificate says, and write it as Concord would."""
-    file = folder / "certificate.json"
-    values = json.loads(file.read_text())
-    change(values)
-    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
-
-
 def test_a_copied_folder_verifies_by_the_key_a_reader_trusts(folder: Path) -> None:
     key = trusted(folder)
     checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder, key=key)}
@@ -170,7 +160,7 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("lie", UNTOLD)
 def test_a_lie_that_the_ledger_s_excerpt_denies_is_found_whoever_signs(folder: Path, lie: str) -> None:
-    certify(folder, UNTOLD[lie])
+    rewrite(folder, UNTOLD[lie])
     sign_again(folder)
     assert "signature" not in faults(folder)
     assert "ledger excerpt" in faults(folder)
@@ -197,7 +187,7 @@ BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("lie", BROKEN)
 def test_an_excerpt_that_breaks_the_rule_or_does_not_carry_the_claim_is_found(folder: Path, lie: str) -> None:
     if lie == "a dear session at the price of a cheap one":
-        certify(folder, above_the_cap)
+        rewrite(folder, above_the_cap)
     sign_again(folder, BROKEN[lie])
     assert "ledger.json" in str(faults(folder)) or "ledger excerpt" in faults(folder)
 
@@ -218,7 +208,7 @@ def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_
     for name in EVIDENCE:
         (folder / name).unlink()
     assert "key.pem" in faults(folder)["signature"]  # of this version, it must be there
-    certify(folder, lambda values: values.update(format="concord certificate 2"))
+    rewrite(folder, lambda values: values.update(format="concord certificate 2"))
     assert faults(folder) == {}
     assert any("nothing is signed" in check.detail and check.warning for check in verify_published(folder))
     assert "signature" in faults(folder, THEIRS.public.fingerprint)
@@ -228,7 +218,7 @@ def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_
 def test_the_words_of_an_earlier_format_do_not_hide_that_a_signature_was_taken_away(folder: Path, left: str) -> None:
     for name in set(EVIDENCE) - {left}:
         (folder / name).unlink()
-    certify(folder, lambda values: values.update(format="concord certificate 2"))
+    rewrite(folder, lambda values: values.update(format="concord certificate 2"))
     assert "signature" in faults(folder)
 
 
@@ -312,82 +302,6 @@ def test_the_commands_of_a_reader(home: World, folder: Path) -> None:
     assert concord("verify", str(folder), "--key", THEIRS.public.raw.hex())[0] == 4
     assert concord("verify", str(folder), "--key", "nonsense")[0] == 2
     assert concord("verify", "--kept", str(folder), "--home", str(home.home))[0] == 0
-
-
-def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]]]:
-    """More than two hundred changes: bits of every file, every value of the certificate, files swapped and signed anew.
-
-    Each with the names of the files that are changed.
-    """
-    rng = np.random.default_rng(15)
-    files = sorted(file.relative_to(original) for file in original.rglob("*") if file.is_file())
-    for file in files:
-        size = (original / file).stat().st_size
-        for at in {0, size - 1, *map(int, rng.integers(size, size=3))}:
-            yield {file.name}, flip(file, at, int(rng.integers(8)))
-    for path in leaves(json.loads((original / "certificate.json").read_text())):
-        yield {"certificate.json"}, other_value(path)
-    labels = [file for file in files if file.suffix == ".arrow"]
-    for first, second in [*pairwise(files), (labels[0], labels[-1])]:
-        yield {first.name, second.name}, swap(first, second)
-    statement = json.loads((original / "attestation.json").read_text())
-    for at in range(len(json.loads(base64.b64decode(statement["payload"]))["subject"])):
-        yield {"attestation.json"}, leave_out(at)
-
-
-def flip(file: Path, at: int, bit: int) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        content = bytearray((folder / file).read_bytes())
-        content[at] ^= 1 << bit
-        (folder / file).write_bytes(content)
-
-    return change
-
-
-def swap(first: Path, second: Path) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        one, other = (folder / first).read_bytes(), (folder / second).read_bytes()
-        (folder / first).write_bytes(other)
-        (folder / second).write_bytes(one)
-
-    return change
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of every value in a JSON document that is no list and no object."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if items is None:
-        yield path
-        return
-    for key, item in items:
-        yield from leaves(item, (*path, key))
-
-
-def other_value(path: tuple[Any, ...]) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        file = folder / "certificate.json"
-        values = inside = json.loads(file.read_text())
-        for key in path[:-1]:
-            inside = inside[key]
-        old = inside[path[-1]]
-        inside[path[-1]] = f"{old}x" if isinstance(old, str) else 1 if old is None else old + 1
-        file.write_text(json.dumps(values, indent=2, ensure_ascii=False))
-
-    return change
-
-
-def leave_out(at: int) -> Callable[[Path], object]:
-    """The statement without one of its subjects, under the old signature."""
-
-    def change(folder: Path) -> None:
-        file = folder / "attestation.json"
-        envelope = json.loads(file.read_text())
-        statement = json.loads(base64.b64decode(envelope["payload"]))
-        del statement["subject"][at]
-        envelope["payload"] = base64.b64encode(json.dumps(statement, separators=(",", ":")).encode()).decode()
-        file.write_text(json.dumps(envelope, indent=2))
-
-    return change
 
 
 @pytest.mark.slow

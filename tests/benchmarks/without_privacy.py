@@ -1,0 +1,47 @@
+"""What models without a guarantee make of a benchmark's table: class probabilities of test rows."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from concord.tasks.data.codes import CodeMatrix, Codes, deepens
+from concord.tasks.student.decode import model_places
+from tests.benchmarks.ours import Coded, Said, logistic, pictured, said
+
+
+def linear(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """Logistic regression on the true labels of the private rows, on the codes of tallies."""
+    codes, places = data.at(epsilon)
+    return logistic(hot(places.private, codes), data.labels.private, hot(places.test, codes), data.classes)
+
+
+def boosted(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """Boosted trees on the true labels of the private rows."""
+    trees = HistGradientBoostingClassifier(random_state=seed).fit(data.encoded.private, data.labels.private)
+    return said(trees.predict_proba(data.encoded.test))
+
+
+def open_labels(data: Coded, epsilon: float, seed: int) -> Said:
+    """Logistic regression on the true labels of the public rows: what it is worth to have them labelled. Of pictures,
+    the student that tallies have."""
+    if deepens(data.at(epsilon)[0]):
+        return pictured(data, np.eye(data.classes)[data.labels.public], seed)
+    codes, places = data.at(epsilon)
+    return logistic(hot(places.public, codes), data.labels.public, hot(places.test, codes), data.classes)
+
+
+def hot(rows: CodeMatrix, codes: Codes) -> csr_matrix:
+    """One-hot rows of the codes that a model has weights for."""
+    places = model_places(rows, codes)
+    starts = np.arange(0, places.size + 1, places.shape[1])
+    return csr_matrix((np.ones(places.size), places.ravel(), starts), shape=(len(places), int(places[0, -1]) + 1))
+
+
+OPEN: Mapping[str, Callable[[Coded, float, int], Said]] = {
+    "public_labels": open_labels,
+    "linear": linear,
+    "boosted": boosted,
+}
+"""Without a guarantee, and the same at every ε."""

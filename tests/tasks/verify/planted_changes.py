@@ -1,0 +1,86 @@
+"""Changes that somebody may plant in what was published."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]]]:
+    """More than two hundred changes: bits of every file, every value of the certificate, files swapped and signed anew.
+
+    Each with the names of the files that are changed.
+    """
+    rng = np.random.default_rng(15)
+    files = sorted(file.relative_to(original) for file in original.rglob("*") if file.is_file())
+    for file in files:
+        size = (original / file).stat().st_size
+        for at in {0, size - 1, *map(int, rng.integers(size, size=3))}:
+            yield {file.name}, flip(file, at, int(rng.integers(8)))
+    for path in leaves(json.loads((original / "certificate.json").read_text())):
+        yield {"certificate.json"}, other_value(path)
+    labels = [file for file in files if file.suffix == ".arrow"]
+    for first, second in [*pairwise(files), (labels[0], labels[-1])]:
+        yield {first.name, second.name}, swap(first, second)
+    statement = json.loads((original / "attestation.json").read_text())
+    for at in range(len(json.loads(base64.b64decode(statement["payload"]))["subject"])):
+        yield {"attestation.json"}, leave_out(at)
+
+
+def flip(file: Path, at: int, bit: int) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        content = bytearray((folder / file).read_bytes())
+        content[at] ^= 1 << bit
+        (folder / file).write_bytes(content)
+
+    return change
+
+
+def swap(first: Path, second: Path) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        one, other = (folder / first).read_bytes(), (folder / second).read_bytes()
+        (folder / first).write_bytes(other)
+        (folder / second).write_bytes(one)
+
+    return change
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value in a JSON document that is no list and no object."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None:
+        yield path
+        return
+    for key, item in items:
+        yield from leaves(item, (*path, key))
+
+
+def other_value(path: tuple[Any, ...]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        file = folder / "certificate.json"
+        values = inside = json.loads(file.read_text())
+        for key in path[:-1]:
+            inside = inside[key]
+        old = inside[path[-1]]
+        inside[path[-1]] = f"{old}x" if isinstance(old, str) else 1 if old is None else old + 1
+        file.write_text(json.dumps(values, indent=2, ensure_ascii=False))
+
+    return change
+
+
+def leave_out(at: int) -> Callable[[Path], object]:
+    """The statement without one of its subjects, under the old signature."""
+
+    def change(folder: Path) -> None:
+        file = folder / "attestation.json"
+        envelope = json.loads(file.read_text())
+        statement = json.loads(base64.b64decode(envelope["payload"]))
+        del statement["subject"][at]
+        envelope["payload"] = base64.b64encode(json.dumps(statement, separators=(",", ":")).encode()).decode()
+        file.write_text(json.dumps(envelope, indent=2))
+
+    return change
