@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -54,7 +55,9 @@ class TeachersPlan(Learner):
     runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
     """Where they learn and vote."""
     address: Annotated[str | None, OPERATOR] = None
-    """Of a Dask cluster that shares the home folder; by default one of this machine."""
+    """Of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is made on this machine."""
+    unencrypted: Annotated[bool, OPERATOR] = False
+    """Whether the address may be tcp://HOST:PORT: whoever reaches such a scheduler has code run by its workers."""
     block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50
     """How many one task trains: some ten seconds of work."""
 
@@ -62,6 +65,12 @@ class TeachersPlan(Learner):
     def address_is_of_dask(self) -> Self:
         if self.address is not None and self.runner != "dask":
             raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
+        place = (r"(tcp|tls)" if self.unencrypted else "tls") + r"://(\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}"
+        if self.address is not None and not re.fullmatch(place, self.address):
+            plain = "" if self.unencrypted else "; tcp:// only with `unencrypted = true`, in a network of your own"
+            raise ValueError(f"address must be tls://HOST:PORT, got {self.address!r}{plain}")
+        if self.unencrypted and self.address is None:
+            raise ValueError("unencrypted belongs to an address, and there is none")
         return self
 
 

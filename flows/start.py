@@ -1,15 +1,13 @@
 """Start a flow: with the task runner its plan names, on one Prefect server, its cache in the home folder.
 
 Offers       `start`, `start_extension`, `start_estimate`, `start_question`, `start_study` and `start_test` (one flow,
-             once), `serve` (an extension whenever a cron expression says so), `closed_cluster` (Dask's processes on
-             this machine, which only this run can speak to)
+             once), `serve` (an extension whenever a cron expression says so)
 
-Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do; both listen
-on ports that every local user can reach. So they accept only a certificate made for this run, and serve no pages.
+Tasks are sent Prefect's settings: the flow has none of its secrets but those by which its server is asked.
 A service needs no server: each run is one `concord extend`, and what it begins is finished by the next run, however the
 process ends. If a table is wrong or the machine fails, that is printed and the next time is waited for. If the session
 has ended or something does not verify, the service ends with the exit status of `extend`.
-Checked by tests/promises/test_orphans.py and tests/deployments/test_serve.py.
+Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
 import asyncio
@@ -26,8 +24,14 @@ from typing import Any, TypeVar
 from prefect.events.worker import EventsWorker
 from prefect.flows import Flow, flow
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_SERVER_API_AUTH_STRING,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    PREFECT_SERVER_DATABASE_PASSWORD,
+    temporary_settings,
+)
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.learners import StudentPlan, TeachersPlan
@@ -38,7 +42,8 @@ from concord.flows import server
 from concord.flows.again import try_again
 from concord.flows.ask import Terms, ask
 from concord.flows.cache import SealedResults
-from concord.flows.console import end_with_parent, err, out, shield_workers
+from concord.flows.cluster import task_runner
+from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
 from concord.flows.learn import estimate, extend, learn, study_again, tallies
 from concord.flows.outcome import STAGES, StageName, Summary, in_words
@@ -49,26 +54,13 @@ from concord.tasks.asking.questions import Question
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
 
-PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
-
-
-def closed_cluster(workers: int, home: Path) -> Any:
-    """So many processes of one thread each, their files in the home folder."""
-    import dask
-    from distributed import LocalCluster
-
-    with dask.config.set({pages: [] for pages in PAGES}):
-        return LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            local_directory=str(home),
-            security=True,
-        )
-
-
 FlowResult = TypeVar("FlowResult")
 SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
+SERVERS_OWN = (
+    PREFECT_SERVER_API_AUTH_STRING,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    PREFECT_SERVER_DATABASE_PASSWORD,
+)
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -152,7 +144,8 @@ def serving_flows(home: Path) -> Iterator[None]:
     What it does not take of Prefect's logs, such as when the disk is full, is no matter for the console.
     """
     with server.serving(home):
-        named = {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
+        named: dict[Any, Any] = dict.fromkeys(SERVERS_OWN)
+        named |= {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
         before, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             with temporary_settings(named):
@@ -175,26 +168,6 @@ def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None
     servers_awake()
     runner = task_runner(teachers, home) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
-
-
-def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
-    """Threads, processes, or Dask (a cluster by its address, or one made on this machine)."""
-    workers = os.cpu_count() or 1
-    if teachers.runner == "threads":
-        return ThreadPoolTaskRunner(max_workers=workers)
-    shield_workers()
-    if teachers.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=workers, initializer=end_with_parent)
-    try:
-        from prefect_dask.task_runners import DaskTaskRunner
-    except ImportError:
-        raise EnvironmentFailed(
-            "runner = 'dask' needs the extra concord[dask]: install it, or take runner = 'threads'"
-        ) from None
-    if teachers.address is not None:
-        return DaskTaskRunner(address=teachers.address)
-    made: Any = closed_cluster  # which Prefect calls with what follows
-    return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})
 
 
 NAP = 60.0

@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
 }
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
-    "flows/start.py": {"dask", "distributed"},
+    "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/alone.py": {"cloudpickle"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},

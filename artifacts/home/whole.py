@@ -7,7 +7,8 @@ locks the passing file or folder, and the kernel frees every lock when its holde
 has that lock, it shares a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written
 and not locked.
 
-Assumes      ROOT is on one file system, whose locks hold (`flock`)
+Assumes      ROOT is on one file system, whose locks hold (`flock`). On NFS those of folders hold on one machine alone,
+             so processes of others may write there, and no command may run on them
 Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
              what somebody is still writing
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
@@ -138,7 +139,7 @@ def _born(passing: Path, folder: Path, mode: int) -> int:
     _enter(folder)
     with _held(folder, shared=True):
         _enter(passing.parent)
-        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)  # NFS: who shares a lock may read
         take_lock(descriptor, shared=True)
     return descriptor
 
@@ -199,8 +200,8 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[b
 
 @contextmanager
 def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file or folder that is there."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Hold the lock of a file or folder that is there. NFS locks a file for itself for who may write it alone."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         yield take_lock(descriptor, shared=shared, wait=wait)
     finally:

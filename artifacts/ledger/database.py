@@ -1,6 +1,6 @@
 """The ledger's table in its database: records are read back and added, under the database's own lock.
 
-Assumes      SQLite on a local disk, or PostgreSQL
+Assumes      SQLite on a disk of this machine, which is refused on file systems known to be shared, or PostgreSQL
 Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies
 Not covered  what the records say: artifacts.ledger.events reads them. Checked by
@@ -9,6 +9,7 @@ Not covered  what the records say: artifacts.ledger.events reads them. Checked b
 
 import hashlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,11 @@ from concord.artifacts.settings import sqlite_file
 LOCK_WAIT = 60
 """Seconds a process waits for another one's transaction."""
 
+MOUNTS = Path("/proc/self/mounts")
+SHARED = re.compile(
+    r"nfs\d?|cifs|smb\w*|9p|afs|fuse\.(sshfs|s3fs|gcsfuse|goofys|mount-s3|mountpoint-s3|rclone|blobfuse2?)"
+)
+"""File systems that other machines write to as well, or object stores in the guise of one."""
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"concord ledger").digest()[:8], "big", signed=True)
 METADATA = MetaData()
 ENTRIES = Table(
@@ -134,9 +140,26 @@ def _engine(url: str) -> Engine:
     except ImportError as missing:
         raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
     if engine.dialect.name == "sqlite":
+        _check_local(sqlite_file(url) or Path())
         _bear(sqlite_file(url) or Path())
         event.listen(engine, "connect", _durable)
     return engine
+
+
+def _check_local(file: Path) -> None:
+    """Raise EnvironmentFailed if the file lies where SQLite's locks and syncs are not known to hold."""
+    try:
+        lines = [line.split() for line in MOUNTS.read_text().splitlines()] if MOUNTS.exists() else []
+    except OSError:
+        return
+    place = file.absolute().resolve()
+    mounts = {Path(words[1].replace("\\040", " ")): words[2] for words in lines}
+    kind = next((mounts[folder] for folder in (place, *place.parents) if folder in mounts), "")
+    if SHARED.fullmatch(kind):
+        raise EnvironmentFailed(
+            f"the ledger {file} lies on a shared file system ({kind}), whose locks may not hold: let CONCORD_LEDGER "
+            "name a PostgreSQL database, or a file on a disk of this machine"
+        )
 
 
 def _bear(file: Path) -> None:

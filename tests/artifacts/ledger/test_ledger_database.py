@@ -188,3 +188,30 @@ def test_a_thread_that_failed_leaves_the_ledger_to_the_others(ledger: Ledger) ->
     done.start()
     done.join(timeout=300)  # it would wait for ever
     assert ledger.session("one").status == "open"
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("nfs4", True),
+        ("cifs", True),
+        ("fuse.s3fs", True),
+        ("ext4", False),
+        ("overlay", False),
+        ("fuse.overlayfs", False),
+    ],
+)
+def test_a_file_where_locks_may_not_hold_is_refused(
+    kind: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "a share"
+    mounted = str(shared.resolve()).replace(" ", "\\040")
+    (tmp_path / "mounts").write_text(f"/dev/a / ext4 rw 0 0\nserver:/x {mounted} {kind} rw 0 0\n")
+    monkeypatch.setattr(ledger_database, "MOUNTS", tmp_path / "mounts")
+    ledger_database.Entries(f"sqlite:///{tmp_path / 'ledger.db'}")
+    if refused:
+        with pytest.raises(EnvironmentFailed, match="CONCORD_LEDGER"):
+            ledger_database.Entries(f"sqlite:///{shared / 'ledger.db'}")
+        assert not shared.exists()
+    else:
+        ledger_database.Entries(f"sqlite:///{shared / 'ledger.db'}")

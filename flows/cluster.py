@@ -1,0 +1,130 @@
+"""Where a plan's teachers learn and vote: threads, processes, a Dask cluster of this machine, or one of the operator's.
+
+Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do. The processes
+of a cluster made here listen on ports that every local user can reach: they accept only a certificate made for this
+run, and serve no pages. A cluster named by its address is believed by certificates as well.
+
+Assumes      the certificates' authority is the operator's own, made for this cluster: Dask believes whoever holds a
+             certificate of it, whatever host that names
+Guarantees   nothing is sent to a scheduler in the clear, unless the plan says so. Before anything begins, each worker
+             of a named cluster has shown that it is of this version and sees this very home. What is sent are paths,
+             keyed digests and settings: no key of the vault, no password but that by which a worker tells Prefect's
+             server of its tasks
+Not covered  what a worker may read: who sees the home sees the vault. Workers that join later; one that does not see
+             the home fails, and computes nothing else. Checked by tests/flows/test_cluster.py and
+             tests/promises/test_orphans.py
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+import concord
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
+from concord.flows import server
+from concord.flows.console import end_with_parent, shield_workers
+
+PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
+PATIENCE = 30
+"""Seconds that a scheduler, and the first of its workers, have to answer."""
+HERE = ("127.0.0.1", "::1", "localhost")
+TLS = ("ca_file", "client_cert", "client_key")
+
+
+def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
+    """What runs the parts of mapped stages. Raises EnvironmentFailed if a cluster cannot be had, or not as it must."""
+    workers = os.cpu_count() or 1
+    if teachers.runner == "threads":
+        return ThreadPoolTaskRunner(max_workers=workers)
+    shield_workers()
+    if teachers.runner == "processes":
+        return ProcessPoolTaskRunner(max_workers=workers, initializer=end_with_parent)
+    try:
+        from prefect_dask.task_runners import DaskTaskRunner
+    except ImportError:
+        raise EnvironmentFailed(
+            "runner = 'dask' needs the extra concord[dask]: install it, or take runner = 'threads'"
+        ) from None
+    if teachers.address is not None:
+        security = _credentials(teachers.address)
+        _check_workers(teachers.address, security, home)
+        return DaskTaskRunner(address=teachers.address, client_kwargs={"security": security})
+    made: Any = closed_cluster  # which Prefect calls with what follows
+    return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})
+
+
+def closed_cluster(workers: int, home: Path) -> Any:
+    """So many processes of one thread each, their files in the home folder."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set({pages: [] for pages in PAGES}):
+        return LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            local_directory=str(home),
+            security=True,
+        )
+
+
+def _credentials(address: str) -> Any:
+    """By what a scheduler is believed, and believes us: the files that Dask's own settings name. Raises
+    EnvironmentFailed."""
+    from distributed import Security
+
+    url = urlsplit(address)
+    if server.Server.own is not None and url.hostname not in HERE:
+        raise EnvironmentFailed(
+            f"teachers.address names {address}, whose workers cannot reach the Prefect server that this command starts "
+            f"for itself: start one that they can, and name it by {server.ADDRESS_VARIABLE}"
+        )
+    if url.scheme == "tcp":  # the plan says that it may
+        return Security(require_encryption=False)  # type: ignore[no-untyped-call]
+    security = Security(require_encryption=True)  # type: ignore[no-untyped-call]
+    for name in TLS:
+        variable = f"DASK_DISTRIBUTED__COMM__TLS__{name.replace('_', '__', name != 'ca_file').upper()}"
+        file = getattr(security, f"tls_{name}")
+        if file is None or not os.access(file, os.R_OK):
+            raise EnvironmentFailed(f"teachers.address names {address}: {variable} must name a file that can be read")
+    return security
+
+
+def _check_workers(address: str, security: Any, home: Path) -> None:
+    """Raise EnvironmentFailed unless the scheduler answers, and each of its workers is of this version and sees this
+    home."""
+    from distributed import Client
+
+    ours = (concord.__version__, Vault(home / "vault").digest("cluster"))
+    try:
+        with Client(address, security=security, timeout=PATIENCE, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            client.wait_for_workers(1, timeout=PATIENCE)
+            shown = client.run(seen, str(home), on_error="return")
+    except (OSError, ValueError) as failed:  # of TLS too; a timeout is an OSError
+        raise EnvironmentFailed(
+            f"teachers.address names {address}, where no scheduler with workers lets us in ({type(failed).__name__})"
+        ) from None
+    for worker, found in shown.items():
+        if isinstance(found, Exception) or found[0] != ours[0]:
+            has = "cannot run concord" if isinstance(found, Exception) else f"has concord {found[0]}"
+            raise EnvironmentFailed(f"the worker {worker} {has}, and must have {ours[0]}, as this machine has")
+        if found[1] != ours[1]:
+            raise EnvironmentFailed(
+                f"the worker {worker} does not see the home folder {home} as this machine does: mount it there under "
+                "the same path, and give its vault's key, if that has one"
+            )
+
+
+def seen(home: str) -> tuple[str, str]:
+    """What a worker shows: its version, and a digest that only who can open this home's vault can make."""
+    vault = Path(home) / "vault"
+    try:
+        there = (vault / "secrets" / "installation").is_file()  # a vault that is missing would be made
+        return concord.__version__, Vault(vault).digest("cluster") if there else ""
+    except (ConcordError, OSError):
+        return concord.__version__, ""

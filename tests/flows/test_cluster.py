@@ -1,0 +1,179 @@
+"""Dask by the plan alone: who is let in, what is sent, and what a worker that dies costs."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from prefect.settings import (
+    PREFECT_SERVER_API_AUTH_STRING,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    temporary_settings,
+)
+
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import KEY_BYTES, Vault
+from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.artifacts.settings import KEY, KEY_FILE, SIGNING_KEY
+from concord.flows import cluster
+from concord.flows.cluster import task_runner
+from concord.flows.server import Server
+from concord.flows.start import start
+from tests.support.people import changed
+
+TLS = ("ca_file", "client_cert", "client_key")
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "in the clear": ({"address": "tcp://10.0.0.1:8786"}, "tls://HOST:PORT.*unencrypted = true"),
+    "in the clear here": ({"address": "tcp://127.0.0.1:8786"}, "tls://HOST:PORT.*unencrypted = true"),
+    "no scheme": ({"address": "10.0.0.1:8786"}, "must be tls://HOST:PORT"),
+    "another scheme": ({"address": "inproc://10.0.0.1/1", "unencrypted": True}, "must be tls://HOST:PORT"),
+    "a password": ({"address": "tls://me:word@host:8786"}, "must be tls://HOST:PORT"),
+    "a flag for nothing": ({"unencrypted": True}, "unencrypted belongs to an address"),
+    "another runner": ({"runner": "threads", "address": "tls://host:8786"}, "belongs to runner = 'dask'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_address_is_refused_unless_it_is_encrypted(plan: Plan, wrong: str) -> None:
+    keys, words = WRONG[wrong]
+    with pytest.raises(WrongInput, match=words):
+        changed(plan.model_dump(), **{f"teachers__{key}": value for key, value in ({"runner": "dask"} | keys).items()})
+
+
+def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
+    named = TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786")
+    with pytest.raises(EnvironmentFailed, match=r"DASK_DISTRIBUTED__COMM__TLS__CA_FILE must name a file"):
+        task_runner(named, tmp_path)
+
+
+def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server, "own", object())
+    with pytest.raises(EnvironmentFailed, match="PREFECT_API_URL"):
+        task_runner(TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
+
+
+def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    assert cluster.seen(str(tmp_path / "home"))[1] == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+class Named:
+    """A cluster of two processes, and what lets us in."""
+
+    def __init__(self, folder: Path, made: Any) -> None:
+        self.made, self.address = made, made.scheduler_address
+        self.files = {name: folder / name for name in TLS}
+        for name, file in self.files.items():
+            file.write_text(getattr(made.security, f"tls_{name}"))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Those of Dask."""
+        keys = ("ca-file", "client.cert", "client.key")
+        return {f"distributed.comm.tls.{key}": str(self.files[name]) for key, name in zip(keys, TLS, strict=True)}
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan, on this cluster."""
+        return changed(plan.model_dump(), teachers__runner="dask", teachers__address=self.address)
+
+
+@pytest.fixture
+def named(prefect_server: None, tmp_path: Path) -> Iterator[Named]:  # noqa: ARG001  # its workers ask it
+    import dask
+    from distributed import LocalCluster
+    from distributed.security import Security
+
+    (folder := tmp_path / "certificates").mkdir()
+    made = LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        protocol="tls://",
+        security=Security.temporary(),  # type: ignore[no-untyped-call]
+        local_directory=str(folder),
+    )
+    with made:
+        here = Named(folder, made)
+        with dask.config.set(here.settings):
+            yield here
+
+
+@pytest.mark.slow
+def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_gets_no_key(
+    session: str, plan: Plan, home: Path, named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect_dask.client import PrefectDaskClient
+
+    plain: Any = PrefectDaskClient.__mro__[1]
+    before: Any = PrefectDaskClient.submit
+    sent, submit_plain = list[bytes](), plain.submit
+
+    def submitting(self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        future = before(self, func, *args, **kwargs)
+        if len(sent) == 1:
+            os.kill(next(iter(self.run(os.getpid).values())), signal.SIGKILL)
+        return future
+
+    def dumped(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        sent.append(cloudpickle.dumps((function, args, kwargs)))
+        return submit_plain(self, function, *args, **kwargs)
+
+    monkeypatch.setattr(plain, "submit", dumped)
+    monkeypatch.setattr(PrefectDaskClient, "submit", submitting)
+    planted = {"AWS_SECRET_ACCESS_KEY": "planted-store", "WARD_DATABASE": "postgresql://u:planted-ward@h/d"}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    labels = labels_of(home, session)
+    servers = {
+        PREFECT_SERVER_API_AUTH_STRING: "planted-server",
+        PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:planted-database@h/d",
+    }
+    with temporary_settings(servers):
+        again = start(named.plan(plan), home, start_from="teach")
+    assert labels_of(home, again.session) == labels
+    assert (again.session, again.asked_now, again.spent_now["epsilon"]) == (session, 0, 0.0)
+    assert len(sent) >= 4
+    keys = [file.read_bytes()[:KEY_BYTES] for file in (home / "vault/secrets").rglob("*") if file.is_file()]
+    assert len(keys) >= 3
+    for payload in sent:
+        assert b"planted" not in payload
+        assert not any(key in payload or key.hex().encode() in payload for key in keys)
+        assert not any(word.encode() in payload for word in (KEY_FILE, KEY, SIGNING_KEY))
+    assert any(str(home).encode() in payload for payload in sent)  # paths are
+
+
+@pytest.mark.slow
+def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
+    named: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+    from distributed import Client
+    from distributed.security import Security
+
+    teachers = TeachersPlan(count=2, runner="dask", address=named.address)
+    assert Vault(tmp_path / "home/vault").digest("cluster")
+    task_runner(teachers, tmp_path / "home")
+    with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        client.run(lambda: os.environ.update({KEY: "AAAA"}))
+        with pytest.raises(EnvironmentFailed, match="does not see the home folder"):
+            task_runner(teachers, tmp_path / "home")
+    other = Security.temporary()  # type: ignore[no-untyped-call]
+    for name, file in named.files.items():
+        file.write_text(getattr(other, f"tls_{name}"))
+    monkeypatch.setattr(cluster, "PATIENCE", 3)
+    with dask.config.set(named.settings), pytest.raises(EnvironmentFailed, match="lets us in"):
+        task_runner(teachers, tmp_path / "home")
+
+
+def labels_of(home: Path, session: str) -> Any:
+    """What the session released, as Arrow has it."""
+    batches = Ledger.of(home).batches(session)
+    return Released(home).labels([batch.outcome.released for batch in batches if batch.outcome]).to_pydict()
