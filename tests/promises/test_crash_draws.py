@@ -235,7 +235,10 @@ def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:
     [choosing, *(pytest.param(draw, marks=pytest.mark.slow) for draw in (relabelling, trying, choosing_of_some))],
 )
 def test_a_draw_made_again_would_be_found(tmp_path: Path, draw: Walk) -> None:
-    """The planted bug, at two points after the draw is durable: that it is the same twice by chance is unlikely."""
+    """The planted bug, at two points after the draw is durable, until it is seen.
+
+    One of 32 alike, as the least of what is drawn here, is the same eight times with probability 1e-12.
+    """
     matrix = matrix_of(tmp_path, draw, partial(redrawing, walk=draw))
     drawn = max(at for at, point in enumerate(matrix.points) if re.fullmatch(rf"os\.rename .+\.{TOKEN}", point))
-    assert any("another draw" in wrong for at in (drawn, drawn + 1) for wrong in matrix.fails_at(at, "kill"))
+    assert any("another draw" in wrong for at in 4 * (drawn, drawn + 1) for wrong in matrix.fails_at(at, "kill"))

@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,11 @@ def test_nothing_that_listens_trusts_a_stranger(tmp_path: Path, runner: str) -> 
 
 def listening(run: Run) -> dict[int, str]:
     """The ports at which processes of a run listen, and the address of each in the kernel's words."""
-    sockets = {
-        os.readlink(place)
-        for process in run.processes()
-        for place in Path(f"/proc/{process}/fd").iterdir()
-        if place.is_symlink()
-    }
+    sockets = set[str]()
+    for process in run.processes():
+        for place in Path(f"/proc/{process}/fd").glob("*"):
+            with suppress(OSError):  # it was closed meanwhile
+                sockets.add(os.readlink(place))
     lines = [
         line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]
     ]

@@ -67,7 +67,7 @@ def test_shards_hold_the_learning_part_and_all_of_it(tmp_path: Path, vault: Vaul
     private = people(ROWS, 1).with_columns(pl.Series("size", np.arange(ROWS) / 8))  # each row by its size
     plan = planned(tmp_path / "data", private, **changes)
     aside = pl.Series(aside_of(plan, vault, private))
-    assert 0.2 < aside.mean() < 0.4  # type: ignore[operator]
+    assert 0.12 < aside.mean() < 0.48  # type: ignore[operator]  # 256 people's rows are not, with probability 1e-7
     encoding = learn_encoding(plan)
     for how in ({}, {"aside": 0.3}):
         assert sorted(shards(plan, encoding, vault, **how)["size"]) == private.filter(~aside)["size"].to_list()
@@ -118,7 +118,7 @@ def test_no_row_moves_another_and_no_public_word_moves_any(
 
 
 def test_cells_have_one_name_in_every_format(tmp_path: Path, vault: Vault) -> None:
-    private = people(ROWS, 1).with_columns(pl.col("visits").replace(3, None))
+    private = people(ROWS, 1).with_columns(visits=pl.int_range(pl.len()).replace(3, None))  # names of their own
     plan = planned(tmp_path / "data", private, **{**BY_CELLS, "test__columns": ["visits", "shade"]})
     typed = aside_of(plan, vault, private)
     assert 0 < sum(typed) < ROWS

@@ -20,6 +20,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.data import split
 from concord.tasks.data.encode import Matrix, learn_encoding
+from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
 from concord.tasks.door import trial
 from concord.tasks.door.admit import Asked, claim, reserve_session
@@ -68,20 +69,30 @@ def errors(plan: Plan, door: Stores) -> NDArray[np.int64]:
     return np.frombuffer(door.vault.read(counted(plan, door)), "<i8").copy()
 
 
-def steps(plan: Plan, door: Stores) -> set[tuple[int, ...]]:
-    """By how much the errors of the candidates differ without one unit."""
+def members(plan: Plan, door: Stores, part: str, label: str | None = None) -> list[str]:
+    """The units of a part, those of most rows first; only those whose rows all have a label, if one is given."""
+    rows = PRIVATE.filter(pl.col("outcome").eq(label or pl.col("outcome")).all().over("person"))
+    units = rows.group_by("person").len().sort("len", "person", descending=True)["person"]
+    key = derive(door.vault.secret("domains/d"), "split")
+    return units.filter(of_part(plan, key, part)(units.to_frame(), units.cast(pl.Binary))).to_list()
+
+
+def steps(plan: Plan, door: Stores, units: list[str]) -> set[tuple[int, ...]]:
+    """By how much the errors of the candidates differ without one of the first units."""
+    PRIVATE.write_csv(plan.path("private"))
     before, found = errors(plan, door), set()
-    for unit in PRIVATE.group_by("person").len().sort("len", "person")["person"].tail(14):
+    for unit in units[:4]:
         PRIVATE.filter(pl.col("person") != unit).write_csv(plan.path("private"))
         found.add(tuple((before - errors(plan, door)).tolist()))
     return found
 
 
 def test_a_unit_more_of_many_rows_adds_one_error_or_none_to_each(plan: Plan, door: Stores) -> None:
-    found = steps(plan, door)
-    assert (0, 0, 0) in found  # those of the learning part
-    assert {step[1:] for step in found} == {(0, 0), (0, 1), (1, 0)}
-    assert {count for step in found for count in step} == {0, 1}
+    assert steps(plan, door, members(plan, door, LEARNING)) == {(0, 0, 0)}
+    for label, expected in (("no", (1, 0)), ("yes", (0, 1))):
+        found = steps(plan, door, members(plan, door, TEST, label))
+        assert {step[1:] for step in found} == {expected}
+        assert {count for step in found for count in step} == {0, 1}
 
 
 def every_row(*given: Any, part: str = LEARNING, **_: Any) -> Iterator[pl.DataFrame]:
@@ -96,15 +107,17 @@ def rows_that_learn(*given: Any, part: str) -> Iterator[pl.DataFrame]:
 
 def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "one_row_a_unit", every_row)
-    assert max(count for step in steps(plan, door) for count in step) > 1
+    found = steps(plan, door, members(plan, door, TEST))
+    assert max(count for step in found for count in step) > 1
 
 
 def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    aside = errors(plan, door)
+    """A quarter is tested; that it is as many as learn has probability 2e-10."""
+    plan = changed(plan.model_dump(), test__share=0.25)
+    tested, learning = (len(members(plan, door, part)) for part in (TEST, LEARNING))
+    assert errors(plan, door)[1:].sum() == tested
     monkeypatch.setattr(trial, "one_row_a_unit", rows_that_learn)
-    assert errors(plan, door).sum() != aside.sum()
-    people = PRIVATE["person"].n_unique()
-    assert aside[1] + aside[2] < people < aside[1] + aside[2] + errors(plan, door)[1:].sum() + 1
+    assert errors(plan, door)[1:].sum() == learning != tested
 
 
 def opened(plan: Plan, door: Stores, counts: Ref) -> tuple[Session, Session, Any]:
@@ -159,7 +172,7 @@ def test_other_counts_under_the_same_choice_stop(plan: Plan, door: Stores) -> No
     counts = counted(plan, door)
     _, session, choice = opened(plan, door, counts)
     release_choice(door, session, choice, counts)
-    people(200, 1).write_csv(plan.path("private"))
+    people(20, 1).write_csv(plan.path("private"))  # of which as many are hardly set aside as of 300
     with pytest.raises(NotVerified, match="votes of batch 0"):
         release_choice(door, session, choice, counted(plan, door))
 

@@ -32,9 +32,9 @@ from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import TEACHERS, opened
 from tests.support.people import changed, tables_of_plan
 
-OPTIMAL = Questions(OptimalRelease(epsilon=2.0, delta=1e-5), "q")
-LAPLACE = Questions(LaplaceRelease(epsilon=2.0, delta=1e-5), "q")
-STREAM = Questions(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=3), None)
+OPTIMAL = Questions(OptimalRelease(epsilon=2.0, delta=1e-9), "q")  # with probability δ, a tie is answered
+LAPLACE = Questions(LaplaceRelease(epsilon=2.0, delta=1e-9), "q")
+STREAM = Questions(StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=3), None)
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]
 TORN = [*["dark"] * 300, *["light"] * 300]
 
