@@ -5,7 +5,8 @@ same people the sum of both caps holds, (ε₁ + ε₂, δ₁ + δ₂), whicheve
 interleave: a filter is one interactive mechanism (Lyu 2022; Vadhan & Zhang 2023).
 
 `renyi`      adds Rényi divergence at one order and converts once, at the cap; refusals that did not happen come back
-`gaussian`   adds μ² and promises the cap's trade-off at every ε at once: no conversion, and nothing comes back
+`gaussian`   adds μ² and promises the cap's trade-off at every ε at once: no conversion, and rounds that were never
+             begun come back
 
 Proof of `gaussian` (Smith & Thakurta 2022; here with δ). An answer that costs (μ, δ) between neighbours
 (artifacts.gaussian) is chosen by what was released before, so μ and δ are known when it is drawn. Let Σμ² be at most m
@@ -16,6 +17,13 @@ whatever the outcome. With p, q the laws of the first, and g, g' two Gaussians t
          ≤ E_g H_μ(γ·g'/g) + δ + d − δ = H(γ) of Gaussians that lie μ and r apart, + d = H_√m(γ) + d. ∎
 A session is one such answer, drawn when it is opened, however its rows interleave with those of others: what costs
 (μ, δ) against every asker is computed from one draw that does (Vadhan & Zhang 2023).
+
+Rounds never begun. A session of tallies is several such answers, one a round, and its scales, so the μ and δ of each,
+are on record from when it was opened: no round is less of an answer for what is released between two. So the proof
+holds of the rounds that were drawn, one by one, if on every path their Σμ² is at most m and their Σδ at most d. Of an
+open session all rounds are charged; one that ends keeps those begun, for a round is begun on record before it is drawn,
+and begins none after. Both cover what is drawn, so every path stays within the cap. The choice to end a session is made
+as every choice here is: by what was released. A round that is begun is paid, seen or not.
 
 The proof needs one number to be left, the same upon every outcome. Of exact trade-off curves, or laws of the privacy
 loss, none is: a filter that admits while they compose to less than the cap's is wrong (arXiv:2602.06756). So is one
@@ -128,10 +136,10 @@ class Filter:
 class GaussianFilter:
     """The filter `gaussian`: Σμ² within that of the cap, and Σδ within a quarter of the cap's δ.
 
-    Assumes      costs are charged whole before they start, and nothing of them ever returns
+    Assumes      costs are charged whole before they start; of a session nothing returns but rounds never begun
     Guarantees   H(γ) ≤ H_μ(γ) + δ_A at every γ for everything admitted together, however adaptively it was chosen, at
                  the μ of `budget`: (epsilon, delta) among them
-    Ends         never: sums only grow
+    Ends         never: sums only grow, and what returns was never drawn
     Not covered  refusals that did not happen, exact trade-off curves. See this file's first lines
     """
 

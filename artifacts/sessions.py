@@ -95,12 +95,14 @@ class Terms:
 class Opening(Terms):
     """A session someone asks to open: its terms, its cost at the end, and the cost of one refusal.
 
-    `per_refusal` is None if nothing may return to the domain: mechanisms charged whole, and sessions whose shards
-    were relabelled or subsampled.
+    `per_refusal` is None if nothing may return by refusals: mechanisms charged whole, and sessions whose shards were
+    relabelled or subsampled. `rounds` has the cost of each row that is an answer by itself, at a cost fixed beforehand;
+    empty if they are not.
     """
 
     whole: Cost
     per_refusal: Cost | None
+    rounds: tuple[Cost, ...] = ()
 
     @classmethod
     def of_all(cls, openings: Sequence[Self]) -> Self:
@@ -111,7 +113,7 @@ class Opening(Terms):
 
 
 class Charging(Protocol):
-    """A domain's filter (artifacts.domains): what a cost is charged, and whether refusals alone may settle it."""
+    """A domain's filter (artifacts.domains): what a cost is charged, and whether refusals may settle it, or rounds."""
 
     @property
     def by_refusals(self) -> bool: ...
@@ -120,10 +122,11 @@ class Charging(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission(Terms):
-    """A session the filter admitted: what is reserved for it, and the charge of one refusal."""
+    """A session the filter admitted: what is reserved for it, the charge of one refusal, and that of each round."""
 
     reserved: Charge
     per_refusal: Charge | None
+    rounds: tuple[Charge, ...] = ()
 
     @classmethod
     def charged(cls, opening: Opening, by: Charging) -> Self:
@@ -134,6 +137,7 @@ class Admission(Terms):
             **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
             reserved=by.charge(opening.whole),
             per_refusal=None if each is None else by.charge(each),
+            rounds=() if by.by_refusals else tuple(map(by.charge, opening.rounds)),
         )
 
 
@@ -253,16 +257,20 @@ class Session(Admission):
         return replace(self, status=settlement.status, settled=settlement.charge)
 
     def owed(self, *, give_back: bool) -> Charge:
-        """What it is charged if it ends now: by refusals if that is allowed and less, else its reservation.
+        """What it is charged if it ends now: by refusals or rounds if that is allowed and less, else its reservation.
 
-        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff. The reservation
-        and the refusals are two bounds on one mechanism, each whole: their parts are never mixed.
+        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff, and as a round
+        that is paid: a round returns if it was never begun. The reservation and what happened are two bounds on one
+        mechanism, each whole: their parts are never mixed.
         """
-        if self.per_refusal is None or not give_back:
+        if not give_back:
             return self.reserved
-        unknown = 0 if self.pending is None else self.pending.rows
-        refusals = self.refused + unknown
-        happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
+        happened = self.reserved
+        if self.next_row < len(self.rounds):
+            happened = sum(self.rounds[: self.next_row], Charge())
+        elif self.per_refusal is not None:
+            refusals = self.refused + (0 if self.pending is None else self.pending.rows)
+            happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
         return happened if happened <= self.reserved else self.reserved
 
     @property

@@ -137,6 +137,11 @@ def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | No
     return content
 
 
+def round_path(session: str, number: int) -> str:
+    """Where a round of a session is released."""
+    return f"{session}/rounds/round-{number:05d}.json"
+
+
 def labels_path(session: str, index: int) -> str:
     """Where the labels of a session's batch are released."""
     return f"{session}/labels/batch-{index:05d}.arrow"

@@ -141,7 +141,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "commit": BatchOutcome,
     "settle": Settlement,
 }
-LEFT_OUT = [("version", ""), ("part", ""), ("division", "")]
+LEFT_OUT = [("version", ""), ("part", ""), ("division", ""), ("rounds", [])]
 """What is left out of a body, for earlier versions did not write it, and is read as that."""
 _KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}

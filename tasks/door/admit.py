@@ -65,6 +65,7 @@ class Asked:
     identity        keyed digest of the settings it depends on
     epsilon, delta  its claim
     teachers        how many vote; 0 if nothing is voted on
+    rounds          what each row costs that is an answer by itself, at settings fixed beforehand; else empty
     part            of the domain's units that it reads, if the plan divides them
     """
 
@@ -75,6 +76,7 @@ class Asked:
     delta: float
     teachers: int
     part: str = LEARNING
+    rounds: tuple[Cost, ...] = ()
 
     @classmethod
     def labels(cls, plan: Plan, mechanism: Mechanism, identity: str) -> "Asked":
@@ -103,8 +105,10 @@ class Asked:
     ) -> "Asked":
         """The session whose one answer ends it; `depends` is what it depends on beside data and encoding, as JSON."""
         who = known_by(vault, plan, encoding, depends)
-        claim = {"epsilon": question.epsilon, "delta": delta}
-        return cls(plan=plan, mechanism=question, identity=who, teachers=teachers, part=part, **claim)
+        epsilon = question.epsilon
+        return cls(
+            plan=plan, mechanism=question, identity=who, epsilon=epsilon, delta=delta, teachers=teachers, part=part
+        )
 
     def opening(
         self, division: Division | None, name: str = "asked for", commitment: str = "", ensemble: str = ""
@@ -131,6 +135,7 @@ class Asked:
             division="" if division is None else division.commitment,
             whole=self.mechanism.cost,
             per_refusal=self.mechanism.per_refusal,
+            rounds=self.rounds,
         )
 
 

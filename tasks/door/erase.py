@@ -42,8 +42,8 @@ from unicodedata import normalize
 
 import polars as pl
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.released import HELD
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import HELD, round_path
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.home.whole import (
     FORMAT,
@@ -68,13 +68,28 @@ from concord.tasks.door.release import RUN, Stores, alone, no_run_in
 def close(door: Stores, name: str, *, give_back: bool) -> Session:
     """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
 
-    give_back   what was reserved and not spent returns to the domain, if the mechanism pays by refusal
+    give_back   what was reserved and not spent returns to the domain, if the mechanism pays by refusal; of rounds, what
+                was never begun, if the domain's filter is `gaussian`
+    Raises NotVerified if something would return, and the vault holds a round that the ledger does not know.
     """
     session = door.ledger.session(name)
     if session.status != "open":
         return session
     with alone(door.vault, name):
+        begun = door.ledger.session(name).next_row
+        if give_back and session.rounds and _drawn(door, name, begun):
+            raise NotVerified(
+                f"round {begun} of session {name} was drawn, and the ledger does not know of it: an older copy of the "
+                f"ledger was put back; put the newer one in its place, or end the session by `concord close {name} "
+                "--whole`"
+            )
         return door.ledger.settle(name, give_back=give_back)
+
+
+def _drawn(door: Stores, session: str, number: int) -> bool:
+    """Whether a round of a session was drawn or released in this home, whatever its ledger knows."""
+    kept = (door.vault.root / f"sessions/{session}").glob(f"round-{number:05d}.*")
+    return any(kept) or door.released.find(round_path(session, number)) is not None
 
 
 def forget(door: Stores, name: str) -> bool:

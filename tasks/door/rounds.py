@@ -10,19 +10,22 @@ Assumes      the ledger reserved all rounds when the session was opened; `sums` 
 Guarantees   a round is drawn for once, after it was begun, and its file has the same bytes however often this runs and
              wherever it was stopped; a question or sums other than those on record stop it, and
              so does a question that its round did not pay for
-Ends         with the last round: the session is charged whole, and nothing returns
+Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid,
+             drawn or not; those never begun return in a domain whose filter is `gaussian` (artifacts.domains), and in
+             no other
 Not covered  a home folder restored from an older copy that no witness knows. Checked by
              tests/tasks/door/test_rounds.py and tests/promises/test_crash_rounds.py
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
+from concord.artifacts.privacy import Cost, Whole
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
@@ -59,6 +62,13 @@ class Tallied:
         """Of all rounds."""
         return self.mechanism.cost
 
+    @property
+    def rounds(self) -> tuple[Cost, ...]:
+        """Of each round by itself; none if the noise of one is too narrow for any proof but that of the whole."""
+        alone = tuple(replace(self.mechanism, rounds=(each,)).cost for each in self.mechanism.rounds)
+        whole = any(isinstance(part, Whole) for cost in alone for part in cost.parts or ())
+        return () if whole else alone
+
     def settings(self) -> dict[str, Any]:
         """As JSON."""
         return {**self.mechanism.settings(), "codes": self.codes}
@@ -72,12 +82,8 @@ class Tallied:
         }
         who = known_by(vault, plan, encoding, depends)
         epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
-        return Asked(plan=plan, mechanism=self, identity=who, epsilon=epsilon, delta=delta, teachers=0)
-
-
-def round_path(session: str, number: int) -> str:
-    """Where a round of a session is released."""
-    return f"{session}/rounds/round-{number:05d}.json"
+        alone = self.rounds
+        return Asked(plan=plan, mechanism=self, identity=who, epsilon=epsilon, delta=delta, teachers=0, rounds=alone)
 
 
 @private_stage

@@ -151,6 +151,7 @@ class Holding:
     cutoff: int | None
     queries: int | None
     part: str = ""
+    rounds: tuple[Amount, ...] = ()
     open: bool = True
     batches: int = 0
     rows: int = 0
@@ -165,7 +166,11 @@ class Holding:
 
     @property
     def owed(self) -> Amount:
-        """What it is charged by its refusals; a batch that may have been drawn counts as refused, up to the cutoff."""
+        """What it is charged by its refusals, or by the rounds that were begun; a batch that may have been drawn counts
+        as refused, up to the cutoff."""
+        if self.rounds and self.rows < len(self.rounds):
+            begun = reduce(Amount.__add__, self.rounds[: self.rows], Amount())
+            return begun if begun <= self.reserved else self.reserved
         if self.each is None:
             return self.reserved
         happened = self.each.times(int(min(or_endless(self.cutoff), self.refused + self.pending)))

@@ -15,7 +15,8 @@ Guarantees   named if it is not so (ARCHITECTURE "The ledger's rule"):
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones
              4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
-                reservation, or what was refused if that is less and may be returned, which no μ² ever is
+                reservation, or what was refused if that is less and may be returned. Of μ² nothing returns but what
+                rounds were charged that no entry began
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
              6  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
@@ -150,6 +151,7 @@ class Reckoning:
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
+            rounds=tuple(map(Amount.of, body.get("rounds", ()))),
         )
         self.holdings[record.session] = holding
         yield from _priced(holding, mechanism, account.order)
@@ -194,7 +196,7 @@ class Reckoning:
             yield "the session had ended before, or was not at its end"
         due = [holding.owed] if holding.exhausted else [holding.owed, holding.reserved]
         if charge not in due:
-            yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused"
+            yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused or begun"
         holding.open = False
         kept, before = self.accounts[holding.domain], holding.reserved
         kept.charge(Amount(charge.nats - before.nats, charge.delta - before.delta), holding.part)
@@ -242,6 +244,14 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> 
         yield "what is refused may not be charged one by one, or is not"
     elif each is not None and holding.each is not None:
         yield from _charged("a refusal", holding.each, each, 1)
+    if holding.rounds and (order is not None or mechanism.get("name") != "tallies"):
+        yield "rounds may not be charged one by one"
+    elif holding.rounds:
+        alone = [json.dumps({**mechanism, "rounds": [of]}, sort_keys=True) for of in mechanism["rounds"]]
+        if len(holding.rounds) != len(alone):
+            yield f"{len(holding.rounds)} rounds are charged, where its settings have {len(alone)}"
+        for found, settings in zip(holding.rounds, alone, strict=False):
+            yield from _charged("a round", found, _prices(settings, None)[0], 1)
 
 
 def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[str]:

@@ -21,12 +21,13 @@ from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.gaussian import delta_above, mu_of_pure, mu_of_range
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge, Cost, Pure, Whole
+from concord.artifacts.privacy import Charge, Cost, Pure, Whole, compose
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.mechanisms.tallies import Round, Tallies
+from tests.artifacts.ledger.openings import batch, outcome
 from tests.privacy.exact import Floats
 from tests.support.published import opening
 
@@ -186,6 +187,61 @@ def test_a_wrong_filter_breaks_the_promise(fault: str, monkeypatch: pytest.Monke
     bound = promised(game)
     monkeypatch.setattr(owner, name, twin)
     assert (worst(game) > bound).any()
+
+
+@dataclass(frozen=True)
+class Rounds(Game):
+    """Sessions of two rounds, each a randomised response, that are closed after one or two of them; the asker sees a
+    round that was begun, even if the process was killed before it was committed."""
+
+    def admits(self, asked: tuple[int, ...], closed: tuple[int, ...]) -> bool:  # noqa: ARG002
+        book, each = LedgerState(), response(2).cost
+        write(book, lambda: book.name(self.domain))
+        for rounds, count in enumerate(asked, 1):
+            for name in (f"{rounds}-{number}" for number in range(count)):
+                asks = replace(self._opening(name, 0), queries=2, whole=compose([each, each]), rounds=(each, each))
+                try:
+                    write(book, partial(book.open, asks, further=True))
+                except BudgetRefused:
+                    return False
+                for at in range(rounds):
+                    write(book, partial(book.begin, name, batch(at, first=at, rows=1)))
+                    if at == 0 and rounds == 2:
+                        write(book, partial(book.commit, name, outcome(0, asked=1)))
+                write(book, partial(book.settle, name, give_back=True))
+        return True
+
+
+ONE = response(2)
+BOTH = Kind(compose([ONE.cost] * 2), tuple((p * q, int(a or 0) + int(b or 0)) for p, a in ONE.law for q, b in ONE.law))
+STOPPING = Rounds((ONE, BOTH), 1.5, 0.1)
+
+
+def test_rounds_never_begun_return_and_no_asker_gets_beyond_the_promise() -> None:
+    each, budget = STOPPING.domain.filter.charge(ONE.cost), STOPPING.domain.filter.budget
+    fit = int(budget / each.mu_squared)
+    assert STOPPING.admits((fit - 1, 0), ())  # each reserves two, and one returns
+    assert not STOPPING.admits((fit, 0), ())
+    assert not STOPPING.admits((0, fit // 2 + 1), ())
+    found = worst(STOPPING)
+    assert (found <= promised(STOPPING)).all()
+    assert found[0] > 0.35 * promised(STOPPING)[0]
+
+
+OWED = Session.owed
+REFUNDS: dict[str, Callable[..., Charge]] = {
+    "a round that was begun and not committed": lambda item, **how: OWED(replace(item, next_row=item.asked), **how),
+    "one round too many": lambda item, **how: OWED(replace(item, next_row=max(0, item.next_row - 1)), **how),
+}
+
+
+@pytest.mark.parametrize("fault", REFUNDS)
+def test_a_refund_of_a_round_that_may_have_been_seen_breaks_the_promise(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = promised(STOPPING)
+    monkeypatch.setattr(Session, "owed", REFUNDS[fault])
+    assert (worst(STOPPING) > bound).any()
 
 
 def test_adding_over_the_tree_instead_of_the_path_breaks_the_promise() -> None:

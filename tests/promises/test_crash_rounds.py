@@ -1,7 +1,9 @@
-"""The crash matrix of rounds: whatever fails between two steps, each round keeps its one draw and what it asks next."""
+"""The crash matrix of rounds: whatever fails between two steps, each keeps its one draw and what it asks next; and of
+one that is closed instead, in a Gaussian domain, what returns was never begun."""
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +12,10 @@ import pytest
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
+from concord.tasks.door.erase import close
+from concord.tasks.door.release import Stores
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How
@@ -18,6 +23,7 @@ from tests.promises.test_crash_draws import redrawing
 from tests.support.tallied import NAME, TALLIES, Rounds
 
 EVERY = 23
+OWED = Session.owed
 
 
 def releasing(home: Path) -> None:
@@ -60,6 +66,57 @@ class Matrix(crashes.Matrix[Left]):
             "another charge": resumed.session.settled == resumed.session.reserved,
             "another end": (resumed.session.status, resumed.session.asked) == ("spent", len(TALLIES.rounds)),
         }
+
+
+def closing(home: Path) -> None:
+    """Two rounds of three, and the session is closed."""
+    rounds = Rounds.in_home(home)
+    first = json.loads(rounds.door.released.read(rounds.release(0, None)))
+    rounds.release(1, first["next"])
+    close(rounds.door, NAME, give_back=True)
+
+
+class Closed(crashes.Matrix[Left]):
+    """The session is closed after a fault, and nothing else is done."""
+
+    def take_up(self, home: Path) -> None:
+        close(Stores.of(home), NAME, give_back=True)
+
+    def holds(self, crashed: Left, resumed: Left) -> dict[str, bool]:
+        session, begun = resumed.session, resumed.session.next_row
+        settled = session.reserved if begun == len(session.rounds) else sum(session.rounds[:begun], Charge())
+        return {
+            "drawn before it was paid for": crashed.paid_for and resumed.paid_for,
+            "drawn after it was closed": (crashed.kept, crashed.released) == (resumed.kept, resumed.released),
+            "begun after it was closed": crashed.session.next_row == begun,
+            "another charge than what was begun": session.settled == settled,
+        }
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Closed:
+    folder = tmp_path_factory.mktemp("closed")
+    Rounds.in_home(folder / "base", "gaussian")
+    return Closed(folder, closing, Left.by)
+
+
+def test_what_returns_after_a_crash_was_never_begun(closed: Closed) -> None:
+    undisturbed = closed.undisturbed.session
+    assert undisturbed.settled == undisturbed.rounds[0] + undisturbed.rounds[1]
+    assert closed.sample(3 * EVERY) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS)
+def test_what_returns_after_a_crash_at_any_point(closed: Closed, how: How) -> None:
+    assert closed.fails(how, 3) == []
+
+
+def test_a_refund_of_a_round_that_was_begun_would_be_found(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: only committed rounds are paid. It shows after any fault between draw and commitment."""
+    drawn = [at for at, point in enumerate(closed.points) if re.fullmatch(rf"os\.rename round-.+\.{TOKEN}", point)]
+    monkeypatch.setattr(Session, "owed", lambda own, **how: OWED(replace(own, next_row=own.asked), **how))
+    assert any("another charge" in wrong for wrong in closed.fails_at(drawn[0] + 1, "kill"))
 
 
 def matrix_of(folder: Path, walk: Walk) -> Matrix:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
@@ -52,16 +52,15 @@ class Rounds:
     followed: list[int] = field(default_factory=list)
 
     @classmethod
-    def in_home(cls, home: Path) -> "Rounds":
-        """The session there, opened now if it is not open yet."""
+    def in_home(cls, home: Path, kind: FilterKind = "renyi") -> "Rounds":
+        """The session there, opened now if it is not open yet, in a domain with that filter."""
         door = Stores.of(home)
         try:
             door.ledger.session(NAME)
         except WrongInput:
             cap = DOMAIN.filter
-            door.ledger.name_domain(
-                "d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, epsilon=cap.epsilon, delta=cap.delta
-            )
+            cap_of = {"epsilon": cap.epsilon, "delta": cap.delta}
+            door.ledger.name_domain("d", kind, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap_of)
             door.vault.secret(f"sessions/{NAME}")
             door.ledger.open_session(opening(commitment(door.vault, NAME)))
         return cls(door)
@@ -116,4 +115,5 @@ def opening(committed: str) -> Opening:
         teachers=0,
         whole=asked.cost,
         per_refusal=asked.per_refusal,
+        rounds=asked.rounds,
     )

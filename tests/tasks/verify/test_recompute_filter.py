@@ -11,9 +11,11 @@ import pytest
 
 from concord.artifacts.domains import GaussianFilter
 from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Session
+from concord.artifacts.sessions import Admission, Opening, Session
+from concord.tasks.door.rounds import Tallied
 from concord.tasks.mechanisms.confident import Confident
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
@@ -27,7 +29,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.mechanisms.tallies import Round, Tallies
 from concord.tasks.verify import recompute, recompute_filter
 from concord.tasks.verify.reckoning import reckon
-from tests.artifacts.ledger.openings import batch
+from tests.artifacts.ledger.openings import batch, commit, outcome
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 
@@ -95,14 +97,42 @@ def history(home: Path) -> Ledger:
         ledger.open_session(opening(LOUDER, f"s-{number}"), further=True)
     ledger.recap("people", 9.0, 2e-3, "the board said so")
     ledger.open_session(opening(LOUDER, "s-5"), further=True)
+    ledger.open_session(stopping("s-6"), further=True)
+    ledger.begin_batch("s-6", batch(rows=1))
+    commit(ledger, "s-6", outcome(asked=1))
+    ledger.begin_batch("s-6", batch(1, first=1, rows=1))
+    ledger.settle("s-6", give_back=True)  # the second may have been drawn; the third returns
     return ledger
 
 
+def stopping(name: str) -> Opening:
+    """A session of three rounds."""
+    asked = Tallied(Tallies.calibrate(**BUDGET, classes=2, rounds=[replace(ROUNDS[0], share=1 / 3)] * 3), "codes")
+    claimed = replace(opening(LOUDER, name), epsilon=1.0, delta=1e-5, queries=3, mechanism=asked.settings())
+    return replace(claimed, whole=asked.cost, rounds=asked.rounds)
+
+
 def test_an_honest_ledger_passes(tmp_path: Path) -> None:
-    assert list(reckon(history(tmp_path).records())) == []
+    ledger = history(tmp_path)
+    assert list(reckon(ledger.records())) == []
+    closed = ledger.session("s-6")
+    assert closed.settled == closed.rounds[0] + closed.rounds[1]
+    assert closed.settled.mu_squared < closed.reserved.mu_squared * Decimal("0.67")
 
 
-charge, admits = GaussianFilter.charge, GaussianFilter.admits
+def test_an_excerpt_carries_rounds_that_returned(tmp_path: Path) -> None:
+    """It tells the batches of a session as one: how many rounds were begun is told by their rows."""
+    ledger = history(tmp_path)
+    excerpt = Excerpt.of(ledger.records(), "people", {}, lambda digest: digest)
+    assert list(reckon(excerpt.records)) == []
+    assert excerpt.reading.total("people") == ledger.total("people")
+
+
+charge, admits, owed, admitted = GaussianFilter.charge, GaussianFilter.admits, Session.owed, Admission.charged
+
+
+def thinner(each: Charge) -> Charge:
+    return replace(each, mu_squared=each.mu_squared * Decimal("0.99"))
 
 
 def cheap(rule: GaussianFilter, cost: Cost) -> Charge:
@@ -126,6 +156,17 @@ FAULTS: dict[str, tuple[type, str, object]] = {
     "takes the lattice for a line": (GaussianFilter, "charge", as_continuous),
     "forgets δ": (GaussianFilter, "charge", lambda rule, cost: replace(charge(rule, cost), delta=Decimal(0))),
     "returns everything": (Session, "owed", lambda *_, **__: Charge()),
+    "returns a round that was begun": (Session, "owed", lambda s, **how: owed(replace(s, next_row=s.asked), **how)),
+    "charges a round too little": (
+        Admission,
+        "charged",
+        lambda asked, by: replace(admitted(asked, by), rounds=tuple(map(thinner, admitted(asked, by).rounds))),
+    ),
+    "charges rounds that are none": (
+        Admission,
+        "charged",
+        lambda asked, by: replace(admitted(asked, by), rounds=(Charge(), by.charge(asked.whole))),
+    ),
     "halves δ": (
         GaussianFilter,
         "freeze",
