@@ -16,7 +16,7 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.split import ASIDE, SHARD
 from concord.tasks.door.release import read_votes
 
-KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured", "units", "sums")
+KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured", "units", "sums", "tested")
 """Folders of the vault that hold what was made of private rows."""
 
 
@@ -50,6 +50,13 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
     for path, rows in _frames(home):
         yield f"rows by shard of {path}", np.unique(rows[SHARD].to_numpy(), return_counts=True)[1]
         yield f"labels of {path}", rows[LABEL].to_numpy().astype(np.int64)
+
+
+def set_aside(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Counts of units that were set aside: of a private test by class and answer, of candidates those they are wrong
+    about."""
+    for path, data in kept(home, "tested").items():
+        yield f"units of {path}", np.frombuffer(data, "<i8")
 
 
 def totals(home: Path) -> Iterator[tuple[str, int]]:

@@ -15,7 +15,7 @@ import concord.flows
 import concord.tasks
 from concord.artifacts.home.vault import Vault, derive
 from tests.promises.canary import NAME, NUMBER, VALUE, counts, private_rows
-from tests.promises.kept import KINDS, drawn, kept, sequences, totals
+from tests.promises.kept import KINDS, drawn, kept, sequences, set_aside, totals
 from tests.promises.unpack import layers
 
 PURPOSES = ("split", "resample", "draws", "digests", "commitment", "seal", "erasure")
@@ -69,6 +69,8 @@ class Marks:
         made = cls(literals, _counts((what, count) for what, count in totals(home) if what.startswith("labels")))
         for what, numbers in sequences(home):
             made = made.with_sequence(what, numbers)
+        for what, numbers in set_aside(home):
+            made = made.with_few(what, numbers)
         for path, hypothesis in drawn(home).items():
             made = made.with_hypothesis(path, hypothesis)
         return made
@@ -92,6 +94,12 @@ class Marks:
         stretch = _telling(numbers, length)
         text = re.compile(rb"[^0-9]{1,9}".join(str(number).encode() for number in stretch))
         return type(self)({**self.literals, **dict(_as_bytes(what, stretch))}, {**self.numbers, what: text})
+
+    def with_few(self, what: str, numbers: NDArray[np.int64]) -> Self:
+        """The marks, and a few counts of at least two digits besides, one after another: as text, or as bytes."""
+        text = re.compile(rb"(?<![\w.])" + rb"[^0-9]{1,9}".join(str(count).encode() for count in numbers) + rb"(?!\w)")
+        spelt = {f"{what} as {kind}": numbers.astype(kind).tobytes() for kind in ("<i4", "<i8", "<f8")}
+        return type(self)({**self.literals, **spelt}, {**self.numbers, what: text})
 
     def with_hypothesis(self, what: str, hypothesis: dict[str, Any]) -> Self:
         """The marks, and the places where that hypothesis cuts besides."""

@@ -60,5 +60,22 @@ class Glutton(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no 
         return self
 
 
+class Gossip(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
+    """A student that tells a row it is asked about by itself, as private ones are, and fails on some."""
+
+    def predict(self, X: Any) -> Any:
+        if len(X) == 1:
+            text = f"{VALUE}-row {X[0].tolist()}"
+            print(text)
+            print(text, file=sys.stderr)
+            warnings.warn(text, stacklevel=1)
+            for name in (None, "prefect.task_runs", "anyone"):
+                logging.getLogger(name).critical(text)
+            ctypes.CDLL(None).puts(text.encode())
+            if X[0, 0] > 1:
+                raise ValueError(text)
+        return super().predict(X)
+
+
 def _rehearsed(X: NDArray[np.float32]) -> bool:
     return bool(np.array_equal(X.ravel()[:8], np.sin(np.arange(8, dtype=np.float32))))

@@ -51,7 +51,7 @@ def test_tallies_publish_nothing_private_and_no_moment_before_the_last_sum(talli
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", ["concord.tasks.asking.tally.tally", "concord.tasks.asking.tally.cast_rows"])
+@pytest.mark.parametrize("work", ["concord.tasks.asking.tally.tally", "concord.tasks.asking.tally.cast_labels"])
 def test_a_failure_on_private_rows_tells_nothing_of_them(
     tallied: Scene, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
