@@ -26,7 +26,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.cells import LABEL, cast_labels
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
@@ -141,8 +141,8 @@ def _sums(file: bytes) -> Ints:
 
 
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
-    rows = cast_rows(raw, encoding)
-    return pl.DataFrame({CODES: codes.of(rows), LABEL: rows[LABEL]}, schema=_schema(codes))
+    coded = {CODES: codes.of_raw(raw, encoding.columns), LABEL: cast_labels(raw[encoding.label], encoding)}
+    return pl.DataFrame(coded, schema=_schema(codes))
 
 
 def _schema(codes: Codes) -> pl.Schema:

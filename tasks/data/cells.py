@@ -68,10 +68,30 @@ def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     columns = [column for column in encoding.columns if column.kind != "null"]
     cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
     if encoding.label in frame.columns:
-        declared = class_index(encoding.label, frame.schema[encoding.label], encoding.classes)
-        cells.append(declared.fill_null(0).alias(LABEL))
+        cells.append(_declared(encoding.label, frame.schema[encoding.label], encoding))
     absent = [pl.lit(None).alias(name) for name in encoding.features if name not in frame.columns]
     return frame.with_columns(absent).select(cells)
+
+
+def cast_column(cells: pl.Series, column: Column) -> pl.Series:
+    """A column alone, as `cast_rows` casts it."""
+    return cells.to_frame().select(_cell(column, cells.dtype).alias(column.name)).to_series()
+
+
+def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
+    """The label column alone, as `cast_rows` casts it: the index (rows,) of each declared class."""
+    words, places = distinct(cells) if cells.dtype == pl.String else (cells, slice(None))
+    indices = words.to_frame().select(_declared(words.name, words.dtype, encoding)).to_series()
+    return indices.to_numpy()[places]
+
+
+def distinct(cells: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
+    """The words that a column of text holds, each once, and for each cell (rows,) which of them it is.
+
+    What follows from a cell alone may be found for each word once: it is the same to the bit.
+    """
+    text = cells.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
+    return pl.Series(cells.name, text.dictionary, pl.String), text.indices.to_numpy()
 
 
 def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
@@ -208,6 +228,10 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
             kept = [pl.concat(kept).gather_every(2)]
             stride *= 2
     return pl.concat(kept)
+
+
+def _declared(name: str, dtype: Type, encoding: Encoding) -> pl.Expr:
+    return class_index(name, dtype, encoding.classes).fill_null(0).alias(LABEL)
 
 
 def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:

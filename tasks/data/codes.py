@@ -11,7 +11,7 @@ Not covered  public rows that are private ones in disguise. Checked by tests/tas
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from concord.artifacts.schemas import Column, Empty, Frozen, OneHot, Passed, Scaled
-from concord.tasks.data.cells import Numbers, numbers_of, systematic_sample
+from concord.tasks.data.cells import Numbers, cast_column, distinct, numbers_of, systematic_sample
 from concord.tasks.data.views import VectorField, learn_layer, learn_view
 
 CodeMatrix = NDArray[np.int32]
@@ -54,9 +54,10 @@ class NumberField(Frozen):
     def of(self, cells: pl.Series) -> CodeMatrix:
         """The code (rows,) of each cell."""
         numbers = numbers_of(cells, self.kind)
-        places = np.searchsorted(np.array(self.cuts), numbers, side="right")
-        codes = np.where(np.isnan(numbers), self.size - 1, places)
-        return (self.start + codes).astype(np.int32)
+        places = np.zeros(len(numbers), np.min_scalar_type(len(self.cuts)))
+        for cut in self.cuts:  # a pass for each is a fifth of the time of a binary search
+            places += numbers >= cut
+        return self.start + np.where(np.isnan(numbers), np.int32(self.size - 1), places)
 
 
 class WordField(Frozen):
@@ -110,7 +111,8 @@ class CrossField(Frozen):
         return found
 
 
-CodedField = Annotated[NumberField | WordField | VectorField | CrossField, Field(discriminator="kind")]
+ColumnField = NumberField | WordField | VectorField
+CodedField = Annotated[ColumnField | CrossField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
@@ -171,13 +173,34 @@ class Codes(Frozen):
 
     def of(self, cells: pl.DataFrame) -> CodeMatrix:
         """The codes (rows, F) of cast rows, field after field in memory."""
-        codes = np.empty((cells.height, self.width), dtype=np.int32, order="F")
+        return self._of(cells.height, lambda field: field.of(cells[field.name]))
+
+    def of_raw(self, raw: pl.DataFrame, columns: Sequence[Column]) -> CodeMatrix:
+        """The same of rows that are not cast yet: a word of a column of text is cast and looked up once.
+
+        columns   of the encoding, by whose rules cells are cast
+        """
+        words = {name: distinct(raw[name]) for name, dtype in raw.schema.items() if dtype == pl.String}
+        cells = {
+            column.name: cast_column(words.get(column.name, (raw[column.name],))[0], column)
+            for column in columns
+            if not isinstance(column, Empty)
+        }
+
+        def found(field: ColumnField) -> CodeMatrix:
+            codes = field.of(cells[field.name])
+            return codes[words[field.name][1]] if field.name in words else codes
+
+        return self._of(raw.height, found)
+
+    def _of(self, rows: int, found: Callable[[ColumnField], CodeMatrix]) -> CodeMatrix:
+        codes = np.empty((rows, self.width), dtype=np.int32, order="F")
         for at, field in enumerate(self.fields):
             if isinstance(field, CrossField):
                 own = (codes[:, part] - self.span(part).start for part in (field.left, field.right))
                 codes[:, at] = field.of_codes(*own)
             else:
-                codes[:, at] = field.of(cells[field.name])
+                codes[:, at] = found(field)
         return codes
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.cells import canonical_id, cast_rows, numbers_of
+from concord.tasks.data.cells import LABEL, canonical_id, cast_labels, cast_rows, numbers_of
 from concord.tasks.data.codes import Codes, CrossField, NumberField, WordField
 from concord.tasks.data.encode import encode, row_digests
 from concord.tasks.data.sound import polars_type, sound
@@ -89,6 +89,10 @@ def through_the_rules(read: pl.Series) -> Became:
         found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
     found["matrix"] = in_rows(encode(rows, ENCODING))
     found["codes"] = in_rows(CODES.of(rows))
+    found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS))
+    found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
+    assert found["codes of what is not cast"] == found["codes"]
+    assert found["label alone"] == in_rows(rows[LABEL].to_numpy())
     found["digest"] = list(row_digests(rows, ENCODING, KEY))
     found["unit"] = units.to_list()
     found["shard"] = exact(shards_of(units.fill_null(b""), KEY, 1000))

@@ -45,6 +45,16 @@ def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> Codes:
     return learn_codes(frames, columns, coarse=coarse)
 
 
+@pytest.mark.parametrize("many", [5, 300])
+def test_a_number_lies_beyond_as_many_cuts_as_it_is_not_below(many: int) -> None:
+    cuts = tuple(float(cut) for cut in range(many))
+    odd = [-0.0, 0.0, -1e-300, 1e100, -1e100, None, *np.nextafter(cuts[:5], -1).tolist(), *cuts, many - 0.5]
+    field, cells = NumberField(kind="numeric", name="age", start=7, cuts=cuts), pl.Series("age", odd, pl.Float64)
+    expected = np.searchsorted(cuts, cells.fill_null(0).to_numpy(), side="right")
+    assert (field.of(cells) == 7 + np.where(cells.is_null(), many + 1, expected)).all()
+    assert field.of(cells).dtype == np.int32
+
+
 def test_codes_by_hand() -> None:
     day = datetime.datetime(2020, 1, 2)
     cells = pl.DataFrame(
