@@ -45,9 +45,10 @@ LOCK_WAIT = 60
 
 MOUNTS = Path("/proc/self/mounts")
 SHARED = re.compile(
-    r"nfs\d?|cifs|smb\w*|9p|afs|fuse\.(sshfs|s3fs|gcsfuse|goofys|mount-s3|mountpoint-s3|rclone|blobfuse2?)"
+    r"nfs\d?|cifs|smb\w*|afs|fuse\.(sshfs|s3fs|gcsfuse|goofys|mount-s3|mountpoint-s3|rclone|blobfuse2?)"
 )
-"""File systems that other machines write to as well, or object stores in the guise of one."""
+"""File systems that other machines write to as well, or object stores in the guise of one. Not 9p: sandboxes and
+virtual machines show a disk of their own host by that name."""
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"concord ledger").digest()[:8], "big", signed=True)
 METADATA = MetaData()
 ENTRIES = Table(
