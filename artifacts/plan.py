@@ -95,6 +95,13 @@ class Plan(Part):
         return self
 
     @model_validator(mode="after")
+    def words_are_hashed_for_votes(self) -> Self:
+        if self.data.text and (self.tallied or self.undecided):
+            rule = f"data.text has no meaning for labeling.mechanism = {self.labeling.mechanism!r}"
+            raise ValueError(f"{rule}: tallies have a code for each value. Name a mechanism by which teachers vote")
+        return self
+
+    @model_validator(mode="after")
     def teachers_vote_where_labels_are_asked_for(self) -> Self:
         if self.undecided and not self.teachers.count:
             if self.labeling.rows is None or self.student.learner == "universal":

@@ -92,7 +92,9 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     return pa.schema(fields, metadata=guarantee)
 
 
-Kind = Literal["numeric", "boolean", "date", "categorical", "list", "null"]
+Kind = Literal["numeric", "boolean", "date", "categorical", "text", "list", "null"]
+WORDS: tuple[Kind, ...] = ("categorical", "text")
+"""Kinds of which any cell of text is one."""
 Element = Literal["uint8", "float32"]
 
 
@@ -192,6 +194,24 @@ class OneHot(Frozen):
         return len(self.vocabulary) + self.missing
 
 
+BUCKETS = 256
+"""Columns that the words of free text are hashed to: shards are small, and would see more of them too seldom."""
+
+
+class Hashed(Frozen):
+    """Free text, by its words (`data.text`): one column a bucket, 1 if a word of the cell falls into it. The bucket of
+    a word follows from a public rule, scikit-learn's `HashingVectorizer`; nothing is learned. Missing is zero."""
+
+    kind: Literal["text"] = "text"
+    name: str
+    size: Annotated[int, Field(ge=1)] = BUCKETS
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix it takes."""
+        return self.size
+
+
 class Passed(Frozen):
     """A list of fixed size, such as an image: passed through flat; uint8 is divided by 255; missing is zero."""
 
@@ -218,7 +238,7 @@ class Empty(Frozen):
         return 0
 
 
-Column = Annotated[Scaled | OneHot | Passed | Empty, Field(discriminator="kind")]
+Column = Annotated[Scaled | OneHot | Hashed | Passed | Empty, Field(discriminator="kind")]
 
 
 class Encoding(Frozen):
@@ -238,7 +258,7 @@ class Encoding(Frozen):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, pixels[7]."""
+        """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, note#7, pixels[7]."""
         return tuple(name for column in self.columns for name in _outputs(column))
 
     @property
@@ -259,6 +279,8 @@ def _outputs(column: Column) -> list[str]:
             return [name, *absent][: column.width]
         case OneHot():
             return [*(f"{name}={word}" for word in column.vocabulary), *absent][: column.width]
+        case Hashed():
+            return [f"{name}#{at}" for at in range(column.size)]
         case Passed():
             return [f"{name}[{at}]" for at in range(column.size)]
     return []

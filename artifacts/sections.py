@@ -88,6 +88,9 @@ class DataPlan(Part):
     there."""
     categories: Names | None = None
     """Features whose numbers name things, such as wards or codes: they are read as words."""
+    text: Names | None = None
+    """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms by which
+    teachers vote; tallies would need a code for each text."""
     unit: str | None = None
     """The column that says whose a row is: all rows of one value are protected together. By default each row is
     protected by itself."""
@@ -125,9 +128,12 @@ class DataPlan(Part):
         for role, column in (("label", self.label), ("unit", self.unit)):
             if self.features and column in self.features:
                 raise ValueError(f"features must not hold the {role} column {column!r}")
-        for name in self.categories or ():
-            if name not in (self.features or (name,)) or name in (self.label, self.unit):
-                raise ValueError(f"categories must be features, got {name!r}")
+        for key, names in (("categories", self.categories or ()), ("text", self.text or ())):
+            for name in names:
+                if name not in (self.features or (name,)) or name in (self.label, self.unit):
+                    raise ValueError(f"{key} must be features, got {name!r}")
+        if both := {*(self.categories or ())} & {*(self.text or ())}:
+            raise ValueError(f"text and categories must be different features, got {min(both)!r} in both")
         return self
 
 

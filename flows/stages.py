@@ -70,6 +70,7 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
         "data.classes",
         "data.features",
         "data.categories",
+        "data.text",
         "data.format",
         "labeling.batch",
     ),

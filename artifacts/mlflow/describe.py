@@ -308,14 +308,35 @@ def registered(domain: str) -> str:
 
 def about_students(certificate: Certificate) -> str:
     """The students of a domain as the registry introduces them, in Markdown."""
-    model = f"models:/{registered(certificate.domain.name)}@{ALIAS}"
+    use = USE.format(f"models:/{registered(certificate.domain.name)}@{ALIAS}")
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget_in_words(certificate)}\n\n"
-        f"To use the champion, the best of them that nothing warns of: "
-        f'`mlflow.pyfunc.load_model("{model}").predict(rows)`. '
-        "MLflow takes pandas frames alone: of a polars one give `rows.to_pandas()`."
+        f"To use the champion, the best of them that nothing warns of:\n\n{use}"
     )
+
+
+USE = """\
+```python
+import mlflow.pyfunc
+import pandas
+
+rows = pandas.read_parquet("rows.parquet")
+print(mlflow.pyfunc.load_model("{0}").predict(rows))
+```
+
+MLflow takes no polars frames, so a polars one is given as `rows.to_pandas()`. The scikit-learn pipeline itself takes it
+as it is, and gives probabilities too:
+
+```python
+import mlflow.sklearn
+import polars
+
+rows = polars.read_parquet("rows.parquet")
+print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
+```
+"""
+"""How a registered student is used: two programs, of which each runs as it stands."""
 
 
 def signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Passed
+from concord.artifacts.schemas import Encoding, Hashed, Passed
 from concord.tasks.mechanisms.mechanism import Expectation
 from concord.tasks.mechanisms.tallies import Tallies
 
@@ -120,6 +120,6 @@ def learning_units(plan: Plan) -> float | None:
 
 
 def fields_of(encoding: Encoding) -> int:
-    """The columns that are learned by; a list of numbers counts for as many as it can tell apart."""
-    widths = (column.size if isinstance(column, Passed) else 1 for column in encoding.columns if column.width)
+    """The columns that are learned by; a list, or hashed words, counts for as many as it can tell apart."""
+    widths = (column.size if isinstance(column, Passed | Hashed) else 1 for column in encoding.columns if column.width)
     return max(1, sum(min(width, LIST_FIELDS) for width in widths))

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import COMMAS, Column, Encoding, Kind, OneHot, Passed, Scaled, TextFormat
+from concord.artifacts.schemas import COMMAS, Column, Encoding, Hashed, Kind, OneHot, Passed, Scaled, TextFormat
 from concord.tasks.data.names import decoded, named
 
 LABEL = "concord.label"
@@ -247,6 +247,8 @@ def _cell(column: Column, dtype: Type) -> pl.Expr:
         case OneHot():
             word = text(column.name, dtype)
             return pl.when(word.is_in(column.vocabulary)).then(word)
+        case Hashed():
+            return text(column.name, dtype)
         case Passed():
             return _listed(column, dtype)
     raise AssertionError(f"a column without values has no cells: {column.name!r}")

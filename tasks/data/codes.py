@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from concord.artifacts.schemas import Column, Empty, Frozen, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Frozen, OneHot, Passed, Scaled
 from concord.tasks.data.cells import Numbers, cast_column, distinct, numbers_of, systematic_sample
 from concord.tasks.data.views import VectorField, learn_layer, learn_view
 
@@ -31,6 +31,9 @@ FREQUENT = 0.01
 """Share of public rows from which a word is a code of its own."""
 CROSS_BINS, CROSS_WORDS = 4, 14
 """Of a cross: quantiles of a number, and frequent words of a category, that are told apart."""
+Coded = Scaled | OneHot | Passed
+CODED = (Scaled, OneHot, Passed)
+"""Columns that have codes: one without values has none, nor do the words of free text."""
 CELLS = 300
 """Cells of vectors, if nothing else is asked for."""
 
@@ -184,7 +187,7 @@ class Codes(Frozen):
         cells = {
             column.name: cast_column(words.get(column.name, (raw[column.name],))[0], column)
             for column in columns
-            if not isinstance(column, Empty)
+            if isinstance(column, CODED)
         }
 
         def found(field: ColumnField) -> CodeMatrix:
@@ -224,7 +227,7 @@ def learn_codes(
     """
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
-    used = [column for column in columns if not isinstance(column, Empty)]
+    used = [column for column in columns if isinstance(column, CODED)]
     sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
     fields: list[CodedField] = []
     views: list[tuple[int, int]] = []
@@ -248,7 +251,7 @@ def learn_codes(
     )
 
 
-def _field(column: Scaled | OneHot | Passed, cells: pl.Series, start: int, bins: int) -> CodedField:
+def _field(column: Coded, cells: pl.Series, start: int, bins: int) -> CodedField:
     if isinstance(column, Passed):
         return learn_view(column, cells, start, bins)
     if isinstance(column, OneHot):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Ref, Scaled
+from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
 from concord.artifacts.schemas import PublicBatch as PublicBatch
 from concord.tasks.data.cells import (
     LABEL,
@@ -53,21 +53,28 @@ SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
 
-def learn_columns(table: PublicTable, features: Sequence[str], categories: Sequence[str] = ()) -> tuple[Column, ...]:
+def learn_columns(
+    table: PublicTable, features: Sequence[str], categories: Sequence[str] = (), texts: Sequence[str] = ()
+) -> tuple[Column, ...]:
     """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
     categories   those whose numbers name things: they are read as words
+    texts        those of free text, whose words are hashed
     """
     kinds = table.kinds(features)
     kinds |= {name: "categorical" for name in categories if kinds.get(name) == "numeric"}
+    for name in texts:
+        if kinds[name] not in ("categorical", "null"):
+            raise WrongInput(f"data.text must name columns of words, but {name!r} is {kinds[name]} in {table.field}")
     lists = {
         name: Passed(name=name, element="uint8" if dtype.inner == pl.UInt8 else "float32", size=dtype.size)
         for name in features
         if kinds[name] == "list" and isinstance(dtype := table.type_of(name), pl.Array)
     }
-    others = [name for name in features if name not in lists]
+    fixed: dict[str, Column] = {**lists, **{name: Hashed(name=name) for name in texts}}
+    others = [name for name in features if name not in fixed]
     sample = systematic_sample(table.frames(others)) if others else pl.DataFrame()
-    return tuple(lists.get(name) or learn_column(sample, name, kinds[name]) for name in features)
+    return tuple(fixed.get(name) or learn_column(sample, name, kinds[name]) for name in features)
 
 
 def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
@@ -112,6 +119,9 @@ def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "da
 
 Matrix = NDArray[np.float32]
 
+BAG: dict[str, Any] = {"binary": True, "norm": None, "alternate_sign": False}
+"""How words are hashed, here and in the published student: one by one, whether there and not how often."""
+
 
 def learn_encoding(plan: Plan) -> Encoding:
     """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
@@ -120,9 +130,10 @@ def learn_encoding(plan: Plan) -> Encoding:
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
     if not features:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
-    for name in plan.data.categories or ():
-        if name not in features:
-            raise WrongInput(f"data.categories must be features, got {name!r}; they are {listed(features)}")
+    for key, listed_in in (("categories", plan.data.categories), ("text", plan.data.text)):
+        for name in listed_in or ():
+            if name not in features:
+                raise WrongInput(f"data.{key} must be features, got {name!r}; they are {listed(features)}")
     if "" in features:
         raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
     names = class_names(plan.data.classes)
@@ -130,7 +141,7 @@ def learn_encoding(plan: Plan) -> Encoding:
         twice = max(names, key=names.count)
         raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
     return Encoding(
-        columns=learn_columns(table, features, plan.data.categories or ()),
+        columns=learn_columns(table, features, plan.data.categories or (), plan.data.text or ()),
         label=plan.data.label,
         classes=plan.data.classes,
         unit=plan.data.unit,
@@ -242,6 +253,8 @@ def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
             known = words.is_not_null().to_numpy()
             out[np.flatnonzero(known), words.drop_nulls().to_numpy()] = 1
             out[~known, len(column.vocabulary) :] = 1
+        case Hashed():
+            out[:] = hashed_words(rows[column.name], column.size)
         case Passed():
             cells = rows[column.name]
             scale = 255 if column.element == "uint8" else 1
@@ -255,6 +268,16 @@ def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
     out[:, 0] = (clipped - column.mean) / column.scale
     if column.missing:
         out[:, 1] = cells.is_null().to_numpy()
+
+
+def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:
+    """Which buckets the words of each cell fall into (rows, buckets), each 0 or 1; of a null, none."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    if cells.is_empty():
+        return np.zeros((0, buckets), dtype=np.uint8)
+    words = HashingVectorizer(n_features=buckets, **BAG)
+    return np.asarray(words.transform(cells.fill_null("")).astype(np.uint8).toarray())
 
 
 SHARD = "concord.shard"
@@ -281,6 +304,8 @@ def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
     match column:
         case OneHot():
             return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
+        case Hashed():
+            return hashed_words(rows[column.name], column.size)
         case Passed():
             arrays = np.zeros((rows.height, column.size), dtype=column.element)
             arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()

@@ -144,7 +144,7 @@ def _all(pattern: str, cells: Sequence[str]) -> bool:
 
 
 MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
-FREE_TEXT = "free text, left out: a vocabulary of sentences teaches nothing"
+FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
 ONE_VALUE = "one value alone, left out: it teaches nothing"
 CODES = "digits with a zero in front are words"
 FEW = range(3, 61)

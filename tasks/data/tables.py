@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, Encoding, Kind, OneHot, TextFormat
+from concord.artifacts.schemas import COMMAS, WORDS, Encoding, Kind, OneHot, TextFormat
 from concord.tasks.data.cells import is_padded, kind_of, kinds_of_text
 from concord.tasks.data.files import PRIVATE as PRIVATE
 from concord.tasks.data.files import TableFile as TableFile
@@ -76,8 +76,9 @@ class PublicTable:
         kinds = self.kinds([column.name for column in encoding.columns if column.kind != "null"], padded=True)
         for column in encoding.columns:
             kind = kinds.get(column.name, "null")
-            words = text or (kind == "numeric" and isinstance(column, OneHot) and column.of_numbers)
-            if kind not in ("null", column.kind) and not (words and column.kind == "categorical"):
+            names = kind == "numeric" and isinstance(column, OneHot) and column.of_numbers
+            words = text or names or kind == "categorical"
+            if kind not in ("null", column.kind) and not (words and column.kind in WORDS):
                 rule = f"{self.field} must hold column {column.name!r} as {column.kind}, as the public table did"
                 raise WrongInput(f"{rule}, got {kind}")
 

@@ -21,7 +21,7 @@ import polars as pl
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import derive, keyed_digest
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import BatchOutcome, Session
 from concord.tasks.asking.teachers import add_votes, load_teachers, read_only, write_votes
 from concord.tasks.data.cells import cast_rows
@@ -137,7 +137,7 @@ def one_row(row: Row, encoding: Encoding) -> pl.DataFrame:
     raw = frame.select(encoding.features)
     cast = cast_rows(raw, encoding)
     for column in encoding.columns:
-        if column.kind in ("null", "categorical") or cast[column.name].null_count() == 0:
+        if column.kind in ("null", *WORDS) or cast[column.name].null_count() == 0:
             continue  # a word the public table does not hold counts as missing
         given = raw[column.name].fill_nan(None) if raw[column.name].dtype.is_float() else raw[column.name]
         if given.null_count() == 0:

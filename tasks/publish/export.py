@@ -21,6 +21,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from shutil import copyfile
 
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, KEY_FILE
@@ -96,6 +97,8 @@ def _example(part: Pipeline, at: int) -> str:
     if "code" in part.named_steps:
         known = part["code"].cuts or part["code"].words
         return repr(known[len(known) // 2] if kind != "boolean" else True) if known else "None"
+    if isinstance(part[-1], HashingVectorizer):
+        return repr("a few words")
     if kind == "categorical":
         return repr(next(iter(part[1].categories_[0]), None))
     if kind in ("uint8", "float32"):

@@ -23,7 +23,7 @@ from concord.artifacts.mlflow.write import Tracked, Tracking
 from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import WORDS, Encoding
 from concord.artifacts.sessions import Session
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
@@ -126,9 +126,9 @@ def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
 
 
 def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
-    if dtype == pl.String and kind == "categorical":
+    if dtype == pl.String and kind in WORDS:
         return "string"
-    if text or dtype.is_integer() or kind == "categorical":
+    if text or dtype.is_integer() or kind in WORDS:
         return "any"
     if dtype.is_float():
         return "double"

@@ -302,7 +302,8 @@ def _digits(value: Any) -> str | None:
     if float(value).is_integer() and -(2**63) <= float(value) < 2**63:
         return str(int(value))
     value = np.float32(value) if isinstance(value, np.float16) else value
-    if 1e-5 <= abs(float(value)) < 1e16:
+    least = np.float32(1e-6) if isinstance(value, np.float32) else 1e-5
+    if least <= abs(value) < 1e16:
         return str(np.format_float_positional(value, unique=True, trim="-"))
     return str(np.format_float_scientific(value, unique=True, trim="-", exp_digits=1))
 

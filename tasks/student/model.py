@@ -5,6 +5,7 @@ The pipeline is of scikit-learn's own parts, so that a published student needs n
     raw cells ─ Cells ─┬ numbers   ─ (signed_log) ─ SimpleImputer ─ clip ─ StandardScaler ─┐
                        ├ missing   ─ MissingIndicator ────────────────────────────────────┤
                        ├ words     ─ (OrdinalEncoder) ─ OneHotEncoder ────────────────────┼─ float32 ─ student
+                       ├ text      ─ SimpleImputer ─ ravel ─ HashingVectorizer ───────────┤
                        └ lists     ─ MaxAbsScaler ────────────────────────────────────────┘
 
 Assumes      the encoding is public
@@ -32,6 +33,7 @@ import polars as pl
 import pyarrow as pa
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
@@ -42,8 +44,9 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import MOVED
-from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data import concord_pictures
+from concord.tasks.data.encode import BAG
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
 
@@ -96,6 +99,8 @@ def _parts(columns: list[Any]) -> list[Encoder]:
             return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
         case OneHot() as first:
             return [(first.name, _words(first), names)]
+        case Hashed() as first:
+            return [(first.name, _text(first), names)]
         case Passed() as first:
             scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
             return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
@@ -131,6 +136,16 @@ def _words(column: OneHot) -> Pipeline:
     end = len(vocabulary)
     ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
     return make_pipeline(Cells(column.kind), ranks, OneHotEncoder(categories=[np.arange(end + 1.0)], **known))
+
+
+def _text(column: Hashed) -> Pipeline:
+    """One column a bucket of words."""
+    return make_pipeline(
+        Cells("categorical"),
+        SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True),
+        FunctionTransformer(np.ravel),
+        HashingVectorizer(n_features=column.size, **BAG),
+    )
 
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

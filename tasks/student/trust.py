@@ -30,6 +30,7 @@ OURS = frozenset(
     {
         "numpy.clip",
         "numpy.dtype",
+        "numpy.ravel",
         "numpy.require",
         *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Chosen", "ScoreClassifier", "signed_log")),
         *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Crossed", "Tallied")),

@@ -1,6 +1,8 @@
 """The whole pipeline, end to end: what runs, what is cached, what is spent, and what stops it."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from concord.artifacts.privacy import Charge
 from concord.flows.outcome import Summary
 from concord.flows.start import start
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.refusing import REFUSE
 
 UNTIL_DOOR = ("encode", "split", "teach", "poll")
 STAGES = (*UNTIL_DOOR, "release", "study", "certify")
@@ -231,3 +234,30 @@ def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path
     labels = labels_of(home, session)
     again = start(another(plan, teachers__runner=runner), home, start_from="teach")
     assert labels_of(home, again.session) == labels
+
+
+@pytest.mark.slow
+def test_words_of_free_text_decide_and_the_student_needs_scikit_learn_alone(
+    home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]]
+) -> None:
+    """Nobody's note is twice the same: a vocabulary of them would teach nothing."""
+    write_tables(tmp_path)
+    for table, seed in (("private.csv", 1), ("public.parquet", 2), ("test.parquet", 3)):
+        rows = people(6000 if seed == 1 else 300, seed)
+        note = [
+            f"on day {day}, {'a Cough.' if said == 'yes' else 'rested'}" for day, said in enumerate(rows["outcome"])
+        ]
+        rows = rows.select("person", "outcome", "shade", note=pl.Series(note))
+        rows = rows.drop("outcome", "person") if seed == 2 else rows
+        rows.write_csv(tmp_path / table) if seed == 1 else rows.write_parquet(tmp_path / table)
+    plan = changed(tables_of_plan(tmp_path), data__text=["note"], labeling__cutoff=60, privacy__epsilon=8.0)
+    summary = start(plan, home)
+    assert summary.student["public_test"]["accuracy"] > 0.95
+    status, printed, _ = concord("export", summary.session, "--to", str(tmp_path / "student"))
+    assert status == 0
+    assert "model.onnx" in printed
+    ask = "import pandas; print(*model.predict(pandas.DataFrame({'shade': 'dark', 'note': ['A cough!', 'rested']})))"
+    program = f"{REFUSE}import runpy; model = runpy.run_path('example.py')['student']; {ask}"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path / "student", capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["yes", "no"]

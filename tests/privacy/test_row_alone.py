@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import Column, Encoding, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data.cells import LABEL, canonical_id, cast_labels, cast_rows, numbers_of
 from concord.tasks.data.codes import Codes, CrossField, NumberField, WordField
-from concord.tasks.data.encode import encode, row_digests
+from concord.tasks.data.encode import encode, hashed_words, row_digests
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.data.units import shards_of
 from concord.tasks.data.views import VectorField
@@ -36,6 +36,7 @@ COLUMNS: tuple[Column, ...] = (
     OneHot(name="word", vocabulary=("a", "0", "-0.5", "Rome", "1970-01-01"), missing=True),
     Passed(name="bytes", element="uint8", size=2),
     Passed(name="wave", element="float32", size=2),
+    Hashed(name="text", size=16),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
 VECTORS: dict[str, Any] = {"view": "values", "length": 2, "low": -0.5}
@@ -135,3 +136,16 @@ def test_odd_cells_become_the_same_in_frames_of_any_length(rows: int, place: str
         together = became(stored, cells)
         for place_of, cell in enumerate(cells[at : at + len(CELLS)], start=at):
             assert together.row(place_of) == alone(stored, cell), (stored, cell)
+
+
+def test_words_that_are_weighed_by_how_many_rows_have_them_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: what is usual for text, where a word counts less if other rows hold it as well."""
+    note, other = (pl.Series("c", [text]) for text in ("a cough again", "a cough"))
+    assert through_the_rules(pl.concat([note, other])).row(0) == through_the_rules(note).row(0)
+
+    def weighed(cells: pl.Series, buckets: int) -> NDArray[np.float64]:
+        there = hashed_words(cells, buckets)
+        return np.asarray(there / np.maximum(there.sum(axis=0), 1))
+
+    monkeypatch.setattr("concord.tasks.data.encode.hashed_words", weighed)
+    assert through_the_rules(pl.concat([note, other])).row(0) != through_the_rules(note).row(0)

@@ -1,6 +1,7 @@
 """What MLflow holds of a session: the certificate's numbers, digests of files, and a model that loads elsewhere."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from concord.tasks.data.encode import learn_encoding
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.track import column_types
 from concord.tasks.student.model import load
+from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, world
 from tests.support.refusing import REFUSE
 from tests.support.tracked import EVIDENCE, tracked
@@ -135,7 +137,40 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     experiment = published.client.get_experiment_by_name("people")
     assert experiment is not None
     assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in experiment.tags["mlflow.note.content"]
-    assert published.client.get_registered_model("people-student").description.count("models:/people-student@champion")
+
+
+def test_the_programs_of_the_model_s_page_run_as_they_stand(published: Published, tmp_path: Path) -> None:
+    """In a fresh process; and a polars frame is given as the page says, since MLflow would refuse it."""
+    page = published.client.get_registered_model("people-student").description
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    refused = programs[0].replace("import pandas", "import polars as pandas")
+    programs.append(refused.replace("predict(rows)", "predict(rows.to_pandas())"))
+    rows = published.world.rows.head(5)
+    rows.write_parquet(tmp_path / "rows.parquet")
+    printed = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", EACH, *programs, refused],
+        env={**own_environment(), "MLFLOW_TRACKING_URI": f"sqlite:///{published.world.home}/mlflow.db"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split(";")
+    student = load(published.world.released.read(published.certificate.student.file), "sklearn")
+    classes, odds = student.predict(rows), student.predict_proba(rows)
+    assert [text.strip() for text in printed[:3]] == [str(classes), str(odds), str(classes)]
+    assert "Expected input to be DataFrame" in printed[3]
+
+
+EACH = """
+import sys
+for program in sys.argv[1:]:
+    try:
+        exec(program, {})
+    except Exception as refused:
+        print(refused)
+    print(";")
+"""
+"""Runs programs one after another, and says what stopped one."""
 
 
 def test_moments_are_full_hours_so_that_a_public_schedule_and_the_door_do_not_tell_how_long_private_work_took(

@@ -3,15 +3,16 @@ measured numbers no classes."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan, parse_plan
-from concord.artifacts.schemas import Encoding, OneHot, Scaled
+from concord.artifacts.schemas import Encoding, Hashed, OneHot, Scaled
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.encode import encode, learn_columns
 from concord.tasks.data.formats import CODES, FREE_TEXT, MAY_BE_NAMES, check_target, remarks_on
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.track import column_types
@@ -145,3 +146,44 @@ def test_categories_are_features(categories: list[str], features: list[str] | No
     data = {"private": "a", "public": "b", "label": "outcome", "classes": ["no", "yes"], "categories": categories}
     with pytest.raises(WrongInput, match="categories must be features, got"):
         parse_plan({"data": {**data, **({"features": features} if features else {})}})
+
+
+TEXT = {"private": "a", "public": "b", "label": "outcome", "classes": ["no", "yes"], "text": ["remark"]}
+PRIVACY = {"domain": "ward", "epsilon": 1.0, "delta": 1e-5, "lifetime": {"epsilon": 4.0, "delta": 4e-5}}
+VOTES: dict[str, Any] = {"teachers": {"count": 9, "estimator": "sklearn.linear_model.LogisticRegression"}}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no feature": ({"data": {**TEXT, "features": ["age"]}, **VOTES}, "data: text must be features, got 'remark'"),
+    "a category": ({"data": {**TEXT, "categories": ["remark"]}, **VOTES}, "must be different features, got 'remark'"),
+    "tallies": ({"labeling": {"mechanism": "tallies", "rows": 9000}}, "Name a mechanism by which teachers vote"),
+    "auto": (
+        {"labeling": {"mechanism": "auto", "rows": 9000}, **VOTES},
+        "has no meaning for labeling.mechanism = 'auto'",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_words_are_hashed_for_teachers_that_vote(why: str) -> None:
+    keys, sentence = REFUSED[why]
+    labeling = {"mechanism": "stable", "cutoff": 20}
+    with pytest.raises(WrongInput, match=re.escape(sentence)):
+        parse_plan({"data": TEXT, "privacy": PRIVACY, "labeling": labeling, **keys})
+
+
+def test_words_are_hashed_by_a_rule_that_needs_no_other_row(folder: Path) -> None:
+    table = open_public(str(folder / "public.csv"))
+    columns = learn_columns(table, ["town", "remark"], texts=["remark"])
+    assert columns[1] == Hashed(name="remark")
+    encoding = Encoding(columns=columns, label="outcome", classes=("no", "yes"))
+    rows = pl.DataFrame({"town": ["Ulm"] * 4, "remark": ["A cough. Again: a COUGH", "again cough", None, "  "]})
+    matrix = encode(cast_rows(rows, encoding), encoding)[:, columns[0].width :]
+    assert matrix.shape == (4, 256)
+    assert matrix.sum(axis=1).tolist() == [2, 2, 0, 0]
+    assert (matrix[0] == matrix[1]).all()
+    assert set(encoding.outputs[-256:]) == {f"remark#{at}" for at in range(256)}
+    assert column_types(str(folder / "public.csv"), encoding)["remark"] == "string"
+    with pytest.raises(WrongInput, match="must name columns of words, but 'age' is numeric in data"):
+        learn_columns(table, ["age"], texts=["age"])
+    digits = pl.DataFrame({"town": ["Ulm"], "remark": ["12"]})
+    digits.write_csv(folder / "later.csv")
+    open_public(str(folder / "later.csv")).check(encoding)

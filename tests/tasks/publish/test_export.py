@@ -142,6 +142,7 @@ def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
         "date": lambda: pl.Series(rng.integers(0, 20_000, rows)).cast(pl.Date),
         "categorical": lambda: [words[at] for at in rng.integers(0, len(words), rows)],
         "list": lambda: rng.integers(0, 256, (rows, 2)).tolist(),
+        "text": lambda: [f"{words[at]} and" for at in rng.integers(0, len(words), rows)],
         "null": lambda: [None] * rows,
     }
     return pl.DataFrame({column.name: cells[column.kind]() for column in COLUMNS})
@@ -153,7 +154,7 @@ def test_the_graph_says_what_scikit_learn_says(kind: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
     from concord.tasks.student.onnx import inputs, to_onnx
 
-    known = [column for column in COLUMNS if column.name != "word"]
+    known = [column for column in COLUMNS if column.name not in ("word", "text")]
     vocabulary = tuple(word for word in COLUMNS[7].vocabulary if word not in ODD)  # type: ignore[union-attr]
     word = COLUMNS[7].model_copy(update={"vocabulary": vocabulary})
     encoding = ENCODING.model_copy(update={"columns": (*known, word)})

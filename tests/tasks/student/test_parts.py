@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.schemas import Column, Empty, Encoding, Kind, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Scaled
 from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.data.cells import cast_rows, numbers_of
+from concord.tasks.data.cells import cast_rows, numbers_of, text
 from concord.tasks.data.encode import encode
 from concord.tasks.data.encode import signed_log as private_log
 from concord.tasks.data.sound import polars_type, sound
 from concord.tasks.student import concord_student
-from concord.tasks.student.concord_student import Cells, Chosen, signed_log
+from concord.tasks.student.concord_student import Cells, Chosen, signed_log, word
 from concord.tasks.student.model import published_encoding
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column
 
@@ -41,6 +41,7 @@ COLUMNS: tuple[Column, ...] = (
     Empty(name="nothing"),
     Passed(name="bytes", element="uint8", size=2),
     Passed(name="wave", element="float32", size=2),
+    Hashed(name="text", size=16),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
 KINDS: dict[str, Kind] = {"plain": "numeric", "truth": "boolean", "date": "date"}
@@ -66,6 +67,16 @@ def alike(rows: pl.DataFrame) -> None:
         published = PUBLISHED.transform(frame).astype(np.float32)
         differing = np.argwhere(published.view(np.uint32) != private.view(np.uint32))
         assert not len(differing), [(rows[int(row), 0], ENCODING.outputs[at]) for row, at in differing]
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_numbers_are_the_same_words_at_the_ends_of_plain_digits(single: bool) -> None:
+    """Polars writes numbers of 32 bits plainly from 10^-6 on, those of 64 from 10^-5 on."""
+    kind = np.float32 if single else np.float64
+    ends = [kind(10.0**power) for power in range(-9, 20)]
+    numbers = [step for end in ends for step in (np.nextafter(end, kind(0)), end, np.nextafter(end, kind(np.inf)))]
+    cells = pl.Series("c", numbers, dtype=pl.Float32 if single else pl.Float64)
+    assert cells.to_frame().select(text("c", cells.dtype)).to_series().to_list() == [word(cell) for cell in numbers]
 
 
 def everywhere(cells: pl.Series) -> pl.DataFrame:
@@ -109,6 +120,7 @@ def test_text_is_read_alike(cases: int) -> None:
     )
     @example(["9999-12-31 23:59:60", "2016-12-31T23:59:60.5", "2020-01-02T 03:04:05", "2020-01-02 T03:04:05"])
     @example(["-0001-01-01", "20-01-02", "2020-02-30", "2020-01-02 24:00:00", "+" + "9" * 5000 + "-01-01"])
+    @example(["Zu Hause, ohne Übel", "İSTANBUL ſtraße ǅ", "e\u0301te\u0301 \u1e9e", "_a_ b-cc\x00dd", "ﬁn 12,5 ٣٤"])
     @example(["\x1c1", "\x851\x85", "1.", ".5", ".", "1_0", "infinity", "-0", "1e400", "1e-400"])
     def holds(words: list[str]) -> None:
         alike(everywhere(pl.Series(words, dtype=pl.String)))
