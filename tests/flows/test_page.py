@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
@@ -13,9 +14,9 @@ from concord.flows.start import start, start_extension
 
 
 def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
-    """The name of the latest flow run, and its artifacts by key."""
+    """The name of the latest flow run, and its artifacts by key: of all, 200 are read, in the order of random ids."""
     run = max(client.read_flow_runs(), key=lambda run: run.created.timestamp() if run.created else 0)
-    found = [artifact for artifact in client.read_artifacts(limit=200) if artifact.flow_run_id == run.id]
+    found = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id])))
     return run.name, {item.key: item.data for item in found if item.key}
 
 
