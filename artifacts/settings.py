@@ -37,7 +37,8 @@ class Settings(BaseSettings):
     witness         file outside the home that sees how far the ledger came; without it, none does
     vault_key       the vault's key in base64; vault_key_file is the file that holds it so. Without either, a vault is
                     made without encryption
-    signing_key     file of the private key that signs what is published; without it, the home has its own
+    signing_key     the private key that signs what is published: a file, or a token's address (artifacts.home.token);
+                    without it, the home has its own
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
     trust           a package whose types published students may hold, with all its code; without it, none but those
                     that Concord publishes with scikit-learn
@@ -50,7 +51,7 @@ class Settings(BaseSettings):
     witness: Annotated[Path | None, Unset, Field(validation_alias=WITNESS)] = None
     vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
     vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
-    signing_key: Annotated[Path | None, Unset, Field(validation_alias=SIGNING_KEY)] = None
+    signing_key: Annotated[str | None, Unset, Field(validation_alias=SIGNING_KEY)] = None
     tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
     trust: Annotated[str | None, Unset, Field(validation_alias="CONCORD_TRUST")] = None
 

@@ -1,7 +1,8 @@
 """Signing: the Ed25519 key of a home, and the envelope that carries a statement with its signature (DSSE 1.0).
 
 A home signs what it publishes with a key of its own, which lies in its vault, or with one that CONCORD_SIGNING_KEY
-names. A signature follows from key and statement alone (RFC 8032), so writing again gives the same bytes.
+names, in a file or a token (artifacts.home.token). A signature follows from key and statement alone (RFC 8032), so
+writing again gives the same bytes.
 
 Assumes      the private half is kept secret
 Guarantees   an envelope is opened only if the key signed what it carries, and its bytes are as `SigningKey.envelope`
@@ -16,7 +17,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -29,13 +30,12 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.token import MOST_BYTES, SCHEME, TokenKey, read_own
 from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.settings import SIGNING_KEY, Settings
+from concord.artifacts.settings import Settings
 
 SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
-MOST_BYTES = 1 << 16
-"""More than a file with one key holds."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,17 @@ class Envelope(BaseModel):
     signatures: tuple[Signature]
 
 
+class Private(Protocol):
+    """A key that signs, wherever it lies."""
+
+    def sign(self, data: bytes, /) -> bytes: ...
+    def public_key(self) -> Ed25519PublicKey: ...
+
+
 class SigningKey:
     """A key that signs for a home."""
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
+    def __init__(self, private: Private) -> None:
         self._private = private
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
@@ -123,17 +130,18 @@ class SigningKey:
     def of(cls, vault: Vault) -> Self:
         """The key that CONCORD_SIGNING_KEY names; else the home's own, made at its first use.
 
-        Raises EnvironmentFailed if the file named cannot be used, NotVerified if the home's own is damaged.
+        Raises EnvironmentFailed if the one named cannot be used, NotVerified if the home's own is damaged.
         """
         named = Settings.now().signing_key
         if named is not None:
-            return cls(_read(named))
+            return cls(TokenKey.of(named) if named.startswith(SCHEME) else _read(Path(named)))
         seed = derive(vault.secret(SECRET), "signing key")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     def envelope(self, kind: str, payload: bytes) -> bytes:
         """The payload of that type, signed: an envelope as JSON."""
-        signature = Signature(keyid=self.public.fingerprint, sig=_text(self._private.sign(_encoded(kind, payload))))
+        signed = self._private.sign(pre_authentication(kind, payload))
+        signature = Signature(keyid=self.public.fingerprint, sig=_text(signed))
         envelope = Envelope(payload=_text(payload), payloadType=kind, signatures=(signature,))
         return envelope.model_dump_json(indent=2).encode()
 
@@ -150,13 +158,13 @@ def opened(envelope: bytes, kind: str, key: PublicKey) -> bytes:
     if spelt.model_dump_json(indent=2).encode() != envelope or read.payloadType != kind:
         raise NotVerified(f"it is not an envelope of {kind} as Concord writes it, by the key {key.fingerprint}")
     try:
-        Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, _encoded(kind, payload))
+        Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, pre_authentication(kind, payload))
     except InvalidSignature:
         raise NotVerified(f"its signature is not one of the key {key.fingerprint}") from None
     return payload
 
 
-def _encoded(kind: str, payload: bytes) -> bytes:
+def pre_authentication(kind: str, payload: bytes) -> bytes:
     """What is signed: type and payload, each after its length (DSSE's pre-authentication encoding)."""
     return b"DSSEv1 %d %b %d %b" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
@@ -166,12 +174,7 @@ def _text(data: bytes) -> str:
 
 
 def _read(path: Path) -> Ed25519PrivateKey:
-    try:
-        mode, text = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
-    except OSError as failed:
-        raise EnvironmentFailed(f"{SIGNING_KEY} names {path}, which cannot be read: {failed.strerror}") from None
-    if mode & 0o077:
-        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
+    text = read_own(path, "key file")
     try:
         key = load_pem_private_key(text, password=None)
     except Exception:  # an encrypted key is a TypeError, a strange one anything; nothing of it is shown

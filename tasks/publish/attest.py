@@ -1,18 +1,19 @@
 """Attest: what is published beside a certificate so that it can be checked without the home it came from.
 
 An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
-(artifacts.attestation), its schema, and the public half of the key. All of it is written before the certificate, so
-that there is none without a signature.
+(artifacts.attestation), its schema, and the public half of the key; of a student's file its own signature and key
+(artifacts.model_signature). All of it is written before the certificate, so that there is none without a signature.
 
 Assumes      the certificate was made of this ledger, at this moment or an earlier one
-Guarantees   of the vault, the key that signs and the secret that hides are read, and nothing else; the same certificate
+Guarantees   of the vault, the secrets that sign and hide are read, and nothing else; the same certificate
              and ledger give the same bytes, whenever and however often this runs
 Not covered  a copy taken while files of an earlier certificate are being replaced: it does not verify
              Checked by tests/tasks/publish/test_attest.py
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from concord.artifacts.answers import Promising
@@ -35,6 +36,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE, ModelKey
 from concord.artifacts.schemas import Ref
 from concord.tasks.publish.describe import charged
 
@@ -66,6 +68,7 @@ def publish(
             (EXCERPT_FILE, excerpt.text),
             (KEY_FILE, key.public.pem),
             (ATTESTATION_SCHEMA_FILE, _json(attestation_schema())),
+            *_model_signature(certificate, ModelKey.of(vault)),
         )
     )
     subjects = {file.path: file for file in (own, form, *evidence, *files, *certificate.files)}
@@ -76,6 +79,14 @@ def publish(
     envelope = key.envelope(PAYLOAD_TYPE, statement.text)
     evidence.append(released.write(f"{folder}/{ATTESTATION_FILE}", envelope))
     return (released.write(own.path, text), form, *evidence)
+
+
+def _model_signature(certificate: Promising, key: ModelKey) -> Iterator[tuple[str, bytes]]:
+    """The signature of the student's file, and the public half of its key; nothing if there is no student."""
+    if isinstance(certificate, Certificate):
+        file = certificate.student.file
+        yield MODEL_SIGNATURE_FILE, key.bundle(Path(file.path).name, file.digest)
+        yield MODEL_KEY_FILE, key.pem
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@
     MODEL_CARD.md         what it is, what is promised, what it takes
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
+    model.sig             the student's own signature in the OpenSSF's form, by model-key.pem
     example.py            six lines that predict, and requirements.txt for them
 
 Assumes      the session's folder holds what was published
@@ -28,13 +29,14 @@ from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_F
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE
+from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
 from concord.tasks.publish.card import columns_of, model_card
 from concord.tasks.student.model import is_older, load, published, travelling
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
-EVIDENCE = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
+EVIDENCE = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE, MODEL_SIGNATURE_FILE, MODEL_KEY_FILE)
 COPIED = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 EXAMPLE = """import pandas as pd
 import skops.io

@@ -34,6 +34,8 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PublicKey, opened
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
+from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
@@ -161,11 +163,21 @@ def signature(certificate: Promising, read: Read, trusted: str | None) -> str:
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
     claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
     equal("the claim that was signed", statement.predicate, claim)
+    if isinstance(certificate, Certificate) and (path := f"{certificate.session}/{MODEL_SIGNATURE_FILE}") in signed:
+        _model(certificate.student.file, read(path), read(f"{certificate.session}/{MODEL_KEY_FILE}"))
     found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
         raise NotVerified(f"{missing[0]}{more}; the other {found}")
     return found
+
+
+def _model(file: Ref, bundle: bytes, key: bytes) -> None:
+    """The model's own signature, if one was published. Raises NotVerified."""
+    try:
+        check_model(bundle, key, Path(file.path).name, file.digest)
+    except NotVerified as wrong:
+        raise NotVerified(f"{MODEL_SIGNATURE_FILE}: {wrong}") from None
 
 
 def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Excerpt:

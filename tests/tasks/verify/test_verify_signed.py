@@ -32,7 +32,7 @@ from tests.tasks.verify.planted_changes import planted
 STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
 THEIRS = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 """The key of somebody else."""
-EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
+EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json", "model.sig", "model-key.pem")
 
 
 @cache

@@ -1,0 +1,121 @@
+"""Keys that lie elsewhere than in the vault: in a file of their owner's, or in a token that never gives them out.
+
+A token is named by a PKCS#11 address (RFC 7512); its library signs, and python-pkcs11 loads it (the extra `pkcs11`):
+
+    pkcs11:token=LABEL;object=LABEL?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/concord/pin
+
+Of the token `serial` may be named as well, of the key its `id`. The PIN lies in a file, never in the address.
+
+Assumes      the library that the address names is the token's: its code runs in this process
+Guarantees   the key is asked for one signature at a time, in a session of its own, and what comes back is verified with
+             the public half before it is used. No error shows the PIN
+Not covered  a process that was forked from one that had asked a token: most libraries refuse it
+             Checked by tests/artifacts/home/test_token.py, with SoftHSM 2
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.settings import SIGNING_KEY
+
+SCHEME = "pkcs11:"
+MOST_BYTES = 1 << 16
+"""More than a file with one secret holds."""
+OCTETS = b"\x04\x20"
+"""What stands before 32 bytes in DER; most tokens keep a point so."""
+KNOWN = {"token", "serial", "object", "id", "module-path", "pin-source"}
+
+
+def read_own(path: Path, what: str) -> bytes:
+    """What a file holds that its owner alone may read. Raises EnvironmentFailed, in which `what` says what it is."""
+    try:
+        mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
+    except OSError as failed:
+        raise EnvironmentFailed(f"{SIGNING_KEY} names {path}, which cannot be read: {failed.strerror}") from None
+    if mode & 0o077:
+        raise EnvironmentFailed(f"the {what} {path} must be readable by its owner alone (0600), found {mode:04o}")
+    return content
+
+
+class TokenKey:
+    """An Ed25519 key in a token."""
+
+    def __init__(self, terms: dict[str, str], public: Ed25519PublicKey) -> None:
+        self._terms, self._public = terms, public
+
+    @classmethod
+    def of(cls, address: str) -> Self:
+        """The key that an address names. Raises EnvironmentFailed if there is none, or none that can be used."""
+        terms = _terms(address)
+        with _session(terms) as (session, pkcs11):
+            key = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, **_named(terms, pkcs11))
+            point = bytes(key[pkcs11.Attribute.EC_POINT])
+        raw = point.removeprefix(OCTETS) if len(point) == 34 else point
+        if len(raw) != 32:
+            raise EnvironmentFailed(f"{SIGNING_KEY} must name an Ed25519 key, and that in the token is of another kind")
+        return cls(terms, Ed25519PublicKey.from_public_bytes(raw))
+
+    def public_key(self) -> Ed25519PublicKey:
+        """Its public half."""
+        return self._public
+
+    def sign(self, data: bytes, /) -> bytes:
+        """The signature of `data`, 64 bytes. Raises EnvironmentFailed if the token gives none that the key verifies."""
+        with _session(self._terms) as (session, pkcs11):
+            key = session.get_key(object_class=pkcs11.ObjectClass.PRIVATE_KEY, **_named(self._terms, pkcs11))
+            signature = bytes(key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
+        try:
+            self._public.verify(signature, data)
+        except InvalidSignature:
+            raise EnvironmentFailed("the token signed by another key than the public one beside it") from None
+        return signature
+
+
+def _terms(address: str) -> dict[str, str]:
+    path, _, query = address.removeprefix(SCHEME).partition("?")
+    parts = [part.partition("=") for part in (*path.split(";"), *query.split("&")) if part]
+    terms = {name: value for name, _, value in parts}
+    lacking = [name for name in ("token", "object", "module-path", "pin-source") if not terms.get(name)]
+    if lacking or not terms.keys() <= KNOWN or len(terms) < len(parts):
+        raise EnvironmentFailed(
+            f"{SIGNING_KEY} must name a key as pkcs11:token=LABEL;object=LABEL?module-path=FILE&pin-source=FILE"
+            + (f", and lacks {lacking[0]}" if lacking else ": it has another part, or one twice")
+        )
+    return terms
+
+
+def _named(terms: dict[str, str], pkcs11: Any) -> dict[str, Any]:
+    name: dict[str, Any] = {"label": unquote(terms["object"]), "key_type": pkcs11.KeyType.EC_EDWARDS}
+    return name | ({"id": unquote_to_bytes(terms["id"])} if "id" in terms else {})
+
+
+@contextmanager
+def _session(terms: dict[str, str]) -> Iterator[tuple[Any, Any]]:
+    try:
+        import pkcs11
+    except ModuleNotFoundError:
+        raise EnvironmentFailed(
+            f"{SIGNING_KEY} names a token, which needs python-pkcs11: pip install 'concord[pkcs11]'"
+        ) from None
+    module = unquote(terms["module-path"])
+    if not Path(module).is_file():
+        raise EnvironmentFailed(f"{SIGNING_KEY} names the token library {module}, which is not there")
+    pin = read_own(Path(urlsplit(unquote(terms["pin-source"])).path), "PIN file").decode(errors="replace").strip()
+    which: dict[str, Any] = {"token_label": unquote(terms["token"])}
+    which |= {"token_serial": unquote(terms["serial"]).encode()} if "serial" in terms else {}
+    try:
+        with pkcs11.lib(module).get_token(**which).open(user_pin=pin) as session:
+            yield session, pkcs11
+    except (pkcs11.PKCS11Error, RuntimeError) as failed:
+        why = f"{type(failed).__name__}{f': {failed}' if isinstance(failed, RuntimeError) else ''}"
+        raise EnvironmentFailed(
+            f"the token {which['token_label']!r} that {SIGNING_KEY} names gave no use of the key "
+            f"{unquote(terms['object'])!r} ({why})"
+        ) from None
