@@ -60,6 +60,8 @@ class TeachersPlan(Learner):
     """Whether the address may be tcp://HOST:PORT: whoever reaches such a scheduler has code run by its workers."""
     block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50
     """How many one task trains: some ten seconds of work."""
+    arrays: bool = True
+    """Linear learners that are known are fitted and asked as arrays; with `false`, by scikit-learn one at a time."""
 
     @model_validator(mode="after")
     def address_is_of_dask(self) -> Self:

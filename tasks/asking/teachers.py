@@ -6,13 +6,14 @@ time, so that memory is bounded by one block and one slice of rows.
 
 import io
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
@@ -20,6 +21,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
+from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of
+from concord.tasks.asking.linear import aligned
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
@@ -27,7 +30,6 @@ from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 Classes = NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
-CACHE_LINE = 64  # bytes
 PROPOSED = Learner(
     estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
     params={"solver": "lsqr", "shrinkage": "auto"},
@@ -67,19 +69,42 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     Raises WrongInput if the estimator cannot be fitted at all, tried on made-up rows before any private one.
     """
     rehearse_teachers(teachers, encoding)
-    rows = read_frame(block, vault)
-    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
-    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     with silenced():
         block_of = [
-            fitted_teacher(
-                teachers, shard, aligned_copy(X[first:last]), aligned_copy(y[first:last]), len(encoding.classes)
-            )
-            for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True)
+            fitted_teacher(teachers, shard, X, y, len(encoding.classes))
+            for shard, X, y in _each(shards, read_frame(block, vault), encoding)
         ]
     with vault.create(path) as sink:
         pickle.dump(block_of, sink)
     return sink.ref
+
+
+@private_stage
+def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+    """Train the teachers of one block, of a plan whose learner is known (`arrays.known`), as one array in one file."""
+    classes, found = len(encoding.classes), learner_of(teachers, encoding)
+    assert found is not None, "who calls this has asked"
+    with silenced():
+        block_of = [
+            weights_of(found, teachers.params, X, y, classes, fixed_vote(shard, y, classes))
+            for shard, X, y in _each(shards, read_frame(block, vault), encoding)
+        ]
+    with vault.create(path) as sink:
+        sink.write(LinearTeachers(np.stack(block_of, axis=1)).save())
+    return sink.ref
+
+
+def learner_of(teachers: TeachersPlan, encoding: Encoding) -> Known | None:
+    """How the plan's teachers are fitted as arrays, if they are: by plan and encoding, which are public."""
+    return known(teachers, encoding.width, len(encoding.classes))
+
+
+def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:
+    """Each shard, and its rows and labels in memory of their own."""
+    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
+    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
+    for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True):
+        yield shard, aligned_copy(X[first:last]), aligned_copy(y[first:last])
 
 
 class _Unpickler(pickle.Unpickler):
@@ -89,10 +114,32 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(MOVED.get(module_name, module_name), global_name)
 
 
-def load_teachers(ref: Ref, vault: Vault) -> Sequence[Teacher]:
+Ensemble = Sequence[Teacher] | LinearTeachers
+
+
+def load_teachers(ref: Ref, vault: Vault) -> Ensemble:
     """The teachers of one block. Unpickled only once the vault knows the file for its own."""
-    loads: list[Teacher] = _Unpickler(io.BytesIO(vault.read(ref))).load()
+    file = vault.read(ref)
+    if file.startswith(MAGIC_PREFIX):
+        return LinearTeachers.load(file)
+    loads: list[Teacher] = _Unpickler(io.BytesIO(file)).load()
     return loads
+
+
+def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
+    """The teachers of those blocks: arrays of several blocks at a time as one, up to MOST_HELD bytes; models of one."""
+    held: list[Weights] = []
+    for block in blocks:
+        loaded = load_teachers(block, vault)
+        if not isinstance(loaded, LinearTeachers):
+            yield loaded
+            continue
+        held.append(loaded.weights)
+        if sum(part.nbytes for part in held) > MOST_HELD:
+            yield LinearTeachers.joined(held)
+            held = []
+    if held:
+        yield LinearTeachers.joined(held)
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
@@ -111,9 +158,7 @@ def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
 def aligned_copy(rows: NDArray[Cell]) -> NDArray[Cell]:
     """A shard's rows in memory of their own, from the start of a cache line: how a processor groups sums may depend on
     where they lie, and inside the block that is decided by how many rows the shards before have."""
-    room = np.empty(rows.nbytes + CACHE_LINE, dtype=np.uint8)
-    start = -room.ctypes.data % CACHE_LINE
-    own = room[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+    own = aligned(*rows.shape, dtype=rows.dtype)
     own[...] = rows
     return own
 
@@ -130,9 +175,7 @@ def fitted_teacher(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, cl
     """The teacher of one shard: X (rows, width) and class indices y (rows,), in memory of their own
     (`aligned_copy`).
     """
-    if not len(y):
-        return Teacher(None, shard % classes)
-    common = int(np.bincount(y).argmax())
+    common = fixed_vote(shard, y, classes)
     if np.all(y == common):
         return Teacher(None, common)
     try:
@@ -141,6 +184,11 @@ def fitted_teacher(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, cl
         raise  # the machine's fault, not the shard's: it must not change a teacher
     except PRIVATE_FAILURES:
         return Teacher(None, common)
+
+
+def fixed_vote(shard: int, y: Classes, classes: int) -> int:
+    """What a shard votes for without a model: its most common label, or of an empty one, the class of its number."""
+    return int(np.bincount(y).argmax()) if len(y) else shard % classes
 
 
 VoteCounts = NDArray[np.uint32]
@@ -154,15 +202,17 @@ def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vaul
     rows = read_frame(batch.ref, vault)
     counts = np.zeros((rows.height, len(encoding.classes)), dtype=np.uint32)
     with silenced():
-        for block in teachers:
-            ensemble = load_teachers(block, vault)
+        for ensemble in ensembles(teachers, vault):
             for first, X in _slices(rows, encoding):
                 add_votes(counts[first : first + len(X)], ensemble, X)
     return write_votes(counts, vault, path)
 
 
-def add_votes(counts: VoteCounts, ensemble: Sequence[Teacher], X: Matrix) -> None:
+def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
     """Add the vote of each teacher on each row of X (rows, width) to `counts` (rows, classes), in place."""
+    if isinstance(ensemble, LinearTeachers):
+        ensemble.add_votes(counts, X)
+        return
     classes = counts.shape[1]
     flat, starts = counts.reshape(-1), np.arange(len(X)) * classes
     for teacher in ensemble:

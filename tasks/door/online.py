@@ -23,7 +23,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import BatchOutcome, Session
-from concord.tasks.asking.teachers import add_votes, load_teachers, read_only, write_votes
+from concord.tasks.asking.teachers import add_votes, ensembles, read_only, write_votes
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
@@ -57,7 +57,7 @@ class Online:
         plan = as_opened(self._recipe.plan, self.state)
         self._mechanism = calibrated(plan, self._recipe.encoding, own, order, door.vault)
         check_going_on(door.vault, self.state, self._mechanism)
-        self._ensemble = [teacher for block in self._recipe.teachers for teacher in load_teachers(block, door.vault)]
+        self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
 
     @property
     def state(self) -> Session:
@@ -122,7 +122,9 @@ class Online:
         encoding = self._recipe.encoding
         counts = np.zeros((1, len(encoding.classes)), dtype=np.uint32)
         with silenced():
-            add_votes(counts, self._ensemble, read_only(encode(read_frame(row.ref, self.door.vault), encoding)))
+            X = read_only(encode(read_frame(row.ref, self.door.vault), encoding))
+            for ensemble in self._ensembles:
+                add_votes(counts, ensemble, X)
         return write_votes(counts, self.door.vault, path)
 
 

@@ -15,6 +15,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
+from concord.tasks.asking.arrays import LinearTeachers
 from concord.tasks.asking.teachers import PROPOSED, Teacher, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import write_frame
@@ -81,7 +82,9 @@ def trained(folder: Path, shards: dict[int, tuple[list[float], list[int]]], plan
         or [pl.DataFrame(schema={SHARD: pl.UInt32, "x": pl.Float64, LABEL: pl.UInt16})]
     )
     ref = write_frame(block, vault, "block.arrow")
-    return list(load_teachers(teach(ref, range(5), plan, ENCODING, vault, "teachers"), vault))
+    found = load_teachers(teach(ref, range(5), plan, ENCODING, vault, "teachers"), vault)
+    assert not isinstance(found, LinearTeachers)
+    return list(found)
 
 
 SHARDS = {

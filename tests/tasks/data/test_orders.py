@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
+from concord.tasks.asking.arrays import LinearTeachers
 from concord.tasks.asking.relabel import _over_shards, resampled
 from concord.tasks.asking.teachers import load_teachers, teach
 from concord.tasks.data.cells import LABEL
@@ -122,6 +123,7 @@ def votes(tmp_path: Path) -> Callable[[list[Row]], list[Ints]]:
         drawn = resampled(subset(rows), settings_of("published", copies=8), MANY, ENCODING, KEY)
         block = write_frame(drawn, vault, "block.arrow")
         teachers = load_teachers(teach(block, range(MANY), plan, ENCODING, vault, "teachers"), vault)
+        assert not isinstance(teachers, LinearTeachers)
         return [teacher.votes(public, 2) for teacher in teachers]
 
     return voted

@@ -1,0 +1,234 @@
+"""Linear teachers as arrays: which learners, the teachers of a block as one array, and their votes by one product.
+
+    weights (outputs, teachers, numbers + 1) · (a row's numbers, 1)  =  scores (outputs, teachers)
+
+With two classes there is one output, and the second class is voted for if it is above zero. Otherwise each class has
+its own, and the first of the largest is voted for; one that a shard lacks is out of reach (LACKS). A teacher without a
+model has zeros, and its fixed vote in the offset: it keeps its place, and is asked like the others. Naive Bayes is
+linear in a row's numbers and their squares.
+
+Assumes      the learner is of KNOWN by its name and each parameter; all others are fitted and asked by themselves
+Guarantees   which fit is taken follows from plan and encoding, which are public. Weights are scikit-learn's for the
+             same rows in double precision, converged, within 1e-4 of the largest. A teacher follows from its own shard
+             alone to the bit: it is fitted by itself, with its own stopping rule. A vote follows from the row and its
+             own teacher: shapes of products are public, and a score is a sum of its own teacher's weights alone.
+             Checked by tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
+Not covered  rows within rounding of a tie may go another way than with scikit-learn, which takes single precision. A
+             `max_iter` or `tol` that would stop earlier than scikit-learn's own leaves the learner to scikit-learn; one
+             that would stop later changes nothing, since a fit ends when it has converged
+"""
+
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+from concord.artifacts.learners import TeachersPlan
+from concord.tasks.asking.linear import (
+    Classes,
+    Numbers,
+    Rows,
+    aligned,
+    discriminant,
+    naive_bayes,
+    nearest_centroid,
+    ridge,
+)
+from concord.tasks.asking.logistic import logistic
+from concord.tasks.data.guard import PRIVATE_FAILURES
+
+Weights = NDArray[np.floating[Any]]
+Test = Callable[[Any], bool]
+
+UNKNOWNS = 192
+"""Of a logistic regression, beyond which scikit-learn's first-order steps take less time than a Hessian."""
+WIDEST = 4096
+"""Columns times classes of other learners."""
+TEACHERS_AT_A_TIME = 250
+"""Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
+ROWS_AT_A_TIME = 512
+"""… and of so many rows, so that they stay in a processor's own cache."""
+LACKS = -1e38
+"""The offset of a class that a shard has no row of. −∞ could meet a zero in a product, which is no number."""
+MOST_HELD = 1 << 26
+"""Bytes of weights that are asked as one array."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A learner whose fit is known.
+
+    fit        what fits a shard, in `linear` or `logistic`
+    params     which values of which parameters it knows; a plan that names others is left to scikit-learn
+    required   parameters that a plan must name, since scikit-learn's default is another learner
+    fits       whether it is for so many columns and classes
+    squares    whether scores are of a row's numbers and their squares, in double precision
+    """
+
+    fit: Callable[..., Numbers]
+    params: Mapping[str, Test]
+    required: frozenset[str] = frozenset()
+    fits: Callable[[int, int], bool] = lambda width, classes: width * classes <= WIDEST
+    squares: bool = False
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """Of weights: squares of odd rows are large."""
+        return np.float64 if self.squares else np.float32
+
+
+def known(teachers: TeachersPlan, width: int, classes: int) -> Known | None:
+    """How teachers of that plan are fitted as arrays, on rows of that width; None if they are not."""
+    found = KNOWN.get(teachers.estimator) if teachers.arrays else None
+    if found is None or not found.fits(width, classes) or not found.required <= set(teachers.params):
+        return None
+    may = all(name in found.params and found.params[name](value) for name, value in teachers.params.items())
+    return found if may else None
+
+
+def between(low: float, high: float) -> Test:
+    """Whether a parameter is a number from `low` to `high`."""
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def among(*values: str) -> Test:
+    """Whether a parameter is one of those words."""
+    return lambda value: isinstance(value, str) and value in values
+
+
+def anything(_: Any) -> bool:
+    """A parameter that decides nothing here."""
+    return True
+
+
+KNOWN: Mapping[str, Known] = {
+    "sklearn.linear_model.LogisticRegression": Known(
+        logistic,
+        {
+            "C": between(1e-6, 1e6),
+            "max_iter": between(100, math.inf),
+            "tol": between(0, 1e-4),
+            "solver": among("lbfgs", "newton-cg", "newton-cholesky"),
+            "n_jobs": anything,
+            "random_state": anything,
+        },
+        fits=lambda width, classes: (width + 1) * (1 if classes == 2 else classes) <= UNKNOWNS,
+    ),
+    "sklearn.linear_model.RidgeClassifier": Known(
+        ridge,
+        {"alpha": between(1e-6, 1e12), "solver": among("auto", "cholesky", "svd"), "random_state": anything},
+    ),
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Known(
+        discriminant,
+        {
+            "solver": among("lsqr"),
+            "shrinkage": lambda value: among("auto", "empirical")(value) or between(0, 1)(value),
+        },
+        required=frozenset({"solver"}),
+    ),
+    "sklearn.naive_bayes.GaussianNB": Known(naive_bayes, {"var_smoothing": between(0, 1)}, squares=True),
+    "sklearn.neighbors.NearestCentroid": Known(nearest_centroid, {"metric": among("euclidean")}),
+}
+
+
+@dataclass(frozen=True)
+class LinearTeachers:
+    """Teachers as one array of weights (outputs, teachers, numbers + 1), of a row's numbers and one, or with their
+    squares between them."""
+
+    weights: Weights
+
+    def __len__(self) -> int:
+        return int(self.weights.shape[1])
+
+    def add_votes(self, counts: NDArray[np.uint32], X: Rows) -> None:
+        """Add each teacher's vote on each row of X (rows, width) to `counts` (rows, classes), in place."""
+        for first in range(0, len(X), ROWS_AT_A_TIME):
+            rows = slice(first, first + ROWS_AT_A_TIME)
+            for scores in self.scores(X[rows]):
+                _count(counts[rows], scores)
+
+    def scores(self, X: Rows) -> Iterator[Weights]:
+        """The scores (outputs, teachers, rows) of TEACHERS_AT_A_TIME on each row of X (rows, width)."""
+        numbers = self._numbers(X)
+        for start in range(0, len(self), TEACHERS_AT_A_TIME):
+            yield self.weights[:, start : start + TEACHERS_AT_A_TIME] @ numbers
+
+    def _numbers(self, X: Rows) -> Weights:
+        """What weights are multiplied with: (numbers + 1, rows)."""
+        width = X.shape[1]
+        found = aligned(len(X), self.weights.shape[2], dtype=self.weights.dtype)
+        found[:, :width], found[:, -1] = X, 1
+        if found.shape[1] > width + 1:
+            np.square(X, out=found[:, width:-1], dtype=found.dtype)
+        return found.T
+
+    def save(self) -> bytes:
+        """As a NumPy file, which holds no code."""
+        np.save(file := io.BytesIO(), self.weights, allow_pickle=False)
+        return file.getvalue()
+
+    @classmethod
+    def load(cls, file: bytes) -> "LinearTeachers":
+        """What `save` wrote."""
+        return cls.joined([np.load(io.BytesIO(file), allow_pickle=False)])
+
+    @classmethod
+    def joined(cls, weights: Sequence[Weights]) -> "LinearTeachers":
+        """Blocks of teachers as one array, in their order."""
+        outputs, _, numbers = weights[0].shape
+        room = aligned(outputs, sum(part.shape[1] for part in weights), numbers, dtype=weights[0].dtype)
+        return cls(np.concatenate(weights, axis=1, out=room))
+
+
+def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
+    """Add the votes by scores (outputs, teachers, rows) to `counts` (rows, classes). Votes of up to 255 teachers fit in
+    bytes; a score that is no number is never the largest."""
+    if len(scores) == 1:
+        above = np.add.reduce(scores[0] > 0, axis=0, dtype=np.uint8)
+        counts[:, 1] += above
+        counts[:, 0] += np.uint8(scores.shape[1]) - above
+        return
+    best, winner = scores[0].copy(), np.zeros(scores[0].shape, dtype=np.uint8)
+    for at, score in enumerate(scores[1:], start=1):
+        np.putmask(winner, better := score > best, at)
+        np.putmask(best, better, score)
+    for at in range(len(scores)):
+        counts[:, at] += np.add.reduce(winner == at, axis=0, dtype=np.uint8)
+
+
+def weights_of(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int, fixed: int) -> Weights:
+    """The weights (outputs, numbers + 1) of one shard's teacher: X (rows, width) and class indices y (rows,), in memory
+    of their own. Of a shard that cannot be fitted, those that vote `fixed` on every row.
+    """
+    try:
+        return _fitted(learner, params, X, y, classes)
+    except MemoryError:
+        raise  # the machine's fault, not the shard's: it must not change a teacher
+    except PRIVATE_FAILURES:
+        votes = np.full(classes, LACKS)
+        votes[fixed] = 1
+        offset = np.clip(votes[1:], -1, 1) if classes == 2 else votes
+        return np.hstack([np.zeros((len(offset), X.shape[1] * (1 + learner.squares))), offset[:, None]]).astype(
+            learner.dtype
+        )
+
+
+def _fitted(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int) -> Weights:
+    there, places = np.unique(y, return_inverse=True)
+    if len(there) < 2:
+        raise LinAlgError("a fit needs two classes")
+    own = learner.fit(X, places, len(there), **params)
+    weights = (own[1:] - own[:1] if classes == 2 else own - own.mean(axis=0)).astype(learner.dtype)
+    if not np.isfinite(weights).all():
+        raise LinAlgError("a weight is no number")
+    if classes == 2:
+        return weights
+    found = np.zeros((classes, weights.shape[1]), dtype=learner.dtype)
+    found[:, -1], found[there] = LACKS, weights
+    return found
