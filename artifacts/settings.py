@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     signing_key     the private key that signs what is published: a file, or a token's address (artifacts.home.token);
                     without it, the home has its own
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
+    results         folder of an object store for cached results, sealed as they are; without it, HOME/results
     trust           a package whose types published students may hold, with all its code; without it, none but those
                     that Concord publishes with scikit-learn
     """
@@ -53,6 +54,7 @@ class Settings(BaseSettings):
     vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
     signing_key: Annotated[str | None, Unset, Field(validation_alias=SIGNING_KEY)] = None
     tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
+    results: Annotated[str | None, Unset, Field(validation_alias="CONCORD_RESULTS")] = None
     trust: Annotated[str | None, Unset, Field(validation_alias="CONCORD_TRUST")] = None
 
     @classmethod

@@ -2,6 +2,8 @@
 
     results/KEY = seal ‖ record      the seal: HMAC-SHA256 of KEY and the record, under a key derived for results alone
 
+in the home, or in the object store that CONCORD_RESULTS names, which is believed no more than a disk is.
+
 KEY is a keyed digest of the stage's name, its version and every argument it is given. The record is Prefect's own:
 small references and released figures, which decide what is read next. It names its serializer, which could be one that
 runs code; so nothing but JSON is ever sealed, and nothing without a seal is parsed.
@@ -30,7 +32,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect.filesystems import WritableFileSystem
 from prefect.serializers import JSONSerializer
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.home.released import Released
@@ -38,6 +40,8 @@ from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
+from concord.artifacts.settings import Settings
+from concord.tasks.data.places import Remote
 
 Model = TypeVar("Model", bound=BaseModel)
 JSON = JSONSerializer().model_dump(mode="json")
@@ -134,16 +138,20 @@ def _refs(result: Any) -> list[dict[str, str]]:
 
 
 class SealedResults(WritableFileSystem):
-    """Prefect's result storage in one home folder. It carries no key: whoever uses it opens the vault."""
+    """Prefect's result storage of one home folder. It carries no key: whoever uses it opens the vault.
+
+    address   of the folder of an object store that holds them; without it, HOME/results does
+    """
 
     home: Path
+    address: str | None = Field(default_factory=lambda: Settings.now().results)
     _block_type_name = "Concord sealed results"
     # Prefect refuses blocks its server does not know. No server knows this id: what it says of results is not followed.
     _block_document_id: UUID | None = PrivateAttr(uuid5(NAMESPACE_URL, "concord/sealed results"))
 
     def read_path(self, path: str, **_: Any) -> bytes:  # type: ignore[override]  # Prefect calls either kind
         """The record of a key. Raises NotVerified if there is none that this vault sealed."""
-        sealed = self._file(path).read_bytes()
+        sealed = self._place(path).read_bytes()
         seal, record = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._seal(path, record)):
             raise NotVerified(f"the result {path} is not what was written")
@@ -153,9 +161,13 @@ class SealedResults(WritableFileSystem):
         """Seal the record of a key, in the place of the one before. Raises TypeError if it is not JSON."""
         if json.loads(content)["metadata"]["serializer"] != JSON:
             raise TypeError(f"the result {path} must be serialized as JSON")
-        make_folder(self.home / "results")
-        with write_whole(self._file(path), self.home) as file:
-            file.write(self._seal(path, content) + content)
+        place, sealed = self._place(path), self._seal(path, content) + content
+        if isinstance(place, Remote):
+            place.write_bytes(sealed)
+            return
+        make_folder(place.parent)
+        with write_whole(place, self.home) as file:
+            file.write(sealed)
 
     def kept(self, key: str) -> Any:
         """The result of a key, as its task returned it. Raises NotKept if there is none that this vault sealed."""
@@ -175,10 +187,10 @@ class SealedResults(WritableFileSystem):
             return True
         return False
 
-    def _file(self, key: str) -> Path:
+    def _place(self, key: str) -> Path | Remote:
         if not KEY.fullmatch(key):
             raise NotVerified(f"the result {key} must be named by a cache key")
-        return self.home / "results" / key
+        return Remote(f"{self.address.rstrip('/')}/{key}") if self.address else self.home / "results" / key
 
     def _seal(self, key: str, record: bytes) -> bytes:
         secret = derive(Vault(self.home / "vault").secret("installation"), "results")

@@ -127,7 +127,9 @@ class Ledger(Reading):
         Raises NotVerified if the record differs, saying whether position, rows or votes changed, or if it is
         not the session's next batch; BudgetRefused if nothing is left to draw.
         """
-        return self._write(lambda state: state.begin(session, batch), lambda state: state.batches(session)[batch.index])
+        return self._write(
+            lambda state: state.begin(session, batch), lambda state: state.batches(session, batch.index)[0]
+        )
 
     def commit_batch(
         self, session: str, index: int, *, asked: int, answered: int, refused: int, released: Ref

@@ -49,9 +49,9 @@ class Reading:
         """The domain's sessions, in the order they were opened."""
         return self._read(lambda state: state.sessions_of(domain))
 
-    def batches(self, session: str) -> tuple[Batch, ...]:
-        """The session's batches so far, with the outcomes of those committed."""
-        return self._read(lambda state: state.batches(session))
+    def batches(self, session: str, first: int = 0) -> tuple[Batch, ...]:
+        """The session's batches so far, from that one on, with the outcomes of those committed."""
+        return self._read(lambda state: state.batches(session, first))
 
     def choice(self, learned: Session) -> tuple[Session, Ref] | None:
         """The choice among students of a session, and the file that it released; None if none was released yet."""

@@ -70,6 +70,12 @@ class Remote(Elsewhere):
         store, path = store_of(self.address)
         return store.open_input_file(path)
 
+    def write_bytes(self, content: bytes) -> None:
+        """Put it there, whole, in the place of what was."""
+        store, path = store_of(self.address)
+        with store.open_output_stream(path) as file:
+            file.write(content)
+
     def stamp(self) -> object:
         """What a store says of the object, which differs once it is written anew."""
         with self.raw() as file:

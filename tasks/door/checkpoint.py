@@ -9,7 +9,7 @@ them.
 
     run      writes it at the door, and again if its plan changed in something the session does not depend on
     extend   adds rows it was not given before, before the door
-    online   keeps each row it answers in a file of its own; reading the checkpoint adds them at its end
+    online   keeps rows it answers together in a file of their own; reading the checkpoint adds them at its end
 
 Assumes      one command at a time writes the checkpoint of a session (`tasks.door.release.alone`)
 Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
@@ -248,21 +248,22 @@ def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
     return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
 
 
-def online_path(session: str, index: int, digest: str) -> str:
-    """Where a row asked online lies in the vault: by the batch it should become, so that rows stay in their order."""
-    return f"sessions/{session}/online/{index:09d}-{digest[:32]}.arrow"
+def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:
+    """Where rows asked online lie in the vault: by the batch they should become, so that they stay in their order."""
+    many = "" if rows == 1 else f"-{rows}"
+    return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
 
 
 def online_rows(vault: Vault, session: str, index: int | None = None) -> list[PublicBatch]:
     """The rows a session was asked online, in their order; or those that were to become its batch `index`."""
     pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
     files = sorted((vault.root / f"sessions/{session}/online").glob(pattern))
-    found = [vault.find(str(file.relative_to(vault.root))) for file in files]
-    return [PublicBatch(ref=ref, first=0, rows=1) for ref in found if ref is not None]
+    found = [(vault.find(str(file.relative_to(vault.root))), [*file.stem.split("-"), "1"][2]) for file in files]
+    return [PublicBatch(ref=ref, first=0, rows=int(rows)) for ref, rows in found if ref is not None]
 
 
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
-    """Where the votes on a row asked online lie in the vault."""
+    """Where the votes on rows asked online lie in the vault."""
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
 
 

@@ -1,34 +1,42 @@
-"""Online: a session answers one row at a time, with its teachers kept in memory.
+"""Online: a session answers rows as they come, with its teachers kept in memory.
 
-    row ── known to the ledger? ── replay what was released
-            └─ row durable ── votes durable ── the door: begin ─ draw ─ label durable ─ commit
+    rows ── known to the ledger? ── replay what was released
+             └─ rows durable ── votes durable ── the door: begin ─ draw ─ labels durable ─ commit
 
-A row answered so is a batch of one in the session's stream: `run` and `extend` find it in the recipe, and labels,
-student and certificate cover it from then on. Asking for the same row again replays its answer, which costs nothing.
+Rows that are asked together, or that wait while others are answered, are one batch in the session's stream, with one
+file of each kind and one passage of the door: `run` and `extend` find it in the recipe, and labels, student and
+certificate cover it from then on. Asking for the same row again replays its answer, which costs nothing.
 
 Assumes      rows are public, like those of the public table
-Guarantees   a row is paid for before it is drawn, and drawn for once, whoever asks and however often
+Guarantees   a row is paid for before it is drawn, and drawn for once, whoever asks and however often; what is drawn for
+             it is no matter of the rows beside it, but for their order
 Ends         with the session: a row that is new then is refused with BudgetRefused
-Not covered  how long an answer takes, which depends on the teachers. Checked by tests/flows/test_online.py
+Not covered  how long an answer takes, which depends on the teachers. Checked by tests/flows/test_online.py and
+             tests/flows/test_online_together.py
 """
 
 import hashlib
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import WORDS, Encoding, Ref
-from concord.artifacts.sessions import BatchOutcome, Session
+from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.teachers import add_votes, ensembles, read_only, write_votes
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.door.admit import as_opened, calibrated, check_going_on
 from concord.tasks.door.checkpoint import (
+    check_key,
     check_open,
     checkpoint_to_extend,
     online_path,
@@ -36,13 +44,89 @@ from concord.tasks.door.checkpoint import (
     online_votes,
     session_key,
 )
-from concord.tasks.door.release import RUN, Stores, alone, release
+from concord.tasks.door.release import RUN, Passage, Stores, alone, opened
 
 Row = Mapping[str, Any] | pl.DataFrame
+MOST = 4096
+"""Rows of a batch."""
+NOT_ASKED = "not asked"
+PLAIN = (int, float, str, bool, type(None))
+"""Types of values that rows may have beside each other."""
+Answered = str | None | BudgetRefused
+"""A label; None if the row is refused; or that it is not asked any more."""
+
+
+class Known:
+    """Rows that a session was asked online, and where the answer to each is: its batch, and its place in that."""
+
+    def __init__(self, door: Stores, session: str) -> None:
+        self._door, self._session, self._seen = door, session, 0
+        self._batches, self._places = dict[str, Batch](), dict[bytes, tuple[str, int]]()
+        self._elsewhere = set[str]()  # batches of one row that came in a file
+
+    def update(self, asked: pl.DataFrame | None = None) -> None:
+        """Learn of batches begun since: of those rows, if this process asked them; else of whatever others asked."""
+        batches = self._door.ledger.batches(self._session, self._seen)
+        self._seen += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
+        new = {batch.rows_digest: batch for batch in batches}
+        self._batches |= new
+        frames = self._read(new) if asked is None else dict.fromkeys(new, asked)
+        self._elsewhere |= {digest for digest, batch in new.items() if batch.rows == 1 and digest not in frames}
+        for digest, frame in frames.items():
+            for at, name in enumerate(_names(frame)):
+                self._places.setdefault(name, (digest, at))
+
+    def places(self, rows: pl.DataFrame) -> list[tuple[Batch, int] | None]:
+        """Where the answer to each row is; None for a row that is new."""
+        found = [self._places.get(name) for name in _names(rows)]
+        if self._elsewhere:
+            key = digests_key(self._door, self._session)
+            for at in [at for at, place in enumerate(found) if place is None]:
+                digest = rows_digest(key, frame_bytes(rows[at]))
+                found[at] = (digest, 0) if digest in self._elsewhere else None
+        return [None if place is None else (self._batches[place[0]], place[1]) for place in found]
+
+    def new(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of the rows that are new, each once."""
+        pairs = enumerate(zip(_names(rows), self.places(rows), strict=True))
+        firsts = {name: at for at, (name, place) in reversed(list(pairs)) if place is None}
+        return rows[sorted(firsts.values())]
+
+    def _read(self, batches: Mapping[str, Batch]) -> dict[str, pl.DataFrame]:
+        """The rows of those of the batches that were asked online."""
+        if not batches:
+            return {}
+        vault, key, frames = self._door.vault, digests_key(self._door, self._session), {}
+        for rows in online_rows(vault, self._session):
+            if (digest := rows_digest(key, vault.read(rows.ref))) in batches:
+                frames[digest] = read_frame(rows.ref, vault)
+        return frames
+
+
+def _names(rows: pl.DataFrame) -> list[bytes]:
+    """Each row by its cells alone, which are numbers, words and truth values: the same for the same cells."""
+    return [hashlib.blake2b(repr(row).encode(), digest_size=16).digest() for row in rows.iter_rows()]
+
+
+def digests_key(door: Stores, session: str) -> bytes:
+    """By which the door digests what it is given. Raises NotVerified if the session's key is gone."""
+    return derive(session_key(door.vault, session), "digests")
+
+
+def rows_digest(key: bytes, rows: bytes) -> str:
+    """The digest by which the door knows a batch."""
+    return keyed_digest(key, "rows", hashlib.sha256(rows).digest())
+
+
+class Waiting:
+    """Rows that somebody asks for, and the answers once there are some."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.rows, self.answers = rows, Future[list[Answered]]()
 
 
 class Online:
-    """One open session, for questions of one row.
+    """One open session, for questions about rows. Threads may share it: what they ask for meanwhile is one batch.
 
     Raises WrongInput if there is none of that name or nobody votes in it; NotVerified if what it needs is not in
     the vault as it was, BudgetRefused if that is gone for good.
@@ -58,6 +142,9 @@ class Online:
         self._mechanism = calibrated(plan, self._recipe.encoding, own, order, door.vault)
         check_going_on(door.vault, self.state, self._mechanism)
         self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
+        self._waiting, self._turn = deque[Waiting](), threading.Lock()
+        self._known = Known(door, session)
+        self._walk: tuple[int, Passage | None] = (0, None)  # what the last answer went by, and the batches it knew
 
     @property
     def state(self) -> Session:
@@ -70,85 +157,149 @@ class Online:
         row   raw values by column, or a table of one row; columns that are no features are passed over
         Raises WrongInput if the row does not fit, BudgetRefused if it is new and the session has ended.
         """
-        released = self._answer(frame_bytes(one_row(row, self._recipe.encoding)))
-        label: str | None = self.door.released.labels([released])["label"][0].as_py()
-        return label
+        if isinstance(row, pl.DataFrame) and row.height != 1:
+            raise WrongInput(f"one row is answered at a time, got {row.height}")
+        return self.answers(row if isinstance(row, pl.DataFrame) else [row])[0]
+
+    def answers(self, rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> list[str | None]:
+        """The released labels of public rows, asked together: as `answer` for each, in far less time.
+
+        Raises WrongInput if a row does not fit, and nothing is asked; BudgetRefused if the session ended before all
+        were asked: those before are replayed if they are asked again.
+        """
+        fitting = fit(rows, self._recipe.encoding)
+        mine = [Waiting(part) for part in fitting.iter_slices(MOST)]
+        self._waiting.extend(mine)
+        with self._turn:
+            while not all(waiting.answers.done() for waiting in mine):
+                self._answer_next()
+        answers = [answer for waiting in mine for answer in waiting.answers.result()]
+        for answer in answers:
+            if isinstance(answer, BudgetRefused):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BudgetRefused)]
+
+    def _answer_next(self) -> None:
+        """Answer rows that wait, as one batch."""
+        these = [self._waiting.popleft()]
+        while self._waiting and sum(waiting.rows.height for waiting in these) < MOST:
+            these.append(self._waiting.popleft())
+        try:
+            answers = iter(self._answer(pl.concat([waiting.rows for waiting in these])))
+        except BaseException as failed:
+            for waiting in these:
+                waiting.answers.set_exception(failed)
+            raise
+        for waiting in these:
+            waiting.answers.set_result(list(islice(answers, waiting.rows.height)))
 
     @private_stage
-    def _answer(self, row: bytes) -> Ref:
+    def _answer(self, rows: pl.DataFrame) -> list[Answered]:
         with alone(self.door.vault, self.id, RUN):
+            check_key(self.door.vault, self.state)
             self._finish()
-            known = self._outcome(row)
-            return self._ask(row) if known is None else known.released
+            self._known.update()
+            new = self._known.new(rows)
+            refused = self._ask(new) if new.height else None
+            return self._released(self._known.places(rows), refused)
+
+    def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[Answered]:
+        """The answer at each of those places, and why rows have none that are new or were not asked."""
+        ended = refused or BudgetRefused(f"session {self.id} has ended: it asks no further rows")
+        answers: dict[int, list[Answered]] = {}
+        for batch in {batch.index: batch for batch, _ in filter(None, places)}.values():
+            released = [self.door.released.labels([batch.outcome.released])] if batch.outcome else []
+            words = [row for table in released for row in table.select(["label", "outcome"]).to_pylist()]
+            answers[batch.index] = [ended if row["outcome"] == NOT_ASKED else row["label"] for row in words]
+        return [
+            answers[place[0].index][place[1]] if place and place[0].outcome is not None else ended for place in places
+        ]
+
+    def _ask(self, rows: pl.DataFrame) -> BudgetRefused | None:
+        """Put new rows to the session: they are in the recipe when they are drawn for, whatever happens then."""
+        state = self.state
+        try:
+            check_open(state)
+        except BudgetRefused as ended:
+            return ended
+        content = frame_bytes(rows)
+        path = online_path(self.id, state.batches, self.door.vault.digest("online", content), rows.height)
+        with self.door.vault.create(path) as sink:
+            sink.write(content)
+        self._release(PublicBatch(ref=sink.ref, first=0, rows=rows.height))
+        self._known.update(rows)
+        return None
 
     def _finish(self) -> None:
-        """Release what was begun by a process that is gone. Raises NotVerified if that was no row asked online."""
+        """Release what was begun by a process that is gone. Raises NotVerified if those were no rows asked online."""
         state = self.state
         if state.status != "open" or state.pending is None:
             return
-        for row in online_rows(self.door.vault, self.id, state.pending.index):
-            if self._digest(self.door.vault.read(row.ref)) == state.pending.rows_digest:
-                self._release(row)
+        key = digests_key(self.door, self.id)
+        for rows in online_rows(self.door.vault, self.id, state.pending.index):
+            if rows_digest(key, self.door.vault.read(rows.ref)) == state.pending.rows_digest:
+                self._release(rows)
                 return
         raise NotVerified(f"session {self.id} has rows begun and not released: `concord run PLAN` finishes them")
 
-    def _outcome(self, row: bytes) -> BatchOutcome | None:
-        digest = self._digest(row)
-        known = (batch for batch in self.door.ledger.batches(self.id) if batch.rows_digest == digest)
-        return next((batch.outcome for batch in known), None)
+    def _release(self, rows: PublicBatch) -> None:
+        """Have rows pass the door."""
+        vault, state = self.door.vault, self.state
+        path = online_votes(vault, self._recipe.teachers, rows)
+        votes = vault.find(path) or self._polled(rows, path)
+        with opened(self.door, state):
+            known, passage = self._walk
+            if passage is None or known != state.batches:  # another process asked as well
+                passage = Passage(self.door, self.id, self._mechanism, self._recipe.plan.data.classes)
+        self._walk = (0, None)
+        passage.pass_through(rows, lambda _: votes)
+        self._walk = (state.batches + (state.pending is None), passage)
 
-    def _digest(self, row: bytes) -> str:
-        """The digest by which the door knows a batch."""
-        key = derive(session_key(self.door.vault, self.id), "digests")
-        return keyed_digest(key, "rows", hashlib.sha256(row).digest())
-
-    def _ask(self, row: bytes) -> Ref:
-        """Put a new row to the session: it is in the recipe when it is drawn for, whatever happens then."""
-        state = self.state
-        check_open(state)
-        path = online_path(self.id, state.batches, self.door.vault.digest("online", row))
-        with self.door.vault.create(path) as sink:
-            sink.write(row)
-        return self._release(PublicBatch(ref=sink.ref, first=0, rows=1))
-
-    def _release(self, row: PublicBatch) -> Ref:
-        vault, plan = self.door.vault, self._recipe.plan
-        path = online_votes(vault, self._recipe.teachers, row)
-        votes = vault.find(path) or self._polled(row, path)
-        (released,) = release(self.door, self.state, self._mechanism, plan.data.classes, [row], lambda _: votes)
-        return released
-
-    def _polled(self, row: PublicBatch, path: str) -> Ref:
+    def _polled(self, rows: PublicBatch, path: str) -> Ref:
         encoding = self._recipe.encoding
-        counts = np.zeros((1, len(encoding.classes)), dtype=np.uint32)
+        counts = np.zeros((rows.rows, len(encoding.classes)), dtype=np.uint32)
         with silenced():
-            X = read_only(encode(read_frame(row.ref, self.door.vault), encoding))
+            X = read_only(encode(read_frame(rows.ref, self.door.vault), encoding))
             for ensemble in self._ensembles:
                 add_votes(counts, ensemble, X)
         return write_votes(counts, self.door.vault, path)
 
 
-def one_row(row: Row, encoding: Encoding) -> pl.DataFrame:
-    """A row as it is staged, cast to the encoding's types. Raises WrongInput if a feature is missing or misfits."""
-    frame = row if isinstance(row, pl.DataFrame) else _table(row)
-    if frame.height != 1:
-        raise WrongInput(f"one row is answered at a time, got {frame.height}")
-    absent = [name for name in encoding.features if name not in frame.columns]
+def fit(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) -> pl.DataFrame:
+    """Rows as they are staged, cast to the encoding's types. Raises WrongInput if a feature is missing or misfits.
+
+    Rows by column are cast beside those alone whose values are of the same types: what one becomes, it becomes alone.
+    """
+    if isinstance(rows, pl.DataFrame):
+        return _fitting(rows, encoding)
+    given, alike = list(rows), dict[Any, list[int]]()
+    for at, row in enumerate(given):
+        kinds = tuple((name, type(value)) for name, value in row.items())
+        alike.setdefault(kinds if all(kind in PLAIN for _, kind in kinds) else at, []).append(at)
+    frames = [_fitting(_table([given[at] for at in places]), encoding) for places in alike.values()]
+    if not frames:
+        return cast_rows(pl.DataFrame(schema=dict.fromkeys(encoding.features, pl.Null)), encoding)
+    return pl.concat(frames)[np.argsort(np.concatenate(list(alike.values())))]
+
+
+def _fitting(raw: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    absent = [name for name in encoding.features if name not in raw.columns]
     if absent:
         raise WrongInput(f"the row must hold the column {absent[0]!r}, as the public table does")
-    raw = frame.select(encoding.features)
-    cast = cast_rows(raw, encoding)
+    cast = cast_rows(raw.select(encoding.features), encoding)
     for column in encoding.columns:
         if column.kind in ("null", *WORDS) or cast[column.name].null_count() == 0:
             continue  # a word the public table does not hold counts as missing
         given = raw[column.name].fill_nan(None) if raw[column.name].dtype.is_float() else raw[column.name]
-        if given.null_count() == 0:
-            raise WrongInput(f"the row must hold column {column.name!r} as {column.kind}, got {given[0]!r}")
+        misfits = given.filter(given.is_not_null() & cast[column.name].is_null())
+        if len(misfits):
+            raise WrongInput(f"the row must hold column {column.name!r} as {column.kind}, got {misfits[0]!r}")
     return cast
 
 
-def _table(row: Mapping[str, Any]) -> pl.DataFrame:
+def _table(rows: list[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows whose values are of the same types, column by column."""
     try:
-        return pl.DataFrame({name: pl.Series([value]) for name, value in row.items()})
-    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        return pl.DataFrame({name: pl.Series([row[name] for row in rows]) for name in rows[0]})
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         raise WrongInput("the row must hold plain values: numbers, text, dates, truth values, lists or None") from None

@@ -1,16 +1,22 @@
 """The files of deployments/ are of one piece: parameters that their flows take, commands that exist, nothing unpinned,
 no secret but in its file. What no engine is needed for; tests/deployments/test_schedules.py runs the services."""
 
+import copy
 import inspect
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import prefect.server
 import pytest
 import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.schema_tools.validation import validate
@@ -21,13 +27,25 @@ from tests.deployments.services import COMPOSE, ROOT
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
 DEPLOYMENTS = {item["name"]: item for item in PREFECT["deployments"]}
+JOBS = ("learn", "extend", "study")
+TEMPLATES = json.loads(
+    (Path(prefect.server.__file__).parent / "api/collections_data/views/aggregate-worker-metadata.json").read_text()
+)
+POOLS = {
+    "concord": TEMPLATES["prefect"]["process"]["default_base_job_configuration"],
+    "concord-docker": TEMPLATES["prefect-docker"]["docker"]["default_base_job_configuration"],
+    "concord-kubernetes": json.loads((FOLDER / "kubernetes-pool.json").read_text()),
+}
+"""The template of each pool's jobs: Prefect's own, but for Kubernetes."""
+PINNED = re.compile(r"[\w./-]+(:\d+\.\d+[\w.-]*|@sha256:[0-9a-f]{64})")
+SECRET = re.compile(r"(?i)(secret_access_key|password|api_key|auth_string|token|vault_key)$")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
 
 
 def test_there_is_a_deployment_of_every_job() -> None:
-    assert set(DEPLOYMENTS) == {"learn", "extend", "study"}
+    assert set(DEPLOYMENTS) == {job + kind for job in JOBS for kind in ("", "-docker", "-kubernetes")}
     assert PREFECT["prefect-version"] == CONSTRAINTS["prefect"]
 
 
@@ -39,15 +57,84 @@ def test_a_deployment_s_parameters_are_those_of_its_flow(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_one_run_at_a_time_in_the_pool_that_the_worker_serves(name: str) -> None:
-    assert DEPLOYMENTS[name]["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
+def test_one_run_at_a_time_of_the_same_job_in_every_pool(name: str) -> None:
+    job, item = DEPLOYMENTS[name.partition("-")[0]], DEPLOYMENTS[name]
+    assert item["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
+    assert {key: item[key] for key in ("entrypoint", "parameters")} == {
+        key: job[key] for key in ("entrypoint", "parameters")
+    }
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_what_a_pool_is_told_fits_its_template_names_a_pinned_image_and_no_secret(name: str) -> None:
+    pool = DEPLOYMENTS[name]["work_pool"]
+    told, template = pool.get("job_variables", {}), POOLS[pool["name"]]
+    known = template["variables"]["properties"]
+    assert set(told) <= set(known)
+    validate(told, template["variables"], raise_on_error=True, ignore_required=True)
+    assert ("image" in told) == (pool["name"] != "concord")
+    assert PINNED.fullmatch(told.get("image", "concord:0.2.0"))
+    for variable, value in told.get("env", {}).items():
+        assert not SECRET.search(variable)
+        assert not re.search(r"//[^@/]*:[^@/]*@", value)
+    if told:
+        assert DEPLOYMENTS[name]["pull"] == [
+            {
+                "prefect.deployments.steps.set_working_directory": {
+                    "directory": DOCKERFILE.split("WORKDIR ")[1].split()[0]
+                }
+            }
+        ]
+
+
+def test_a_planted_secret_or_an_unpinned_image_would_be_seen() -> None:
+    assert [bool(SECRET.search(name)) for name in ("AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "CONCORD_HOME")] == [1, 1, 0]
+    assert [bool(PINNED.fullmatch(image)) for image in ("concord", "concord:latest", "a.b/c:1.0")] == [0, 0, 1]
+
+
+def test_the_pool_of_kubernetes_is_prefect_s_with_a_home_a_secret_s_name_and_a_user() -> None:
+    ours = copy.deepcopy(POOLS["concord-kubernetes"])
+    pod = ours["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container.pop("volumeMounts")}
+    claimed = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod.pop("volumes")}
+    assert (mounted, claimed) == ({"home": "/srv/home"}, {"home": "concord-home"})
+    assert container.pop("envFrom") == [{"secretRef": {"name": "concord", "optional": True}}]
+    user = int(re.search(r"--uid (\d+)", DOCKERFILE)[1])  # type: ignore[index]
+    assert pod.pop("securityContext") == {"runAsNonRoot": True, "runAsUser": user, "fsGroup": user}
+    assert ours == TEMPLATES["prefect-kubernetes"]["kubernetes"]["default_base_job_configuration"]
+    for name in DEPLOYMENTS:
+        variables = DEPLOYMENTS[name]["work_pool"].get("job_variables", {}).get("env", {"CONCORD_HOME": "/srv/home"})
+        assert variables["CONCORD_HOME"] == mounted["home"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_prefect_takes_every_deployment() -> None:
+    with get_client(sync_client=True) as client:
+        for pool, kind in zip(POOLS, ("process", "docker", "kubernetes"), strict=True):
+            client.create_work_pool(WorkPoolCreate(name=pool, type=kind, base_job_template=POOLS[pool]))
+        words = ["--no-prompt", "deploy", "--prefect-file", "deployments/prefect.yaml", "--all"]
+        command = [str(Path(sys.executable).with_name("prefect")), *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for name, item in DEPLOYMENTS.items():
+            made = client.read_deployment_by_name(f"scheduled-{name.partition('-')[0]}/{name}")
+            assert made.work_pool_name == item["work_pool"]["name"]
+            assert made.parameters == item["parameters"]
+            assert made.entrypoint == item["entrypoint"]
+            assert (made.job_variables or {}).get("image") == item["work_pool"].get("job_variables", {}).get("image")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_worker_of_compose_serves_the_pool_of_processes(name: str) -> None:
     command = SERVICES["worker"]["command"]
     assert DEPLOYMENTS[name]["work_pool"]["name"] == command[command.index("--pool") + 1]
     assert command[command.index("--type") + 1] == "process"
 
 
 def test_only_extend_has_a_schedule_and_it_names_its_zone() -> None:
-    assert [name for name, item in DEPLOYMENTS.items() if item.get("schedules")] == ["extend"]
+    assert {name.partition("-")[0] for name, item in DEPLOYMENTS.items() if item.get("schedules")} == {"extend"}
     for schedule in DEPLOYMENTS["extend"]["schedules"]:
         assert CronSchedule(**schedule).timezone == "Europe/Berlin"
 
@@ -56,7 +143,7 @@ def test_the_deployed_plan_is_there_and_opens_nothing_further() -> None:
     parameters = DEPLOYMENTS["learn"]["parameters"]
     plan = load_plan(ROOT / parameters["plan"])
     assert parameters["new_session"] is False
-    assert {DEPLOYMENTS[name]["parameters"]["session"] for name in ("extend", "study")} == {plan.privacy.domain}
+    assert {DEPLOYMENTS[name]["parameters"]["session"] for name in JOBS[1:]} == {plan.privacy.domain}
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -39,7 +39,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
             services.wait(service)
         services.start("worker")
         services.wait("worker")
-        deploy(services, "--all")
+        deploy(services, "--name", "learn", "--name", "extend", "--name", "study")
         yield services
     assert services.processes("") == []
 

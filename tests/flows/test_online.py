@@ -15,10 +15,9 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
-from concord.tasks.door import online as door_online
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.online import Online
-from concord.tasks.door.release import Stores
+from concord.tasks.door.release import Passage, Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people
 
@@ -170,7 +169,7 @@ def test_an_answer_that_was_killed_is_finished(
 def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed(monkeypatch, door_online, "release", lambda: opened(home, session).answer(ROWS[0]))
+    killed(monkeypatch, Passage, "pass_through", lambda: opened(home, session).answer(ROWS[0]))
     opened(home, session).answer(ROWS[1])
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (302, 1)

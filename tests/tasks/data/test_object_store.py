@@ -1,5 +1,6 @@
 """Tables in an object store, against a local server of S3: copied byte for byte, refused in one sentence."""
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from prefect.serializers import JSONSerializer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.flows.cache import SealedResults
 from concord.tasks.data import places, snapshots
 from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.sources import at_hand
@@ -133,3 +136,21 @@ def test_rows_in_a_store_are_the_bits_of_a_frame(store: Any, tmp_path: Path) -> 
     vault = Vault(tmp_path / "vault")
     found = read(plan_over("s3://ward/ward.arrow", tmp_path, unit="unit"), vault, "c", "number")
     assert found == read(plan_over("ward.arrow", tmp_path, unit="unit"), vault, "c", "number")
+
+
+def test_cached_results_in_a_store_are_sealed_as_on_a_disk(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONCORD_RESULTS", "s3://ward/results/")
+    kept = SealedResults(home=tmp_path)
+    record = json.dumps({"metadata": {"serializer": JSONSerializer().model_dump()}, "result": "7"}).encode()
+    assert not kept.is_foreign("teach-a")
+    kept.write_path("teach-a", content=record)
+    assert SealedResults(home=tmp_path).read_path("teach-a") == record
+    assert not (tmp_path / "results").exists()
+    there = store.get_object(Bucket="ward", Key="results/teach-a")["Body"].read()
+    for edited in (there[:-1], b"\0" * 32 + record, record):
+        store.put_object(Bucket="ward", Key="results/teach-a", Body=edited)
+        assert kept.is_foreign("teach-a")
+    store.put_object(Bucket="ward", Key="results/teach-b", Body=there)
+    assert kept.is_foreign("teach-b")
