@@ -23,8 +23,10 @@ CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": "sklearn.dummy.DummyClassifi
 
 @pytest.fixture
 def tested(scene: Scene) -> Scene:
-    """Two fifths of the units take no part in learning."""
+    """Two fifths of the units take no part in learning. Every public row is answered: of fewer, as votes that agree
+    leave by chance, a student could learn too little to be right about FEWEST units."""
     scene.tables["test"] = {"share": 0.4}
+    scene.tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300, "batch": 128}
     return scene
 
 
