@@ -168,6 +168,18 @@ class Noise(CertificatePart):
     by: Literal["counts", "guess"]
 
 
+class Expected(CertificatePart):
+    """What the same way to ask would be expected to teach at another ε, by public facts alone: nothing was measured.
+
+    labels   labelled rows, free of noise, that would teach a student as much
+    lost     the share of rows, roughly, that a student of so many labels gets wrong for want of more
+    """
+
+    epsilon: float
+    labels: int
+    lost: float
+
+
 class Stated(CertificatePart):
     """What a certificate says that neither the ledger nor the door knows.
 
@@ -179,6 +191,7 @@ class Stated(CertificatePart):
     about: AboutPlan = AboutPlan()
     features: tuple[str, ...] = ()
     noise: Noise | None = None
+    expected: tuple[Expected, ...] = ()
 
 
 class Certificate(CertificatePart):
@@ -187,6 +200,7 @@ class Certificate(CertificatePart):
     warnings   what whoever relies on the student must know (artifacts.measures)
     about      what the plan says about the publication; `features` what the student may read of a row
     noise      what noise did to released labels; None if no label was released by itself
+    expected   what other ε would be expected to teach, the planned one among them; empty if nothing is known of it
     labels     released files of the session's answers
     choice     among students of the session, if there was one
     test       of this very student, the latest
@@ -208,6 +222,7 @@ class Certificate(CertificatePart):
     teachers: int
     counts: Counts
     noise: Noise | None = None
+    expected: Annotated[tuple[Expected, ...], Field(exclude_if=lambda expected: not expected)] = ()
     domain: DomainCharge
     labels: tuple[Ref, ...]
     features: tuple[str, ...] = ()
@@ -223,7 +238,7 @@ class Certificate(CertificatePart):
     @property
     def stated(self) -> Stated:
         """What it says that neither the ledger nor the door knows."""
-        return Stated(student=self.student, about=self.about, features=self.features, noise=self.noise)
+        return Stated(**{name: getattr(self, name) for name in Stated.model_fields})
 
     @property
     def promise(self) -> Guarantee:

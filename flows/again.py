@@ -71,7 +71,7 @@ def _try_tallied(
     labels = labels_of(run, admitted, codes, passed)
     student = study_tallies(run, admitted, codes, passed, labels, session.id)
     passed = _asked_again(run, admitted, passed, student, epsilon, codes, also=[labels], again=again)
-    return publish_tallies(run, admitted, passed, labels, student)
+    return publish_tallies(run, admitted, codes, passed, labels, student)
 
 
 def _asked_again(

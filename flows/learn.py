@@ -155,7 +155,7 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     chosen = choose(run, admitted, private, passed, fit, codes, also=[labels])
     student = fit(chosen.run, session.id)
     tested = try_student(chosen.run, admitted, private, chosen.passed, student, codes, also=[labels, *chosen.files])
-    return publish_tallies(chosen.run, admitted, tested, labels, student)
+    return publish_tallies(chosen.run, admitted, codes, tested, labels, student)
 
 
 @flow(name="extend", flow_run_name="extend {session}")

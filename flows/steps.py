@@ -21,9 +21,10 @@ from concord.flows.outcome import Summary, briefly, later_rows, measured, togeth
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
-from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.choose import PublicFacts, decided, expected_at
 from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.asking import teachers as asking_teachers
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import labelled_rows, read_frame
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import (
@@ -192,14 +193,16 @@ def publish(
     passed: Disclosure,
     student: Student,
     others: Mapping[str, list[Ref]] | None = None,
+    codes: Codes | None = None,
 ) -> Summary:
     """Publish certificate, report and MLflow run of what passed the door; and what this run came to.
 
     others   what other sessions of this run released, by their names
+    codes    of rows that were asked for tallies
     """
     session, released = passed.session, run.stores.released.root
     stamp_earlier(run.stores, session)
-    certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}))
+    certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}), codes)
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,
@@ -225,7 +228,12 @@ def publish(
 
 
 def _certified_and_tracked(
-    run: RunContext, admitted: Admitted[Any], passed: Disclosure, student: Student, others: Mapping[str, list[Ref]]
+    run: RunContext,
+    admitted: Admitted[Any],
+    passed: Disclosure,
+    student: Student,
+    others: Mapping[str, list[Ref]],
+    codes: Codes | None,
 ) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
     session, stores, studied = passed.session, run.stores, datetime.now(UTC)
@@ -238,6 +246,7 @@ def _certified_and_tracked(
             student,
             beside=others,
             features=admitted.stream.encoding.features,
+            expected=expected_at(run.plan, admitted.stream.encoding, admitted.stream.rows, codes),
             ledger=stores.ledger,
             released=stores.released,
         )

@@ -256,10 +256,10 @@ def labels_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed
 
 
 def publish_tallies(
-    run: RunContext, admitted: Admitted[Tallied], passed: Disclosure, labels: Ref, student: Student
+    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref, student: Student
 ) -> Summary:
     """Publish what the rounds came to, and say how many rows have labels by it."""
-    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student)
+    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student, codes=codes)
     figures = {"inferred": admitted.stream.rows, "student": {**summary.student, **student.figures}}
     return summary.model_copy(update=figures)
 

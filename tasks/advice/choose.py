@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from concord.artifacts.certificate import Expected
 from concord.artifacts.domains import freeze
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
@@ -21,7 +22,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
-from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
+from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, at_other_epsilons, premises_of
 from concord.tasks.advice.tallies import bins_of, check_columns, planned_codes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows
@@ -133,6 +134,35 @@ def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon
         AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(ample, "privacy", epsilon=each), public))
         for each in epsilons
     ]
+
+
+DIGITS = 4
+"""Of a share that is expected."""
+
+
+def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) -> tuple[Expected, ...]:
+    """What the way to ask that ran would be expected to teach at RATIOS of the plan's ε, by public facts alone; nothing
+    if the plan does not say what it takes.
+
+    rows    public ones
+    codes   of tallies
+    """
+    try:
+        if codes is not None:
+            public = PublicFacts(rows=rows, encoding=encoding, codes=lambda _: codes, order=math.inf)
+            other = tallies_at_other_epsilons(plan, public)
+        elif plan.votes and plan.student.learner == "fitted":
+            premises = Premises(**{**premises_of(plan, rows), "fields": fields_of(encoding)})
+            other = at_other_epsilons(premises, plan.labeling.mechanism)
+        else:
+            return ()
+    except WrongInput:  # a table of agreement that is not there any more
+        return ()
+    return tuple(
+        Expected(epsilon=each.epsilon, labels=int(each.option.worth), lost=round(each.option.lost, DIGITS))
+        for each in other
+        if each.option.lost is not None
+    )
 
 
 def recommended(

@@ -24,6 +24,7 @@ from concord.artifacts.certificate import (
     OPENED,
     Certificate,
     Certified,
+    Expected,
     Noise,
     Stated,
     StudentRecord,
@@ -48,6 +49,7 @@ from concord.tasks.publish.describe import answers_of, describe, describe_answer
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
+    expected_figure,
     labels_figure,
     spend_figure,
     spending,
@@ -64,8 +66,8 @@ DIGITS = 6
 
 
 def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
-    """The page. `figures` are SVG documents by what they show: spend, what_if, labels and budget, if there are such;
-    all else is escaped."""
+    """The page. `figures` are SVG documents by what they show: spend, what_if, labels, expected and budget, if
+    there are such; all else is escaped."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -91,6 +93,7 @@ def certificate_of(
     *,
     beside: Mapping[str, Sequence[Ref]],
     features: Sequence[str],
+    expected: Sequence[Expected] = (),
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
@@ -100,6 +103,7 @@ def certificate_of(
                  tallies, the rounds and the labels that were inferred from them
     beside       what other sessions of the same run released, by session
     features     columns of a row that the student may read
+    expected     what other ε would be expected to teach
     Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
     behind its witness.
     """
@@ -111,6 +115,7 @@ def certificate_of(
         about=plan.about,
         features=tuple(features),
         noise=noise_in(plan, session, labels, released),
+        expected=tuple(expected),
     )
     made = ledger.at_once(lambda now: describe(session_id, labels, counts, stated, beside, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
@@ -140,6 +145,8 @@ def write(
     session = ledger.session(certificate.session)
     found = Outcomes.of(session, certificate.labels, released)
     drawn = {"budget": budget_figure(certificate.domain)}
+    if len({each.lost for each in certificate.expected}) > 1:
+        drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
     if session.teachers:
         spent = spending(session, per_refusal, found.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing

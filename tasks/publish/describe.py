@@ -109,6 +109,7 @@ def describe(
         teachers=session.teachers,
         counts=counts,
         noise=stated.noise,
+        expected=stated.expected,
         domain=charged(domain, ledger),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger, by, form),

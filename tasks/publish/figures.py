@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Counts
+from concord.artifacts.certificate import Counts, Expected
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Integers
 from concord.artifacts.parts import EVERY, PARTS
@@ -112,6 +112,23 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
         ends = [session.answered, session.answered * session.cutoff // session.refused]
         axes.plot(ends, [sooner.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
     axes.set_ylim(0, session.epsilon * 1.15)
+    _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
+def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
+    """What part of what such a student could learn is expected at each ε, the session's own marked."""
+    from matplotlib.ticker import PercentFormatter
+
+    figure, axes = _axes("ε of the session", "expected right, of what labels\nwithout end would teach")
+    places, right = [each.epsilon for each in expected], [1 - each.lost for each in expected]
+    axes.plot(places, right, color=BLUE, linewidth=2, marker="o", label="expected, not measured")
+    axes.axvline(epsilon, color=ORANGE, linestyle="--", label="ε of this session")
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.set_ylim(min(0.5, *right), 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower right")
     return _svg(figure)
 

@@ -23,7 +23,7 @@ MECHANISMS: dict[str, Mechanism] = {
 PUBLISHED = {
     "concord certificate 1": "509d2bbda41f6cf27d09609a80932bcd96356aa4a64fd55d9ac319b295084970",
     "concord certificate 2": "f8d64ce78a0286d0affabc1c2a582bf530e022b7c6843bc560b27dca18db384c",
-    "concord certificate 3": "9db9201e721bdd255b84feeee469f29cb3113fb124e925ebdf31c1c0f8146ebb",
+    "concord certificate 3": "9420b99aaf654a3e5c9ebb7ffd483312db30e3075873b6e582c267cb4c11b579",
     "concord certificate of answers 1": "04290ea453f24faa38895f45f1c40cf2dc968e6d7f79843a22ae4a70bcd6046e",
 }
 """SHA-256 of the schema of each format, but for its words."""

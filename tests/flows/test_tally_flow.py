@@ -137,7 +137,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path: Path, home: Path) -> None:
-    plan = changed(tables(tmp_path / "data"), labeling__rounds=3)
+    plan = changed(tables(tmp_path / "data"), labeling__rounds=3, labeling__rows=6000)
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == STAGES
     assert summary.student["accuracy"] > 0.85
@@ -153,6 +153,8 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
         "labels.arrow",
     ]
     assert "noisy sums were released" in Path(summary.report).read_text()
+    assert [each.epsilon / 4 for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
+    assert Path(summary.report).with_name("expected.svg").is_file()
     ran = Run(summary, home)
     labels = pl.DataFrame(pl.from_arrow(ran.labels))
     assert set(labels["outcome"]) == {"inferred"}

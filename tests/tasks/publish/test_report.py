@@ -16,7 +16,7 @@ SVG = (
     '<?xml version="1.0"?>\n<svg width="4pt" height="3pt" viewBox="0 0 4 3"><metadata>m</metadata>'
     '<g id="axes"><use xlink:href="#axes" clip-path="url(#axes)"/></g></svg>'
 )
-FIGURES = dict.fromkeys(("spend", "what_if", "labels", "budget"), SVG)
+FIGURES = dict.fromkeys(("spend", "what_if", "labels", "expected", "budget"), SVG)
 
 
 class Page(HTMLParser):
@@ -91,19 +91,35 @@ def test_both_readers_find_what_they_need(certificate: Certificate) -> None:
         assert part in words
 
 
+def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certificate: Certificate) -> None:
+    assert [each.epsilon for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
+    lost = [each.lost for each in certificate.expected]
+    assert lost == sorted(lost, reverse=True)
+    assert lost[0] > lost[-1]
+    page = Page(render(certificate, FIGURES)).words
+    section = " ".join(page.split("At another ε")[1].split("What was spent")[0].split())
+    assert "Expected, not measured: it follows from public facts alone" in section
+    assert f"1, as it ran {certificate.expected[2].labels:,} " in section
+    tallied = certificate.mechanism.model_copy(update={"name": "tallies", "settings": {"rounds": [], "steps": 1}})
+    of_tallies = certificate.model_copy(update={"mechanism": tallied, "teachers": 0})
+    assert "the stated number of private units" in Page(render(of_tallies, FIGURES)).words
+    unknown = certificate.model_copy(update={"expected": ()})
+    assert "At another ε" not in Page(render(unknown, {})).words
+
+
 def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) -> None:
     page = render(certificate, FIGURES)
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
     images = [attributes for tag, attributes in Page(page).tags if tag == "svg"]
-    assert len(images) == 4
+    assert len(images) == 5
     assert all("width" not in image and "viewbox" in image for image in images)
 
 
 def test_a_reader_who_sees_no_picture_is_told_what_it_shows(certificate: Certificate) -> None:
     page = Page(render(certificate, FIGURES))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
-    assert len(ids) == len(set(ids)) == 8  # a caption and a part of each figure
+    assert len(ids) == len(set(ids)) == 10  # a caption and a part of each figure
     for tag, attributes in page.tags:
         if tag == "svg":
             assert attributes["role"] == "img"
