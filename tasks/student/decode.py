@@ -10,18 +10,23 @@ Checked by tests/tasks/student/test_decode.py.
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from threadpoolctl import threadpool_limits
 
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, Question, expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, Places, decode_column
 from concord.tasks.student.prior import Totals, prior_of, repaired
+
+FEW_SUMS = 2_000
+"""Sums of all rounds below which they are decoded by one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +102,17 @@ def decode(
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):
         raise ValueError("decoding needs a round that asked for labels")
-    tried = [
-        _decode_on(heard, stand_in, codes, counted, moved, kappas)
-        for stand_in, moved in _repairs(heard, rows, codes, counted, counted_noise)
-    ]
+    with _threads(sum(len(each.sums) for each in heard)):
+        tried = [
+            _decode_on(heard, stand_in, codes, counted, moved, kappas)
+            for stand_in, moved in _repairs(heard, rows, codes, counted, counted_noise)
+        ]
     return max(tried, key=lambda each: each[1])[0]
+
+
+def _threads(sums: int) -> AbstractContextManager[object]:
+    """One thread for few sums: several would wait for one another longer than they work, beside others most of all."""
+    return threadpool_limits(1, user_api="blas") if sums < FEW_SUMS else nullcontext()
 
 
 def _decode_on(
