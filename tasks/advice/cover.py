@@ -92,6 +92,13 @@ def _ledger(home: Path) -> Ledger | None:
     return Ledger.of(home) if there else None
 
 
+def named_filter(name: str, home: Path) -> FilterKind | None:
+    """The filter of a domain that is on the record of the home's ledger; None if it is not."""
+    ledger = _ledger(home)
+    known = None if ledger is None else ledger.domain(name)
+    return None if known is None else known.filter.kind
+
+
 @dataclass(frozen=True, kw_only=True)
 class Covered:
     """What a plan's session takes of its domain's lifetime budget.
@@ -155,13 +162,18 @@ def fit_by_filter(plan: Plan, public: PublicFacts | None, account: Account) -> d
     return fit
 
 
+def better_filter(plan: Plan, fit: dict[FilterKind, int]) -> tuple[FilterKind, int] | None:
+    """The filter by which more sessions like the plan's fit than by its own, and how many; None if there is none."""
+    own = fit.get(plan.privacy.lifetime.filter, 0)
+    return next(((kind, count) for kind, count in fit.items() if count > own), None)
+
+
 def _suits(plan: Plan, fit: dict[FilterKind, int]) -> str:
     """That the other filter suits better, if it does."""
-    own = fit.get(plan.privacy.lifetime.filter, 0)
-    better = [(kind, count) for kind, count in fit.items() if count > own]
-    if not better:
+    better, own = better_filter(plan, fit), fit.get(plan.privacy.lifetime.filter, 0)
+    if better is None:
         return ""
-    ((kind, count),) = better
+    kind, count = better
     return f'with privacy.lifetime.filter = "{kind}" {count:,} like it fit in all, where {own:,} do'
 
 

@@ -16,7 +16,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies, would_work
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
-from concord.tasks.advice.cover import Account, check_cover
+from concord.tasks.advice.cover import Account, better_filter, check_cover, fit_by_filter, named_filter
 from concord.tasks.advice.draft import Ensemble, Wishes, draft, usual_room
 from concord.tasks.advice.worth import fields_of
 
@@ -41,14 +41,23 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
 
     home      whose ledger, if there is one, says what the domain has left
     tallies   whether rows are asked themselves, or teachers vote; None for what teaches more
+    A domain that is not on the record yet gets the filter by which more sessions like this one fit.
     Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
+    wishes = replace(wishes, filter=named_filter(wishes.domain, home) or wishes.filter)
     direct = draft(wishes, None, folder)
     plan = _parsed(direct, folder)
     account = Account.of(plan, home)
     public = PublicFacts.of(plan, account.domain.filter.order)
     suggested = _suggested(wishes, folder, direct, public, tallies)
-    check_cover(_parsed(suggested.text, folder), public, account)
+    plan = _parsed(suggested.text, folder)
+    better = better_filter(plan, fit_by_filter(plan, public, account))
+    if better is not None:
+        wishes = replace(wishes, filter=better[0])
+        suggested = replace(suggested, text=draft(wishes, suggested.ensemble, folder))
+        plan = _parsed(suggested.text, folder)
+        account = Account.of(plan, home)
+    check_cover(plan, public, account)
     return suggested
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import FilterKind
+from concord.artifacts.domains import FILTERS, FilterKind
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, TEST, Division
-from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Opening
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
@@ -275,11 +275,35 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
 def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> None:
     tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"))
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
-    places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"))
+    places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"), "--lifetime-delta", "1e-5")
     status, printed, error = concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1")
     assert (status, printed) == (3, "")
-    assert "the largest ε that fits is 0.9" in error
+    assert "the largest ε that fits is 0.8" in error
     assert [*tmp_path.iterdir()] == []
     largest = error.split("fits is ")[1].split(";")[0]
     assert concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1", "--epsilon", largest)[0] == 0
-    assert concord("plan", str(tmp_path / "plan.toml"), *places[2:])[0] == 0
+    assert concord("plan", str(tmp_path / "plan.toml"), *places[2:4])[0] == 0
+
+
+def test_init_proposes_the_filter_that_suits_a_new_domain_and_keeps_that_of_one_on_record(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Tallies of (1, 1e-5) fit in a cap of (1, 4e-5) by one filter and not by the other."""
+    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"))
+    stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
+
+    def begun(name: str, home: str, *more: str) -> tuple[int, str, str]:
+        places = ("--out", str(tmp_path / name), "--home", str(tmp_path / home))
+        status, _, error = concord("init", *tables, *stated, *places, *more)
+        text = (tmp_path / name).read_text() if status == 0 else ""
+        return status, load_plan(tmp_path / name).privacy.lifetime.filter if text else error, text
+
+    status, rule, text = begun("tallies.toml", "new", "--tallies", "--lifetime-epsilon", "1")
+    assert (status, rule, "# by this filter more sessions of noisy sums fit" in text) == (0, "gaussian", True)
+    status, rule, text = begun("votes.toml", "new", "--no-tallies", "--rows", "600000")
+    assert (status, rule, "filter" in text, '"stable"' in text) == (0, "renyi", False, True)
+    for kind in FILTERS:
+        (tmp_path / kind).mkdir()
+        terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+        Ledger.of(tmp_path / kind).name_domain("people", kind, **terms, epsilon=4.0, delta=4e-5)
+        assert begun(f"{kind}.toml", kind, "--tallies")[:2] == (0, kind)
