@@ -220,10 +220,11 @@ def weights_of(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, c
 
 
 def _fitted(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int) -> Weights:
-    there, places = np.unique(y, return_inverse=True)
+    held = np.bincount(y, minlength=classes) > 0
+    there, places = np.flatnonzero(held), np.cumsum(held) - 1
     if len(there) < 2:
         raise LinAlgError("a fit needs two classes")
-    own = learner.fit(X, places, len(there), **params)
+    own = learner.fit(X, places[y], len(there), **params)
     weights = (own[1:] - own[:1] if classes == 2 else own - own.mean(axis=0)).astype(learner.dtype)
     if not np.isfinite(weights).all():
         raise LinAlgError("a weight is no number")

@@ -15,6 +15,7 @@ Not covered  covariances that are singular to rounding: which of many answers is
 
 import math
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,20 @@ def aligned(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
     """Memory from the start of a cache line: how a processor groups sums may depend on where numbers lie."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + CACHE_LINE, dtype=np.uint8)
-    start = -room.ctypes.data % CACHE_LINE
+    start = -room.__array_interface__["data"][0] % CACHE_LINE
     found: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
     return found
+
+
+def rooms(*shapes: tuple[int, ...]) -> list[Numbers]:
+    """Memory for several arrays at once, each from the start of a cache line."""
+    sizes = [math.prod(shape) for shape in shapes]
+    ends = list(accumulate(-(-size // 8) * 8 for size in sizes))
+    room = aligned(ends[-1])
+    return [
+        room[end - -(-size // 8) * 8 :][:size].reshape(shape)
+        for end, size, shape in zip(ends, sizes, shapes, strict=True)
+    ]
 
 
 def own(rows: Rows) -> Numbers:
@@ -55,10 +67,14 @@ def centred(rows: Numbers) -> Numbers:
     return rows
 
 
-def gram(A: Numbers) -> Numbers:
-    """The lower triangle of AᵀA (width, width), in Fortran's order, and zeros above it."""
-    out = aligned(A.shape[1], A.shape[1]).T
-    out[...] = 0  # what the memory held before may be another shard's
+def gram(A: Numbers, out: Numbers | None = None) -> Numbers:
+    """The lower triangle of AᵀA (width, width), in Fortran's order, and zeros above it.
+
+    out   where a matrix of that kind was before
+    """
+    if out is None:
+        out = aligned(A.shape[1], A.shape[1]).T
+        out[...] = 0  # what the memory held before may be another shard's
     found: Numbers = dsyrk(1.0, A.T, beta=0.0, c=out, overwrite_c=1, lower=1)
     return found
 

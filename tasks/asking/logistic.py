@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrs
 from scipy.special import expit
 
-from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, factor, gram, on_diagonal
+from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, factor, gram, on_diagonal, rooms
 
 MOST_STEPS = 100
 SHORTEST = 2.0**-26
@@ -31,18 +31,21 @@ class Binomial:
     """
 
     def __init__(self, A: Numbers, y: Classes, classes: int, C: float) -> None:  # noqa: ARG002, as for more classes
-        rows, unknowns = A.shape
-        self.A, self.y, self.signs = A, y, 1.0 - 2.0 * y
-        self.at, self.slope, self.odds = aligned(unknowns), aligned(unknowns), aligned(rows)
-        self.share, self.left, self.scaled = aligned(rows), aligned(rows), aligned(rows, unknowns)
-        self.penalty = np.full(unknowns, 1 / C)
-        self.penalty[-1] = 0
+        rows, n = A.shape
+        own = rooms((n,), (n,), (n,), (n, n), (rows,), (rows,), (rows,), (rows,), (rows,), (rows, n))
+        self.at, self.slope, self.penalty, self.curved, self.odds, self.share, self.left = own[:7]
+        self.signs, self.ones, self.scaled = own[7:]
+        self.A, self.y, self.curved = A, y, self.curved.T
+        self.penalty[:-1], self.penalty[-1], self.curved[...] = 1 / C, 0, 0
+        self.signs[...], self.ones[...] = 1 - 2 * y, 1
 
     def value(self, at: Numbers) -> float:
         """The loss at `at`, where slope and curvature are asked for next."""
         self.at[...] = at
         np.matmul(self.A, self.at, out=self.odds)
-        return float(np.logaddexp(0, self.signs * self.odds).sum() + self.penalty @ (self.at * self.at) / 2)
+        np.multiply(self.signs, self.odds, out=self.left)
+        np.logaddexp(0, self.left, out=self.left)
+        return float(self.ones @ self.left + self.penalty @ (self.at * self.at) / 2)
 
     def gradient(self) -> Numbers:
         expit(self.odds, out=self.share)
@@ -52,8 +55,11 @@ class Binomial:
         return self.slope
 
     def hessian(self) -> Numbers:
-        np.multiply(self.A, np.sqrt(self.share * (1 - self.share))[:, None], out=self.scaled)
-        found = gram(self.scaled)
+        np.subtract(1, self.share, out=self.left)
+        self.left *= self.share
+        np.sqrt(self.left, out=self.left)
+        np.multiply(self.A, self.left[:, None], out=self.scaled)
+        found = gram(self.scaled, self.curved)
         on_diagonal(found)[...] += self.penalty
         return found
 
