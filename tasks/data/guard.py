@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, TextIO, TypeVar, cast
 
 from polars.exceptions import PanicException
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 
@@ -54,11 +54,17 @@ def silenced() -> Iterator[None]:
     token = _silent.set(True)
     _calm.enter()
     try:
-        with threadpool_limits(1, user_api="openmp"):  # OpenMP counts its threads by caller
+        with _libraries(len(sys.modules)).limit(limits=1, user_api="openmp"):  # which counts its threads by caller
             yield
     finally:
         _calm.leave()
         _silent.reset(token)
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:  # noqa: ARG001  # a library comes with a module
+    """The libraries that have threads of their own, looked for once for so many modules: that takes milliseconds."""
+    return ThreadpoolController()
 
 
 class _Valve:
@@ -92,7 +98,7 @@ class _Calm:
                 self._undo.enter_context(_descriptor_hushed(1))
                 self._undo.enter_context(redirect_stdout(cast(TextIO, _Valve(sys.stdout))))
                 self._undo.enter_context(redirect_stderr(cast(TextIO, _Valve(sys.stderr))))
-                self._undo.enter_context(threadpool_limits(1, user_api="blas"))
+                self._undo.enter_context(_libraries(len(sys.modules)).limit(limits=1, user_api="blas"))
 
     def leave(self) -> None:
         with self._lock:
