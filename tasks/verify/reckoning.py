@@ -198,8 +198,7 @@ class Reckoning:
         if charge not in due:
             yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused or begun"
         holding.open = False
-        kept, before = self.accounts[holding.domain], holding.reserved
-        kept.charge(Amount(charge.nats - before.nats, charge.delta - before.delta), holding.part)
+        self.accounts[holding.domain].charge(charge + holding.reserved.times(-1), holding.part)
 
     def _of(self, record: RecordKept) -> Holding:
         holding = self.holdings[record.session]

@@ -120,6 +120,19 @@ def test_an_honest_ledger_passes(tmp_path: Path) -> None:
     assert closed.settled.mu_squared < closed.reserved.mu_squared * Decimal("0.67")
 
 
+def test_what_returned_may_be_reserved_again(tmp_path: Path) -> None:
+    """The cap covers one session at a time: the second reckoning gives back what the first does."""
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    ledger.name_domain("people", "gaussian", **terms, epsilon=1.2, delta=2e-5)
+    for name in ("s-1", "s-2"):
+        ledger.open_session(stopping(name), further=True)
+        with pytest.raises(BudgetRefused, match="does not cover"):
+            ledger.open_session(stopping("s-3"), further=True)
+        ledger.settle(name, give_back=True)
+    assert list(reckon(ledger.records())) == []
+
+
 def test_an_excerpt_carries_rounds_that_returned(tmp_path: Path) -> None:
     """It tells the batches of a session as one: how many rounds were begun is told by their rows."""
     ledger = history(tmp_path)
