@@ -213,7 +213,7 @@ def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None
     same = [session for session in door.ledger.sessions(domain) if session.identity == asked.identity]
     gone = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "forgotten"}
     forgotten = bool(same) and same[-1].id in gone
-    if not same or (new_session and (same[-1].batches or forgotten or not runs(same[-1], asked.mechanism))):
+    if not same or (new_session and (same[-1].batches or same[-1].ended or not runs(same[-1], asked.mechanism))):
         return None
     if forgotten:
         raise BudgetRefused(

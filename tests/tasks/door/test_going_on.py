@@ -9,6 +9,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.sessions import Session
 from concord.tasks.door.admit import Asked, going_on
 from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.erase import close
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.confident import Confident
 from tests.support.at_door import opening_of
@@ -53,3 +54,10 @@ def test_a_session_of_the_same_mechanism_goes_on_whichever_version_opened_it(tmp
     door, session = opened_with(tmp_path / "home", TODAY)
     assert going_on(door, asked(TODAY), new_session=False) == session
     assert going_on(door, asked(TODAY), new_session=True) == session
+
+
+def test_a_session_that_was_closed_before_its_first_row_is_not_gone_on_with(tmp_path: Path) -> None:
+    """What returned of it is there to be reserved again: a further session is asked for, and is another one."""
+    door, session = opened_with(tmp_path / "home", TODAY)
+    close(door, session.id, give_back=True)
+    assert going_on(door, asked(TODAY), new_session=True) is None
