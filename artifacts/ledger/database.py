@@ -150,11 +150,12 @@ def _engine(url: str) -> Engine:
 def _check_local(file: Path) -> None:
     """Raise EnvironmentFailed if the file lies where SQLite's locks and syncs are not known to hold."""
     try:
-        lines = [line.split() for line in MOUNTS.read_text().splitlines()] if MOUNTS.exists() else []
-    except OSError:
+        lines = os.fsdecode(MOUNTS.read_bytes()).split("\n") if MOUNTS.exists() else []
+        place = file.absolute().resolve()
+    except (OSError, RuntimeError):  # a link to itself, which cannot be opened either
         return
-    place = file.absolute().resolve()
-    mounts = {Path(words[1].replace("\\040", " ")): words[2] for words in lines}
+    found = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at other spaces, which a name may have
+    mounts = {Path(words[1].replace("\\040", " ")): words[2] for words in found}
     kind = next((mounts[folder] for folder in (place, *place.parents) if folder in mounts), "")
     if SHARED.fullmatch(kind):
         raise EnvironmentFailed(

@@ -215,3 +215,19 @@ def test_a_file_where_locks_may_not_hold_is_refused(
         assert not shared.exists()
     else:
         ledger_database.Entries(f"sqlite:///{shared / 'ledger.db'}")
+
+
+@pytest.mark.parametrize(
+    "mounted", [b"/media/caf\xe9", "/media/a\xa0disk".encode(), "/media/a\u2028disk".encode(), b""]
+)
+def test_names_of_other_disks_are_no_matter(mounted: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no UTF-8, and spaces that are not the one between two words, stand in names as they are."""
+    (tmp_path / "mounts").write_bytes(b"/dev/a / ext4 rw 0 0\n/dev/b " + mounted + b" nfs4 rw 0 0\n")
+    monkeypatch.setattr(ledger_database, "MOUNTS", tmp_path / "mounts")
+    ledger_database.Entries(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+def test_a_ledger_that_is_a_link_to_itself_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").symlink_to(tmp_path / "ledger.db")
+    with pytest.raises(EnvironmentFailed, match=r"the ledger .* cannot be opened"):
+        Ledger.of(tmp_path)
