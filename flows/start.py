@@ -30,6 +30,7 @@ from prefect.settings import (
     PREFECT_SERVER_API_AUTH_STRING,
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
     PREFECT_SERVER_DATABASE_PASSWORD,
+    PREFECT_SERVER_DOCKET_URL,
     temporary_settings,
 )
 
@@ -56,11 +57,13 @@ from concord.tasks.door.release import Stores
 
 FlowResult = TypeVar("FlowResult")
 SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
-SERVERS_OWN = (
-    PREFECT_SERVER_API_AUTH_STRING,
-    PREFECT_SERVER_DATABASE_CONNECTION_URL,
-    PREFECT_SERVER_DATABASE_PASSWORD,
-)
+SERVERS_OWN: dict[Any, Any] = {
+    PREFECT_SERVER_API_AUTH_STRING: None,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL: None,
+    PREFECT_SERVER_DATABASE_PASSWORD: None,
+    PREFECT_SERVER_DOCKET_URL: "memory://",
+}
+"""What may hold a secret of a server, and what it says instead while flows run, whose tasks are sent all settings."""
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -144,8 +147,7 @@ def serving_flows(home: Path) -> Iterator[None]:
     What it does not take of Prefect's logs, such as when the disk is full, is no matter for the console.
     """
     with server.serving(home):
-        named: dict[Any, Any] = dict.fromkeys(SERVERS_OWN)
-        named |= {setting: os.environ[setting.name] for setting in SERVER if setting.name in os.environ}
+        named = SERVERS_OWN | {each: os.environ[each.name] for each in SERVER if each.name in os.environ}
         before, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             with temporary_settings(named):

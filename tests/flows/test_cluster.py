@@ -11,6 +11,9 @@ import pytest
 from prefect.settings import (
     PREFECT_SERVER_API_AUTH_STRING,
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    PREFECT_SERVER_DATABASE_PASSWORD,
+    PREFECT_SERVER_DOCKET_URL,
+    get_current_settings,
     temporary_settings,
 )
 
@@ -24,7 +27,7 @@ from concord.artifacts.settings import KEY, KEY_FILE, SIGNING_KEY
 from concord.flows import cluster
 from concord.flows.cluster import task_runner
 from concord.flows.server import Server
-from concord.flows.start import start
+from concord.flows.start import SERVERS_OWN, start
 from tests.support.people import changed
 
 TLS = ("ca_file", "client_cert", "client_key")
@@ -63,6 +66,17 @@ def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert cluster.seen(str(tmp_path / "home"))[1] == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_secret_of_a_prefect_server_is_among_the_settings_that_tasks_are_sent() -> None:
+    planted = {
+        PREFECT_SERVER_API_AUTH_STRING: "planted",
+        PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:planted@h/d",
+        PREFECT_SERVER_DATABASE_PASSWORD: "planted",
+        PREFECT_SERVER_DOCKET_URL: "redis://u:planted@h/0",
+    }
+    with temporary_settings(planted), temporary_settings(SERVERS_OWN):
+        assert "planted" not in str(get_current_settings().model_dump(context={"include_secrets": True}))
 
 
 class Named:
@@ -135,6 +149,7 @@ def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_get
     servers = {
         PREFECT_SERVER_API_AUTH_STRING: "planted-server",
         PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:planted-database@h/d",
+        PREFECT_SERVER_DOCKET_URL: "redis://u:planted-queue@h/0",
     }
     with temporary_settings(servers):
         again = start(named.plan(plan), home, start_from="teach")
