@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.token import MOST_BYTES, SCHEME, TokenKey, read_own
+from concord.artifacts.home.token import MOST_BYTES, TokenKey, names_token, read_own
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import Settings
 
@@ -134,7 +134,7 @@ class SigningKey:
         """
         named = Settings.now().signing_key
         if named is not None:
-            return cls(TokenKey.of(named) if named.startswith(SCHEME) else _read(Path(named)))
+            return cls(TokenKey.of(named) if names_token(named) else _read(Path(named)))
         seed = derive(vault.secret(SECRET), "signing key")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
@@ -174,7 +174,7 @@ def _text(data: bytes) -> str:
 
 
 def _read(path: Path) -> Ed25519PrivateKey:
-    text = read_own(path, "key file")
+    text = read_own(path, f"the key file {path}")
     try:
         key = load_pem_private_key(text, password=None)
     except Exception:  # an encrypted key is a TypeError, a strange one anything; nothing of it is shown

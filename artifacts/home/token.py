@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -34,13 +34,17 @@ KNOWN = {"token", "serial", "object", "id", "module-path", "pin-source"}
 
 
 def read_own(path: Path, what: str) -> bytes:
-    """What a file holds that its owner alone may read. Raises EnvironmentFailed, in which `what` says what it is."""
+    """What a file holds that its owner alone may read.
+
+    Raises EnvironmentFailed, in which `what` says what it is: a path, but of a PIN's file, which may be the PIN itself.
+    """
     try:
         mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
-    except OSError as failed:
-        raise EnvironmentFailed(f"{SIGNING_KEY} names {path}, which cannot be read: {failed.strerror}") from None
+    except (OSError, ValueError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else "its name is none"
+        raise EnvironmentFailed(f"{SIGNING_KEY} names {what}, which cannot be read: {why}") from None
     if mode & 0o077:
-        raise EnvironmentFailed(f"the {what} {path} must be readable by its owner alone (0600), found {mode:04o}")
+        raise EnvironmentFailed(f"{what} must be readable by its owner alone (0600), found {mode:04o}")
     return content
 
 
@@ -78,8 +82,13 @@ class TokenKey:
         return signature
 
 
+def names_token(address: str) -> bool:
+    """Whether that is the address of a key in a token, and not a file."""
+    return address[: len(SCHEME)].lower() == SCHEME
+
+
 def _terms(address: str) -> dict[str, str]:
-    path, _, query = address.removeprefix(SCHEME).partition("?")
+    path, _, query = address[len(SCHEME) :].partition("?")
     parts = [part.partition("=") for part in (*path.split(";"), *query.split("&")) if part]
     terms = {name: value for name, _, value in parts}
     lacking = [name for name in ("token", "object", "module-path", "pin-source") if not terms.get(name)]
@@ -107,7 +116,8 @@ def _session(terms: dict[str, str]) -> Iterator[tuple[Any, Any]]:
     module = unquote(terms["module-path"])
     if not Path(module).is_file():
         raise EnvironmentFailed(f"{SIGNING_KEY} names the token library {module}, which is not there")
-    pin = read_own(Path(urlsplit(unquote(terms["pin-source"])).path), "PIN file").decode(errors="replace").strip()
+    source = unquote(terms["pin-source"]).removeprefix("file:").removeprefix("//")
+    pin = read_own(Path(source), "the file of the PIN").decode(errors="replace").strip()
     which: dict[str, Any] = {"token_label": unquote(terms["token"])}
     which |= {"token_serial": unquote(terms["serial"]).encode()} if "serial" in terms else {}
     try:

@@ -97,7 +97,9 @@ def test_what_is_published_is_signed_by_the_token_and_the_vault_holds_nothing_of
         ({"object": "rsa"}, "the key 'rsa'"),
         ({"module_path": "/nowhere.so"}, "/nowhere.so, which is not there"),
         ({"module_path": __file__}, "gave no use of the key"),
-        ({"pin_source": "/nowhere"}, "cannot be read"),
+        ({"pin_source": "/nowhere"}, "CONCORD_SIGNING_KEY names the file of the PIN, which cannot be read"),
+        ({"pin_source": PIN}, "cannot be read"),
+        ({"pin_source": "file:%00"}, "its name is none"),
         ({"pin_source": ""}, "lacks pin-source"),
         ({"pin_source": f"/x&pin-value={PIN}"}, "it has another part"),
     ],
@@ -110,6 +112,28 @@ def test_a_token_that_cannot_be_used_is_refused_in_one_sentence(
         SigningKey.of(Vault(tmp_path / "vault"))
     assert PIN not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_token_is_known_however_its_scheme_is_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file's name it would be shown in an error, with the PIN that somebody wrote into it."""
+    monkeypatch.setenv(SIGNING_KEY, address(folder).replace("pkcs11:", "PKCS11:"))
+    assert SigningKey.of(Vault(tmp_path / "vault")).public == SigningKey(TokenKey.of(address(folder))).public
+    monkeypatch.setenv(SIGNING_KEY, f"PKCS11:token=concord;object=signing?pin-value={PIN}")
+    with pytest.raises(EnvironmentFailed, match="lacks module-path") as refused:
+        SigningKey.of(Vault(tmp_path / "vault"))
+    assert PIN not in str(refused.value)
+
+
+def test_a_token_and_a_key_may_be_named_by_number_as_well(folder: Path) -> None:
+    plain = TokenKey.of(address(folder))
+    with pkcs11.lib(MODULE).get_token(token_label="concord").open(user_pin=PIN) as session:
+        key = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, label="signing")
+        number, serial = bytes(key[pkcs11.Attribute.ID]).hex(), session.token.serial.decode()
+    exact = address(folder).replace(";object", f";serial={serial};object")
+    exact = exact.replace("?", f";id={''.join(f'%{number[at : at + 2]}' for at in range(0, len(number), 2))}?")
+    assert TokenKey.of(exact).public_key() == plain.public_key()
 
 
 def test_a_wrong_pin_and_one_that_others_may_read_are_refused(folder: Path, tmp_path: Path) -> None:
