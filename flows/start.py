@@ -92,11 +92,23 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
 
     session   its id, or the domain whose latest session is meant
     """
+    check_here(public)
     door = Stores.of(home)
     known = latest(door, session)
     teachers = checkpoint_to_extend(door.vault, known).plan.teachers
     with serving_flows(home):
         return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
+
+
+def check_here(public: Path) -> None:
+    """Raise WrongInput if a path is an address: later rows are told apart by the files they come in. It is not shown,
+    since it may hold a password."""
+    scheme = public.parts[0] if public.parts else ""
+    if len(scheme) > 2 and scheme.endswith(":"):  # a drive of Windows has one letter
+        raise WrongInput(
+            f"--public must be a file, a folder or a glob of this machine, got an address of {scheme}//: copy what "
+            "arrived into a folder, and name that one again and again"
+        )
 
 
 def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
@@ -183,6 +195,7 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
     cron      five fields, read in `timezone`, a name of the IANA database
     Raises WrongInput if there is no such session, time or zone, and what `extend` raises but for public tables.
     """
+    check_here(public)
     check_open(latest(Stores.of(home), session))
     while True:
         moment = next_time(cron, timezone, datetime.now(UTC))

@@ -13,6 +13,7 @@ import typer
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import RULES
 from concord.artifacts.sections import NAME_PATTERN, TALLIES
+from concord.artifacts.sources import check_address
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
     Wishes,
@@ -134,6 +135,11 @@ def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
 def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
     """A value as it is meant, given those stated before it. Raises WrongInput if it cannot be."""
     option = f"--{name.replace('_', '-')}"
+    if name in ("private", "public", "test"):
+        try:
+            check_address(value)
+        except ValueError as wrong:
+            raise WrongInput(f"{option} {wrong}") from None
     match name:
         case "classes":
             return _classes(value)

@@ -120,9 +120,9 @@ def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: Qu
 
 @app.command("init")
 def init_command(
-    private: Annotated[Path | None, typer.Option(help="The private table; only column names are read.")] = None,
-    public: Annotated[Path | None, typer.Option(help="The public table, whose columns become the features.")] = None,
-    test: Annotated[Path | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
+    private: Annotated[str | None, typer.Option(help="The private table; only column names are read.")] = None,
+    public: Annotated[str | None, typer.Option(help="The public table, whose columns become the features.")] = None,
+    test: Annotated[str | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
     classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
     unit: Annotated[str | None, typer.Option(help="The column that says whose a row is; default: the row.")] = None,
@@ -152,7 +152,7 @@ def init_command(
     """
     from concord.flows.cli.init import begin, show_begun
 
-    tables = {name: str(file) for name, file in (("private", private), ("public", public), ("test", test)) if file}
+    tables = {name: table for name, table in (("private", private), ("public", public), ("test", test)) if table}
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))

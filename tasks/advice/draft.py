@@ -308,7 +308,9 @@ def _toml(value: object) -> str:
 
 
 def _path(path: str | None, folder: Path) -> str:
-    """Relative to the plan where it lies beside or below it, else absolute."""
+    """Relative to the plan where it lies beside or below it, else absolute; an address as it is."""
+    if "://" in (path or ""):
+        return _toml(path)
     absolute = os.path.abspath(path or "")
     relative = os.path.relpath(absolute, folder)
     return _toml(absolute if relative.startswith("..") else relative)

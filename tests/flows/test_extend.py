@@ -15,7 +15,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
-from concord.flows.start import start, start_extension
+from concord.flows.start import serve, start, start_extension
 from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.release import RUN, Stores
@@ -289,3 +289,15 @@ def test_a_forgotten_session_cannot_go_on(session: str, plan: Plan, home: Path, 
         start_extension(session, arriving, home)
     assert all(check.ok for check in verify(home))
     assert charged(home) == charge
+
+
+def test_later_rows_are_files_of_this_machine(tmp_path: Path) -> None:
+    """And an address, which may hold a password, is not shown; before anything is looked at."""
+    address = Path("s3://someone:hunter2@ward/later")
+    for begin in (
+        lambda: start_extension("people-1", address, tmp_path),
+        lambda: serve("people-1", address, tmp_path, cron="0 3 * * *", timezone="UTC"),
+    ):
+        with pytest.raises(WrongInput, match="got an address of s3://: copy what arrived into a folder") as refused:
+            begin()
+        assert "hunter2" not in str(refused.value)

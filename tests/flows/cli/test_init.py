@@ -219,3 +219,10 @@ def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> No
     text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED)
     assert text.startswith(f"#:schema {SCHEMA_FILE}\n")
     Draft7Validator(json.loads((folder / SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
+
+
+def test_it_says_how_a_database_is_named() -> None:
+    stated = ("--label", "x", "--classes", "a,b", "--domain", "d", "--rows", "9")
+    status, _, error = without_home("init", "--private", "postgresql://me:hunter2@host/ward", "--public", "b", *stated)
+    assert (status, "a database is named by { query" in error) == (2, True), error
+    assert "hunter2" not in error

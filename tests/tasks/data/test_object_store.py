@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from prefect.serializers import JSONSerializer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import load_plan
 from concord.flows.cache import SealedResults
 from concord.tasks.data import places, snapshots
 from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.sources import at_hand
 from concord.tasks.data.tables import open_public
+from tests.support.console import concord
+from tests.support.people import write_tables
 from tests.support.sources import PASSWORD, plan_over, read, ward
 
 pytestmark = pytest.mark.slow
@@ -154,3 +158,25 @@ def test_cached_results_in_a_store_are_sealed_as_on_a_disk(
         assert kept.is_foreign("teach-a")
     store.put_object(Bucket="ward", Key="results/teach-b", Body=there)
     assert kept.is_foreign("teach-b")
+
+
+def test_init_writes_a_plan_over_tables_of_a_store(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("private.csv", "public.parquet", "test.parquet"):
+        put(store, f"init/{name}", write_tables(tmp_path) / name)
+    monkeypatch.chdir(tmp_path)
+    tables = ("--private", "s3://ward/init/private.csv", "--public", "s3://ward/init/public.parquet")
+    stated = ("--test", "s3://ward/init/test.parquet", "--label", "outcome", "--unit", "person", "--domain", "people")
+    status, _, error = concord("init", *tables, *stated, "--rows", "6000", "--home", str(tmp_path / "home"))
+    assert status == 0, error
+    plan = load_plan(tmp_path / "plan.toml")
+    assert (plan.data.private, plan.data.features) == (tables[1], ("size", "shade", "visits"))
+    absent = ("--private", "s3://ward/absent", "--rows", "9", "--out", "absent.toml")
+    status, _, error = concord("init", *tables, *stated, *absent)
+    assert (status, "s3://ward/absent does not exist" in error) == (2, True)
+
+
+def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(places, "PATIENCE", timedelta(seconds=1))
+    with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
+        at_hand(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
