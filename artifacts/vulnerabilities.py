@@ -1,9 +1,9 @@
 """Known vulnerabilities: by which faults a guarantee of an earlier version may not hold, and when it still does.
 
 They lie in vulnerabilities.toml, for any program to read: one entry a fault, with the first version without it; an
-entry is never removed. `concord verify` says which of them
-concern a session, by the version that opened it: that version assigned its rows, trained its teachers and fixed how it
-draws. Checked by tests/artifacts/test_vulnerabilities.py.
+entry is never removed. `concord verify` says which of them concern a session, in its home and of what was published, by
+the version that opened it: that version assigned its rows, trained its teachers and fixed how it draws. Checked by
+tests/artifacts/test_vulnerabilities.py.
 """
 
 import re
@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -41,6 +41,15 @@ Scope = Literal[
 ]
 
 
+class Promised(Protocol):
+    """Who is protected: a domain, or a certificate's guarantee."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def neighbours(self) -> str: ...
+
+
 class Vulnerability(BaseModel):
     """A fault that may weaken a guarantee.
 
@@ -59,9 +68,9 @@ class Vulnerability(BaseModel):
     what: str
     unless: str
 
-    def concerns(self, session: Session, domain: Domain) -> bool:
-        """Whether it can concern a session of that domain."""
-        return older(opened_by(session), self.fixed) and SCOPES[self.scope](session.mechanism, domain)
+    def concerns(self, version: str, mechanism: Mapping[str, Any], promised: Promised) -> bool:
+        """Whether it can concern a session that this version opened with such settings."""
+        return older(version, self.fixed) and SCOPES[self.scope](mechanism, promised)
 
 
 def opened_by(session: Session) -> str:
@@ -76,16 +85,21 @@ def oldest(sessions: Iterable[Session]) -> str:
 
 def concerning(session: Session, domain: Domain) -> tuple[Vulnerability, ...]:
     """All that can concern a session of that domain."""
-    return tuple(vulnerability for vulnerability in VULNERABILITIES if vulnerability.concerns(session, domain))
+    return faults_of(opened_by(session), session.mechanism, domain)
 
 
-SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Domain], bool]] = {
+def faults_of(version: str, mechanism: Mapping[str, Any], promised: Promised) -> tuple[Vulnerability, ...]:
+    """All that can concern a session that this version opened, by its settings and whom it protects."""
+    return tuple(each for each in VULNERABILITIES if each.concerns(version, mechanism, promised))
+
+
+SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Promised], bool]] = {
     "every session": lambda _, __: True,
     "relabelled as published, or an estimate": lambda mechanism, _: (
         mechanism.get("relabel", {}).get("form") == "published" or mechanism.get("name") == "error_estimate"
     ),
-    "units named by a column": lambda _, domain: "all rows of one " in domain.unit,
-    "only labels are secret": lambda _, domain: domain.neighbours == NEIGHBOURS["labels"],
+    "units named by a column": lambda _, promised: "all rows of one " in promised.unit,
+    "only labels are secret": lambda _, promised: promised.neighbours == NEIGHBOURS["labels"],
 }
 """Which sessions each scope holds, by their mechanism's settings and their domain."""
 

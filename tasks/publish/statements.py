@@ -129,6 +129,7 @@ def openlineage(certificate: Certificate) -> str:
     files = (certificate.student.file, *certificate.labels)
     guarantee = {"epsilon": certificate.promise.epsilon, "delta": certificate.promise.delta}
     facet = {"_producer": PRODUCER, "_schemaURL": RUN_FACET, **guarantee, "session": certificate.session}
+    facet["eventTime"] = "to the day: when in it the run ended is not published"
     event = {
         "eventType": "COMPLETE",
         "eventTime": f"{certificate.about.date}T00:00:00Z",

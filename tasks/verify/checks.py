@@ -19,7 +19,7 @@ Not covered  in MLflow, what only illustrates these: runs nested in it, curves b
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,12 @@ from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
 from concord.artifacts.mlflow.store import own_store
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, own_ledger
+from concord.artifacts.vulnerabilities import Vulnerability
+
+TO_DO = (
+    "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
+    "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
+)
 
 
 class Check(BaseModel):
@@ -52,6 +58,19 @@ class Check(BaseModel):
     detail: str
     warning: bool = False
     faults: tuple[str, ...] = ()
+
+
+def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> Iterator[Check]:
+    """A warning of those faults of the version that opened a session; nothing if there are none."""
+    if found:
+        text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
+        yield Check(
+            name=f"{session}: known faults",
+            ok=True,
+            warning=True,
+            faults=tuple(item.name for item in found),
+            detail=f"opened by version {version}, whose guarantee may not hold: {text}. {TO_DO}",
+        )
 
 
 @dataclass(frozen=True)

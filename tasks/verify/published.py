@@ -8,7 +8,8 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              tasks.verify.signed finds of signature and ledger. Whatever cannot be read is a fault that is found: no
              file makes a check end otherwise
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
-             is not signed: that is a warning, and a fault if a key is named
+             is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
+             the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm
              Checked by tests/tasks/verify/test_verify_published.py and test_verify_signed.py
 """
 
@@ -24,7 +25,7 @@ import pyarrow as pa
 from concord import __version__
 from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.attestation import ATTESTATION_FILE
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, Counts
+from concord.artifacts.certificate import CERTIFICATE_FILE, FIRST_FORMAT, OPENED, Certificate, Counts
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
@@ -32,11 +33,14 @@ from concord.artifacts.measures import warnings_of
 from concord.artifacts.schemas import Budget
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal
+from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_version, older
+from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal, known_faults
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.signed import UNSIGNED, Published, certificate_file, check_counts, signer, statement_of
 
+SIGNING = "0.2.0"
+"""The first version that signs what it publishes."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept` in the home "
@@ -94,6 +98,10 @@ def _left(at: Published, key: str | None) -> Iterator[Check]:
             more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
             detail = f"not signed with the rest: {', '.join(others[:MOST_NAMED])}{more}"
             yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
+    opened = at.certificate.versions.get(OPENED, WITHOUT_A_NAME)
+    if is_version(opened):
+        found = faults_of(opened, at.certificate.mechanism.settings, at.certificate.guarantee)
+        yield from known_faults(session, opened, found)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
 
 
@@ -101,6 +109,9 @@ def _as_written(certificate: Promising, text: bytes) -> str:
     """The file is, byte by byte, how Concord writes what it says."""
     if text != certificate.model_dump_json(indent=2, exclude_unset=True).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
+    by = certificate.versions.get("concord", "")
+    if not is_version(by) or (certificate.format == FIRST_FORMAT) != older(by, SIGNING):
+        raise NotVerified(f"version {by!r} of Concord writes no certificate of the format {certificate.format!r}")
     return f"as Concord writes it, SHA-256 {sha256(text)}"
 
 

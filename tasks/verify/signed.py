@@ -26,7 +26,6 @@ from concord.artifacts.certificate import (
     FIRST_FORMAT,
     OPENED,
     SCHEMA_FILE,
-    SECOND_FORMAT,
     Certificate,
 )
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -45,7 +44,11 @@ from concord.tasks.verify.reckoning import reckon
 
 Read = Callable[[str], bytes]
 """The bytes of a published file, by its path. Raises NotVerified if it is missing."""
-UNSIGNED = "nothing is signed, and there is no excerpt of the ledger: what the domain was charged is not checked here"
+UNSIGNED = (
+    "NOBODY SIGNED THIS: nothing is signed, and there is no excerpt of the ledger, as version 0.1.0 published. Anybody "
+    "can make such a folder; what it says is worth no more than your trust in whoever handed it to you, and what the "
+    "domain was charged is not checked here. A publisher who signs can publish it again; name their key with --key"
+)
 BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
@@ -78,9 +81,9 @@ class Published:
 
     @property
     def unsigned(self) -> bool:
-        """Whether it is of a format that was published without evidence, and nothing of any is there."""
+        """Whether it is of the one format that was published without evidence, and nothing of any is there."""
         evidence = (self.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
-        return self.certificate.format in (FIRST_FORMAT, SECOND_FORMAT) and not any(map(os.path.lexists, evidence))
+        return self.certificate.format == FIRST_FORMAT and not any(map(os.path.lexists, evidence))
 
     def read(self, path: str) -> bytes:
         """The content of a published file. Raises NotVerified if it is missing or lies elsewhere."""

@@ -33,6 +33,7 @@ from concord.tasks.verify.checks import (
     Subject,
     checked,
     equal,
+    known_faults,
     labels,
     model,
     parsed,
@@ -43,10 +44,6 @@ from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.signed import UNSIGNED, Published, kept_excerpt
 
-TO_DO = (
-    "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
-    "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
-)
 SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
 
@@ -134,15 +131,7 @@ def _known(subject: Subject) -> Iterator[Check]:
     """
     session = subject.session
     found = concerning(session, subject.ledger.domain_of(session))
-    if found:
-        text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
-        yield Check(
-            name=f"{session.id}: known faults",
-            ok=True,
-            warning=True,
-            faults=tuple(item.name for item in found),
-            detail=f"opened by version {opened_by(session)}, whose guarantee may not hold: {text}. {TO_DO}",
-        )
+    yield from known_faults(session.id, opened_by(session), found)
 
 
 def _guarantee(subject: Subject) -> str:

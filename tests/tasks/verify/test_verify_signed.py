@@ -208,9 +208,15 @@ def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_
     for name in EVIDENCE:
         (folder / name).unlink()
     assert "key.pem" in faults(folder)["signature"]  # of this version, it must be there
-    rewrite(folder, lambda values: values.update(format="concord certificate 2"))
+    rewrite(folder, lambda values: values.update(format="concord certificate 2"))  # which no version published
+    assert "key.pem" in faults(folder)["signature"]
+    rewrite(folder, lambda values: values.update(format="concord certificate 1"))
+    assert "writes no certificate of the format" in faults(folder)["certificate"]
+    rewrite(folder, lambda values: values["versions"].update({"concord": "0.1.0", "concord when opened": "0.1.0"}))
     assert faults(folder) == {}
-    assert any("nothing is signed" in check.detail and check.warning for check in verify_published(folder))
+    warned = {check.name.split(": ")[1]: check for check in verify_published(folder) if check.warning}
+    assert warned["signature"].detail.startswith("NOBODY SIGNED THIS")
+    assert {"negative-zero", "believed-cache"} <= {*warned["known faults"].faults}
     assert "signature" in faults(folder, THEIRS.public.fingerprint)
 
 
@@ -218,7 +224,7 @@ def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_
 def test_the_words_of_an_earlier_format_do_not_hide_that_a_signature_was_taken_away(folder: Path, left: str) -> None:
     for name in set(EVIDENCE) - {left}:
         (folder / name).unlink()
-    rewrite(folder, lambda values: values.update(format="concord certificate 2"))
+    rewrite(folder, lambda values: values.update(format="concord certificate 1"))
     assert "signature" in faults(folder)
 
 
