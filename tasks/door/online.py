@@ -189,6 +189,8 @@ class Online:
         except BaseException as failed:
             for waiting in these:
                 waiting.answers.set_exception(failed)
+            if isinstance(failed, Exception):
+                return  # whoever waits is told
             raise
         for waiting in these:
             waiting.answers.set_result(list(islice(answers, waiting.rows.height)))

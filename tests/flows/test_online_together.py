@@ -11,13 +11,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start
 from concord.tasks.data.encode import frame_bytes
-from concord.tasks.door.online import Known, Online, fit
+from concord.tasks.door import online as door_online
+from concord.tasks.door.online import Known, Online, Waiting, fit
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people
@@ -149,3 +150,24 @@ def test_a_row_is_what_it_is_alone_whatever_is_asked_beside_it(session: str, hom
     odd = [{**ROWS[0], "size": value, "shade": value} for value in values]
     together = fit(odd, encoding)
     assert [frame_bytes(together[at]) for at in range(len(odd))] == [frame_bytes(fit([row], encoding)) for row in odd]
+
+
+def test_what_fails_for_some_fails_for_no_others(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that wait in another batch are answered, whoever's turn it was; what failed can be asked again."""
+    online, answer, failures = opened(home, session), Online._answer, [EnvironmentFailed("the disk is full")]
+
+    def failing(self: Online, rows: pl.DataFrame) -> Any:
+        if failures:
+            raise failures.pop()
+        return answer(self, rows)
+
+    monkeypatch.setattr(Online, "_answer", failing)
+    monkeypatch.setattr(door_online, "MOST", 2)
+    others = Waiting(fit(ROWS[:2], online._recipe.encoding))
+    online._waiting.append(others)
+    answers = online.answers(ROWS[2:6])
+    with pytest.raises(EnvironmentFailed, match="disk is full"):
+        others.answers.result()
+    assert online.state.asked == 304
+    assert online.answers(ROWS[:6])[2:] == answers
+    assert online.state.asked == 306
