@@ -136,17 +136,13 @@ class Plan(Part):
         student, whole = self.student, self.privacy.epsilon
         if student.candidates is None or student.epsilon is None:
             return self
-        if self.undecided:
-            raise ValueError(
-                "student.candidates need labeling.mechanism by its name, got 'auto': what may be chosen depends on it"
-            )
         if self.test is None:
             raise ValueError("student.candidates are compared on private units that [test] share sets aside: give it")
         if student.epsilon >= whole:
             rule = f"student.epsilon must be below privacy.epsilon = {whole:g}"
             raise ValueError(f"{rule}, since the test of the chosen student has the rest, got {student.epsilon:g}")
         softer = [candidate.model_copy(update={"refused": "soft"}) for candidate in student.candidates]
-        if self.tallied and any(candidate in softer[:at] for at, candidate in enumerate(softer)):
+        if (self.tallied or self.undecided) and any(candidate in softer[:at] for at, candidate in enumerate(softer)):
             rule = "student.candidates must differ in more than refused"
             raise ValueError(f"{rule}, since labels inferred from tallies are soft and none is refused")
         return self
@@ -204,7 +200,7 @@ class Plan(Part):
         student = tables.get("student", {})
         if tallied:
             tables.pop("teachers", None)
-            if not {"learner", "estimator"} & student.keys():
+            if not {"learner", "estimator", "candidates"} & student.keys():
                 tables["student"] = {**LINEAR, **{key: student[key] for key in ("seed",) if key in student}}
         elif cutoff is not None:
             labeling["cutoff"] = cutoff

@@ -97,7 +97,7 @@ def no_votes(plan: Plan) -> str | None:
     """Why no teacher can be asked to vote, if so."""
     if not plan.teachers.count:
         return "[teachers] does not say who would vote"
-    if plan.student.learner == "linear":
+    if any(student.learner == "linear" for student in plan.student.each):
         return "student.learner = 'linear' is decoded from tallies alone"
     return None
 

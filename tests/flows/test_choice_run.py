@@ -113,7 +113,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(
 @pytest.mark.slow
 def test_a_model_of_tallies_may_be_a_candidate(plan: Plan, home: Path) -> None:
     tables = {name: part for name, part in plan.model_dump().items() if name not in ("teachers", "student")}
-    tables["labeling"] = {"mechanism": "tallies", "rounds": 1}
+    tables["labeling"] = {"mechanism": "auto", "rows": 3000, "rounds": 1}
     candidates = [{"estimator": CONSTANT}, {"learner": "linear"}]
     tallied = changed(tables, student__candidates=candidates, student__epsilon=1.0)
     summary = start(tallied, home)

@@ -108,6 +108,25 @@ def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
     assert (noisy.labeling.queries, noisy.labeling.cutoff, noisy.labeling.repair) == (200, None, None)
 
 
+@pytest.mark.parametrize(("linear", "asked"), [(True, {"tallies"}), (False, {"tallies", "noisy_votes"})])
+def test_candidates_stay_candidates_whichever_way_is_taken(folder: Path, linear: bool, asked: set[str]) -> None:
+    each: list[dict[str, Any]] = [{"params": {"C": 1.0}}, {"learner": "linear"} if linear else {"params": {"C": 2.0}}]
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}, "test": {"share": 0.3}}
+    plan = parse_plan({**tables, "student": {"candidates": each, "epsilon": 0.5}})
+    chosen, reason = decided(plan, PublicFacts.of(plan))
+    assert chosen.labeling.mechanism in asked
+    assert chosen.student == plan.student
+    assert ("learner = 'linear' is decoded from tallies alone" in reason) is linear
+    if not linear:
+        assert all(plan.naming(name).student == plan.student for name in asked)
+
+
+def test_candidates_that_differ_in_refused_rows_alone_need_a_mechanism_by_its_name(folder: Path) -> None:
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}, "test": {"share": 0.3}}
+    with pytest.raises(WrongInput, match="must differ in more than refused"):
+        parse_plan({**tables, "student": {"candidates": [{"refused": "drop"}, {"refused": "random"}], "epsilon": 0.5}})
+
+
 # What cannot work -----------------------------------------------------------------------------------------------------
 
 
