@@ -74,6 +74,7 @@ class Coded:
     labels: Parts
     public: pl.DataFrame
     private: pl.DataFrame
+    test: pl.DataFrame
     votes: dict[int, Ints] = field(default_factory=dict)
 
     @property
@@ -104,6 +105,7 @@ def coded(case: Case) -> Coded:
         Parts(*(part[LABEL].to_numpy().astype(np.int64) for part in rows)),
         public=rows[1],
         private=rows[0],
+        test=rows[2],
     )
 
 

@@ -1,8 +1,14 @@
 """What the pages say of the field is what was measured: no figure by hand, none lost."""
 
+from inspect import signature
+from pkgutil import resolve_name
+
 import pytest
 
+from concord.artifacts.sections import LabelingPlan
+from concord.tasks.data.codes import learn_codes
 from tests.benchmarks.accuracy import EPSILONS, METHODS, read
+from tests.benchmarks.curves import TRIED
 from tests.benchmarks.page import FIGURE, MEASURES, cell, draw, pages, table
 
 LINES = read()
@@ -32,6 +38,14 @@ def test_tables_have_a_row_for_each_method_that_was_measured_alone(measure: str)
     lines = [{"case": "c", "method": "tallies", "epsilon": 1.0, measure: 50.0}]
     assert list(table(lines, "c", measure))[2:] == ["| **`tallies`** |  |  | 50.0 |  |  |"]
     assert EPSILONS.index(1.0) == 2
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_what_a_curve_changes_is_there_to_be_changed(name: str) -> None:
+    tried = TRIED[name]
+    assert tried.labeling.keys() <= LabelingPlan.model_fields.keys()
+    assert tried.codes.keys() <= signature(learn_codes).parameters.keys()
+    assert all(resolve_name(constant) != value for constant, value in tried.constants.items())
 
 
 def test_a_figure_draws_a_line_a_method() -> None:
