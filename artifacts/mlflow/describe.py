@@ -13,7 +13,7 @@ from typing import Any, Literal
 from concord.artifacts.certificate import Certificate, ChoiceRecord
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import PublicTest, TestRecord
-from concord.artifacts.sections import ALIAS, TALLIES
+from concord.artifacts.sections import TALLIES
 
 MOST_CLASSES = 20
 """Classes of which recall and precision are metrics each."""
@@ -277,66 +277,6 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     if private is not None and private.clean and tried:
         return private.balanced_accuracy.value > now.metrics["test_balanced_accuracy"]
     return TEST_TABLE not in now.params and not tried
-
-
-def budget_in_words(certificate: Certificate) -> str:
-    """What the domain may spend and has spent, in a sentence of Markdown, as of that certificate."""
-    domain = certificate.domain
-    return (
-        f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
-        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
-        f"session{'s' * (domain.sessions != 1)}."
-    )
-
-
-def about_domain(certificate: Certificate) -> str:
-    """A domain as its experiment introduces it, in Markdown."""
-    guarantee = certificate.guarantee
-    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
-    return (
-        f"{budget_in_words(certificate)}\n\n"
-        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
-        f"certified; its stages after the door are nested in it.\n\n"
-        f"To find runs by what they promise: `{wanted}`"
-    )
-
-
-def registered(domain: str) -> str:
-    """The name that a domain's students are registered by."""
-    return f"{domain}-student"
-
-
-def about_students(certificate: Certificate) -> str:
-    """The students of a domain as the registry introduces them, in Markdown."""
-    use = USE.format(f"models:/{registered(certificate.domain.name)}@{ALIAS}")
-    return (
-        f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
-        f"{budget_in_words(certificate)}\n\n"
-        f"To use the champion, the best of them that nothing warns of:\n\n{use}"
-    )
-
-
-USE = """\
-```python
-import mlflow.pyfunc
-import pandas
-
-rows = pandas.read_parquet("rows.parquet")
-print(mlflow.pyfunc.load_model("{0}").predict(rows))
-```
-
-MLflow takes no polars frames, so a polars one is given as `rows.to_pandas()`. The scikit-learn pipeline itself takes it
-as it is, and gives probabilities too:
-
-```python
-import mlflow.sklearn
-import polars
-
-rows = polars.read_parquet("rows.parquet")
-print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
-```
-"""
-"""How a registered student is used: two programs, of which each runs as it stands."""
 
 
 def signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:

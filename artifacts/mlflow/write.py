@@ -47,18 +47,16 @@ from concord.artifacts.mlflow.describe import (
     Champion,
     Publication,
     Stage,
-    about_domain,
-    about_students,
     dataset,
     listing,
     published_stages,
-    registered,
     signature,
     tags,
     takes_alias,
     whole,
     words,
 )
+from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
 from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.sections import ALIAS
@@ -99,8 +97,6 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
     (folder / MODEL_FILE).write_bytes(publication.student_file)
 
 
-SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
-"""An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts."""
 MOST_AT_ONCE = 1000
 """Metrics that MLflow takes in one request."""
 HOUR = 3600
@@ -130,7 +126,8 @@ class Tracking(Records):
         with in_one_sentence():
             self._clear(certificate.session)
             experiment = self._experiment(certificate.domain.name)
-            self._client.set_experiment_tag(experiment, NOTE, about_domain(certificate))
+            for name, shown in {NOTE: about_domain(certificate, experiment), **SHOWN_AS}.items():
+                self._client.set_experiment_tag(experiment, name, shown)
             described = {**tags(certificate), NOTE: words(certificate)}
             begun = self._after_its_runs(certificate.session, publication.started)
             with self._run(experiment, certificate.session, begun, described) as run:

@@ -1,5 +1,6 @@
 """What MLflow holds of a session: the certificate's numbers, digests of files, and a model that loads elsewhere."""
 
+import json
 import os
 import re
 import subprocess
@@ -136,7 +137,12 @@ def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(pu
 def test_the_experiment_tells_what_the_domain_may_spend(published: Published) -> None:
     experiment = published.client.get_experiment_by_name("people")
     assert experiment is not None
-    assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in experiment.tags["mlflow.note.content"]
+    note = experiment.tags["mlflow.note.content"]
+    assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in note
+    (view,) = re.findall(rf"#/experiments/{experiment.experiment_id}/runs\?viewStateShareKey=(\w+)", note)
+    shown = json.loads(experiment.tags[f"mlflow.sharedViewState.{view}"])["selectedColumns"]
+    assert shown == ["metrics.`epsilon`", "metrics.`accuracy`", "metrics.`balanced_accuracy`"]
+    assert {column.split("`")[1] for column in shown} <= published.recorded.metrics.keys()
 
 
 def test_the_programs_of_the_model_s_page_run_as_they_stand(published: Published, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Pages: what MLflow's pages of a domain and of its students show, from a certificate alone.
+
+Nothing here knows MLflow. Checked by tests/artifacts/mlflow/test_tracking.py.
+"""
+
+import json
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.sections import ALIAS
+
+VIEW = "concord"
+"""The name of the view of an experiment's runs that a link opens."""
+COLUMNS = ("epsilon", "accuracy", "balanced_accuracy")
+SHOWN_AS = {
+    "mlflow.experimentKind": "custom_model_development",
+    f"mlflow.sharedViewState.{VIEW}": json.dumps(
+        {
+            "searchFilter": "",
+            "orderByKey": "attributes.start_time",
+            "orderByAsc": False,
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "modelVersionFilter": "All Runs",
+            "datasetsFilter": [],
+            "selectedColumns": [f"metrics.`{name}`" for name in COLUMNS],
+            "runsExpanded": {},
+            "runsPinned": [],
+            "runsHidden": [],
+            "groupBy": None,
+        }
+    ),
+}
+"""An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts. And a
+view of its runs with COLUMNS, since MLflow's list shows no metric by itself."""
+
+
+def budget_in_words(certificate: Certificate) -> str:
+    """What the domain may spend and has spent, in a sentence of Markdown, as of that certificate."""
+    domain = certificate.domain
+    return (
+        f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
+        f"session{'s' * (domain.sessions != 1)}."
+    )
+
+
+def about_domain(certificate: Certificate, experiment: str) -> str:
+    """A domain as its experiment of that id introduces it, in Markdown."""
+    guarantee = certificate.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
+    return (
+        f"{budget_in_words(certificate)}\n\n"
+        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
+        f"certified; its stages after the door are nested in it.\n\n"
+        f"[Its runs with ε, accuracy and balanced accuracy]"
+        f"(#/experiments/{experiment}/runs?viewStateShareKey={VIEW})\n\n"
+        f"To find runs by what they promise: `{wanted}`"
+    )
+
+
+def registered(domain: str) -> str:
+    """The name that a domain's students are registered by."""
+    return f"{domain}-student"
+
+
+def about_students(certificate: Certificate) -> str:
+    """The students of a domain as the registry introduces them, in Markdown."""
+    use = USE.format(f"models:/{registered(certificate.domain.name)}@{ALIAS}")
+    return (
+        f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
+        f"{budget_in_words(certificate)}\n\n"
+        f"To use the champion, the best of them that nothing warns of:\n\n{use}"
+    )
+
+
+USE = """\
+```python
+import mlflow.pyfunc
+import pandas
+
+rows = pandas.read_parquet("rows.parquet")
+print(mlflow.pyfunc.load_model("{0}").predict(rows))
+```
+
+MLflow takes no polars frames, so a polars one is given as `rows.to_pandas()`. The scikit-learn pipeline itself takes it
+as it is, and gives probabilities too:
+
+```python
+import mlflow.sklearn
+import polars
+
+rows = polars.read_parquet("rows.parquet")
+print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
+```
+"""
+"""How a registered student is used: two programs, of which each runs as it stands."""
