@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
     | {*TYPES, *ROWS},
     "tasks/door": {"concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
     "tasks/student": {"concord.tasks.student", "concord.tasks.data", "concord.tasks.mechanisms", *TYPES, *ROWS}
-    | {"pandas", "sklearn", "skops", "scipy"},
+    | {"pandas", "sklearn", "skops", "scipy", "threadpoolctl"},
     "tasks/publish": {"concord", "concord.tasks.publish", "concord.tasks.student", *DOOR_WORK, *TYPES, *ROWS}
     | {"jinja2", "markupsafe", "matplotlib", "scipy"},
     "tasks/verify": {
