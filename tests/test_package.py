@@ -1,15 +1,21 @@
 """The package outside: `import concord` alone, quick, and beside a user's own tasks.py, flows and artifacts."""
 
+import json
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import concord
+from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
+from tests.support.published import SESSION, certified, world
 
 ROOT = Path(__file__).parents[1]
 OWN = 'raise RuntimeError("this is the user\'s own")\n'
@@ -75,9 +81,11 @@ print(done.session)
     )
 
 
-@pytest.mark.slow
-def test_a_wheel_holds_the_package_alone(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of what is in the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]:
         if not name.startswith("tests/"):
@@ -87,9 +95,53 @@ def test_a_wheel_holds_the_package_alone(tmp_path: Path) -> None:
                 target.symlink_to((ROOT / name).readlink())
             else:
                 target.write_bytes((ROOT / name).read_bytes())
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
     subprocess.run(build, check=True, timeout=600, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+def test_what_was_published_verifies_elsewhere_in_a_fresh_environment_without_a_home(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """The wheel in an environment of its own, beside packages from a registry; no variable of ours, another folder."""
+    made = world(tmp_path / "home", rows=60)
+    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    folder = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(made.released.root / SESSION, folder)
+    shutil.rmtree(made.home)
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"])
+    python, begin = str(tmp_path / "venv" / "bin" / "python"), "from concord.flows.cli import main; main()"
+
+    def verified() -> tuple[int, str]:
+        command = [python, "-I", "-c", begin, "verify", "copy", "--json"]
+        told = {"PATH": "/usr/bin:/bin", "HOME": str(folder.parent)}
+        done = subprocess.run(
+            command, cwd=folder.parent, env=told, capture_output=True, text=True, timeout=300, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    where = subprocess.run(
+        [python, "-I", "-c", "import concord; print(concord.__file__)"], capture_output=True, text=True, check=True
+    )
+    assert str(packages) in where.stdout
+    status, said = verified()
+    assert (status, json.loads(said)["ok"]) == (0, True), said
+    assert not (folder.parent / ".concord").exists()
+    student = bytearray((folder / "student.skops").read_bytes())
+    student[len(student) // 2] ^= 1
+    (folder / "student.skops").write_bytes(student)
+    status, said = verified()
+    assert status == 4
+    assert "student.skops is not the one" in said
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_package_alone(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"concord", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
     ours = {

@@ -17,7 +17,7 @@ from concord.artifacts.vulnerabilities import VULNERABILITIES, concerning, is_ve
 from tests.artifacts.ledger.openings import DOMAIN, session
 
 ROOT = Path(__file__).parents[2]
-ALWAYS = {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
+ALWAYS = {"negative-zero", "cell-ends-run", "row-names-columns", "believed-cache", "believed-server"}
 PEOPLE = replace(DOMAIN, unit="all rows of one person")
 LABELS = replace(DOMAIN, unit="the labels of all rows of one person", neighbours="change the labels of one unit")
 PUBLISHED = {"name": "stable", "relabel": {"form": "published"}}

@@ -127,7 +127,13 @@ def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifi
     (warning,) = (check for check in verify(home, SESSION) if check.warning)
     assert warning.ok
     assert warning.name == f"{SESSION}: known faults"
-    assert set(warning.faults) == {"negative-zero", "cell-ends-run", "believed-cache", "believed-server"}
+    assert set(warning.faults) == {
+        "negative-zero",
+        "cell-ends-run",
+        "row-names-columns",
+        "believed-cache",
+        "believed-server",
+    }
     assert "opened by version 0.1.0, whose guarantee may not hold" in warning.detail
     assert "--new-session" in warning.detail
 
