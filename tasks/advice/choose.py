@@ -142,7 +142,7 @@ DIGITS = 4
 
 def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) -> tuple[Expected, ...]:
     """What the way to ask that ran would be expected to teach at RATIOS of the plan's ε, by public facts alone; nothing
-    if the plan does not say what it takes.
+    if the plan does not say what it takes, and nothing of an ε at which that is no number: all is spent by now.
 
     rows    public ones
     codes   of tallies
@@ -151,7 +151,7 @@ def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) 
         if codes is not None:
             public = PublicFacts(rows=rows, encoding=encoding, codes=lambda _: codes, order=math.inf)
             other = tallies_at_other_epsilons(plan, public)
-        elif plan.votes and plan.student.learner == "fitted":
+        elif plan.votes and not plan.undecided and plan.student.learner == "fitted":
             premises = Premises(**{**premises_of(plan, rows), "fields": fields_of(encoding)})
             other = at_other_epsilons(premises, plan.labeling.mechanism)
         else:
@@ -161,7 +161,7 @@ def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) 
     return tuple(
         Expected(epsilon=each.epsilon, labels=int(each.option.worth), lost=round(each.option.lost, DIGITS))
         for each in other
-        if each.option.lost is not None
+        if each.option.lost is not None and math.isfinite(each.option.lost) and math.isfinite(each.option.worth)
     )
 
 
