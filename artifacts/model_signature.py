@@ -22,9 +22,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.signing import SECRET, pre_authentication
+from concord.artifacts.home.signing import pre_authentication
 from concord.artifacts.home.vault import Vault, derive
 
+MODEL_SECRET: Final = "model-signing"
+"""The secret of the vault that the key is derived from: not that of the home's own key, which a home may never need."""
 MODEL_SIGNATURE_FILE: Final = "model.sig"
 MODEL_KEY_FILE: Final = "model-key.pem"
 """Where the bundle and the public half of its key lie, beside the certificate."""
@@ -45,7 +47,7 @@ class ModelKey:
     @classmethod
     def of(cls, vault: Vault) -> Self:
         """The home's. Raises NotVerified if the secret that it is derived from is damaged."""
-        secret = vault.secret(SECRET)
+        secret = vault.secret(MODEL_SECRET)
         halves = [derive(secret, f"model signing key {half}") for half in (1, 2)]  # 512 bits: no residue is likelier
         return cls(ec.derive_private_key(int.from_bytes(b"".join(halves)) % (ORDER - 1) + 1, ec.SECP256R1()))
 

@@ -10,6 +10,7 @@ from model_signing import hashing, signing, verifying
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import SECRET
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.model_signature import NONCE, ORDER, ModelKey, check
 from concord.tasks.mechanisms.stable import StableVoting
@@ -71,6 +72,13 @@ def _ours(key: ModelKey) -> bytes:
 def test_a_home_has_one_key_and_signs_the_same_bytes(tmp_path: Path, key: ModelKey) -> None:
     assert _ours(key) == _ours(ModelKey.of(Vault(tmp_path / "vault")))
     assert ModelKey.of(Vault(tmp_path / "other")).pem != key.pem
+
+
+def test_a_home_that_signs_by_another_key_has_none_of_its_own(tmp_path: Path) -> None:
+    """Else nobody would be told if it signed by its own one day, because the other was not named."""
+    vault = Vault(tmp_path / "vault")
+    ModelKey.of(vault)
+    assert not vault.has_secret(SECRET)
 
 
 def test_nonces_are_those_of_the_standard_s_example() -> None:
