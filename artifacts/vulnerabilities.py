@@ -24,7 +24,7 @@ WITHOUT_A_NAME = "0.1.0"
 
 def is_version(text: str) -> bool:
     """Whether a text is a version: three numbers."""
-    return re.fullmatch(r"\d+\.\d+\.\d+", text) is not None
+    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){2}", text) is not None
 
 
 def older(text: str, other: str) -> bool:
@@ -93,10 +93,15 @@ def faults_of(version: str, mechanism: Mapping[str, Any], promised: Promised) ->
     return tuple(each for each in VULNERABILITIES if each.concerns(version, mechanism, promised))
 
 
+def _form(relabel: object) -> object:
+    """How rows were relabelled, if that is said at all: settings may be those of a stranger's certificate."""
+    return relabel.get("form") if isinstance(relabel, Mapping) else None
+
+
 SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Promised], bool]] = {
     "every session": lambda _, __: True,
     "relabelled as published, or an estimate": lambda mechanism, _: (
-        mechanism.get("relabel", {}).get("form") == "published" or mechanism.get("name") == "error_estimate"
+        mechanism.get("name") == "error_estimate" or _form(mechanism.get("relabel")) == "published"
     ),
     "units named by a column": lambda _, promised: "all rows of one " in promised.unit,
     "only labels are secret": lambda _, promised: promised.neighbours == NEIGHBOURS["labels"],

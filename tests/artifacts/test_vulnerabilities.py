@@ -13,7 +13,7 @@ import pytest
 from concord import __version__
 from concord.artifacts.domains import Domain
 from concord.artifacts.sessions import Session
-from concord.artifacts.vulnerabilities import VULNERABILITIES, concerning, is_version, older, oldest
+from concord.artifacts.vulnerabilities import VULNERABILITIES, concerning, faults_of, is_version, older, oldest
 from tests.artifacts.ledger.openings import DOMAIN, session
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +69,9 @@ def test_the_package_is_of_the_version_that_it_says() -> None:
     assert "version" in project["project"]["dynamic"]
     assert getattr(import_module(module), name) == __version__
     assert f"concord:{__version__}" in (ROOT / "deployments/compose.yaml").read_text()
+
+
+@pytest.mark.parametrize("relabel", [5, "published", ["published"], None, {"form": ["published"]}])
+def test_settings_that_a_stranger_wrote_are_looked_at_like_any(relabel: object) -> None:
+    assert {item.name for item in faults_of("0.1.0", {"relabel": relabel}, DOMAIN)} == ALWAYS
+    assert not is_version(f"{'9' * 5000}.0.0")  # more digits than Python reads
