@@ -36,7 +36,7 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.stage import Disclosure
-from concord.flows.stages import Public, blocks, encode, measure, put, release_estimate, split, study, teach
+from concord.flows.stages import Public, blocks, encode, measure, put, release_estimate, split, study
 from concord.flows.steps import (
     begin_session,
     check_unchanged,
@@ -62,7 +62,7 @@ from concord.flows.tally import (
     tally,
 )
 from concord.flows.trial import check_test, choose, try_student
-from concord.flows.vote import admit, ask, replayed, share, training_rows
+from concord.flows.vote import admit, ask, replayed, share, teach, training_rows
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.tables import find_files
@@ -106,7 +106,7 @@ def learn_from_votes(run: RunContext, public: Public) -> Summary:
     look_over(run, private, stream.encoding, admitted.session)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(admitted.mechanism))
     trained = training_rows(run, admitted, shards)  # the shards, relabelled if the plan asks for it
-    teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
+    teachers = teach(run, admitted, trained)
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
     labels = ask(run, session, admitted, teachers)
 

@@ -13,7 +13,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref
 from concord.flows.cache import Files, Place
-from concord.flows.stage import DoorStage, InRun, mapped, stage
+from concord.flows.stage import DoorStage, mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
@@ -126,18 +126,11 @@ def teach_models(place: Place, block: Block, plan: Plan, encoding: Encoding) -> 
     return asking_teachers.teach(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 
-@mapped("teach", version=2, reads=("teachers.estimator", "teachers.params", "teachers.arrays"))
+@mapped("teach", version=2, reads=("teachers.estimator", "teachers.params"))
 def teach_arrays(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Train one teacher a shard, for one block of shards, as an array."""
-    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
+    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.ARRAY}"
     return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
-
-
-def teach(run: InRun, parts: Sequence[Block], plan: Plan, encoding: Encoding) -> list[Ref]:
-    """Train one teacher a shard, block by block: as arrays if the plan's learner is known, or else by its estimator,
-    whose results from before there were arrays keep their keys."""
-    known = asking_teachers.learner_of(plan.teachers, encoding)
-    return (teach_models if known is None else teach_arrays)(run, parts, plan, encoding)
 
 
 @mapped("poll")

@@ -20,10 +20,10 @@ from concord.flows import stages
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.precheck import look_over
 from concord.flows.run import Admitted, Balance, Private, PublicStream, RunContext, running
-from concord.flows.stages import blocks, encode, split, study_chosen, teach
+from concord.flows.stages import encode, split, study_chosen
 from concord.flows.steps import begin_session, check_unchanged, decide, publish, rehearse
 from concord.flows.trial import check_test, try_student
-from concord.flows.vote import ask, find_votes, share, training_rows
+from concord.flows.vote import ask, find_votes, share, teach, training_rows
 from concord.tasks.data.parts import division_of
 from concord.tasks.door.admit import Asked, going_on, planned_domain
 from concord.tasks.door.choose import UniversalChoice, choice_depends_on
@@ -66,7 +66,7 @@ def choose_with_labels(run: RunContext) -> Summary:
     look_over(run, private, stream.encoding, admitted.session)
     shards = split(run, plan, private.table, stream.encoding, run.erased, share=share(admitted.mechanism))
     trained = training_rows(run, admitted, shards)
-    teachers = teach(run, blocks(plan, trained.shards), plan, stream.encoding)
+    teachers = teach(run, admitted, trained)
     counts = private_errors(run, choice, private)
     session = begin_session(run, admitted, private, trained.made_of, teachers, trained.relabelled)
     choosing = begin_session(run, choice, private, (counts.digest,), [counts], further=_further(run, session))

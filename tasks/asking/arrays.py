@@ -83,8 +83,8 @@ class Known:
 
 
 def known(teachers: TeachersPlan, width: int, classes: int) -> Known | None:
-    """How teachers of that plan are fitted as arrays, on rows of that width; None if they are not."""
-    found = KNOWN.get(teachers.estimator) if teachers.arrays else None
+    """How teachers of that plan are fitted as arrays, on rows of that width; None if they cannot be."""
+    found = KNOWN.get(teachers.estimator)
     if found is None or not found.fits(width, classes) or not found.required <= set(teachers.params):
         return None
     may = all(name in found.params and found.params[name](value) for name, value in teachers.params.items())
@@ -127,7 +127,7 @@ KNOWN: Mapping[str, Known] = {
         discriminant,
         {
             "solver": among("lsqr"),
-            "shrinkage": lambda value: among("auto", "empirical")(value) or between(0, 1)(value),
+            "shrinkage": lambda value: among("auto")(value) or between(0, 1)(value),
         },
         required=frozenset({"solver"}),
     ),
@@ -194,7 +194,7 @@ def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
         counts[:, 1] += above
         counts[:, 0] += np.uint8(scores.shape[1]) - above
         return
-    best, winner = scores[0].copy(), np.zeros(scores[0].shape, dtype=np.uint8)
+    best, winner = np.fmax(scores[0], -np.inf), np.zeros(scores[0].shape, dtype=np.uint8)
     for at, score in enumerate(scores[1:], start=1):
         np.putmask(winner, better := score > best, at)
         np.putmask(best, better, score)

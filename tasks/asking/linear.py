@@ -135,7 +135,7 @@ def covariance(A: Numbers, shrinkage: float | str | None) -> Numbers:
     """The lower triangle of the covariance of centred rows A, shrunk towards the mean variance: by that share; by
     Ledoit and Wolf's estimate ("auto"), of columns of unit variance (doi:10.1016/S0047-259X(03)00096-4); or not."""
     if shrinkage != "auto":
-        return shrunk(gram(A) / len(A), 0.0 if shrinkage in (None, "empirical") else float(shrinkage))
+        return shrunk(gram(A) / len(A), float(shrinkage or 0))
     scale = np.sqrt((A * A).mean(axis=0))
     scale[scale <= CONSTANT * np.abs(A).max(initial=0.0)] = 1
     A /= scale

@@ -30,6 +30,8 @@ from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 Classes = NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
+ARRAY = ".npy"
+"""How the path of teachers that are an array ends."""
 PROPOSED = Learner(
     estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
     params={"solver": "lsqr", "shrinkage": "auto"},
@@ -95,8 +97,13 @@ def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: En
 
 
 def learner_of(teachers: TeachersPlan, encoding: Encoding) -> Known | None:
-    """How the plan's teachers are fitted as arrays, if they are: by plan and encoding, which are public."""
+    """How the plan's teachers are fitted as arrays, if they can be: by plan and encoding, which are public."""
     return known(teachers, encoding.width, len(encoding.classes))
+
+
+def are_arrays(blocks: Sequence[Ref]) -> bool:
+    """Whether those teachers are arrays; their files may be gone."""
+    return any(block.path.endswith(ARRAY) for block in blocks)
 
 
 def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:

@@ -237,6 +237,19 @@ def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arrays", [False, True])
+def test_a_session_keeps_the_kind_of_teachers_that_it_began_with(arrays: bool, kept: Path, home: Path) -> None:
+    """Those of an earlier version are scikit-learn's, and some of their votes near ties are other ones."""
+    tables = tables_of_plan(kept / "data")
+    began, later = (changed(tables, teachers__arrays=kind) for kind in (arrays, not arrays))
+    before = start(began, home)
+    labels = labels_of(home, before.session)
+    after = start(later, home, start_from="teach")
+    assert (after.session, after.asked_now, labels_of(home, after.session)) == (before.session, 0, labels)
+    assert any((home / "vault/teachers").rglob("*.npy")) == arrays
+
+
+@pytest.mark.slow
 def test_words_of_free_text_decide_and_the_student_needs_scikit_learn_alone(
     home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]]
 ) -> None:
