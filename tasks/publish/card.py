@@ -5,6 +5,7 @@ Checked by tests/tasks/publish/test_export.py
 
 from collections.abc import Iterator
 
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
@@ -46,7 +47,7 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
     yield "| column | holds |\n|---|---|"
     for name, (part, _) in columns_of(student).items():
-        yield f"| {_plain(name)} | {TAKES[part[0].kind].format(part[0].size)} |"
+        yield f"| {_plain(name)} | {holds(part)} |"
     yield "\n## What the guarantee does not cover\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats)
     yield ""
@@ -56,6 +57,13 @@ def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
     """The first part that each column goes through, and all columns that go with it."""
     parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
     return {name: (part, names) for part, names in reversed(parts) for name in names}
+
+
+def holds(part: Pipeline) -> str:
+    """What a column holds that goes through that part first."""
+    if isinstance(part[-1], HashingVectorizer):
+        return "free text, of which the words count and not their order"
+    return TAKES[part[0].kind].format(part[0].size)
 
 
 def tried(test: TestRecord) -> str:

@@ -18,6 +18,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.card import columns_of, holds
 from concord.tasks.publish.export import EVIDENCE, example_row
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import Encode, dump, load, published_student
@@ -100,6 +101,15 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
     assert "| shade | a word |" in card
     assert sha256((exported / "student.skops").read_bytes()) in card
     assert "right on 300 public test rows, where the largest class alone is" in card
+
+
+def test_the_card_tells_free_text_from_words() -> None:
+    columns = columns_of(published_student(ENCODING, None))
+    assert {name: holds(columns[name][0]).split(",")[0] for name in ("word", "text", "bytes")} == {
+        "word": "a word",
+        "text": "free text",
+        "bytes": "a list of 2 whole numbers from 0 to 255",
+    }
 
 
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:
