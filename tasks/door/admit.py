@@ -24,7 +24,7 @@ from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.snapshots import reading_of
-from concord.tasks.door.checkpoint import commitment, session_key
+from concord.tasks.door.checkpoint import check_given_back, commitment, session_key
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.relabelled import calibrate_relabelled
@@ -290,7 +290,9 @@ def planned_domain(door: Stores, plan: Plan) -> Domain:
 
 def _check_history(door: Stores) -> None:
     kept = {path.parent.name for path in (door.vault.root / "sessions").glob("*/recipe.json")}
-    known = {session.id for domain in door.ledger.domains() for session in door.ledger.sessions(domain.name)}
+    sessions = [session for domain in door.ledger.domains() for session in door.ledger.sessions(domain.name)]
+    check_given_back(door.vault, sessions)
+    known = {session.id for session in sessions}
     if kept - known and not door.ledger.restored:
         raise NotVerified(
             f"the vault holds session {min(kept - known)}, which the ledger does not: an older copy of the ledger was "

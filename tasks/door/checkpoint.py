@@ -18,7 +18,7 @@ Not covered  a checkpoint taken back to an older one: certify then finds fewer l
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -215,6 +215,22 @@ def check_fitted(session: Session, plan: Plan) -> None:
     if plan.student.learner == "universal":
         rule = "it is not fitted to labels, and labels any row by itself"
         raise WrongInput(f"the student of session {session.id} was chosen: {rule}")
+
+
+def knows_rounds(vault: Vault, session: Session) -> bool:
+    """Whether all rounds of a session that this home drew are on its record: else another copy of the ledger was in
+    use."""
+    return not any((vault.root / f"sessions/{session.id}").glob(f"round-{session.next_row:05d}.*"))
+
+
+def check_given_back(vault: Vault, sessions: Iterable[Session]) -> None:
+    """Raise NotVerified if a round was drawn whose charge has returned."""
+    for session in sessions:
+        if session.settled not in (None, session.reserved) and not knows_rounds(vault, session):
+            raise NotVerified(
+                f"round {session.next_row} of session {session.id} was drawn, and the ledger has given it back: "
+                "another copy of the ledger was in use; put that in its place, or begin a new home and a new domain"
+            )
 
 
 def check_open(session: Session) -> None:

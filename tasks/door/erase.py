@@ -61,7 +61,7 @@ from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.names import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
-from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, votes_folder
+from concord.tasks.door.checkpoint import Checkpoint, knows_rounds, read_checkpoint, votes_folder
 from concord.tasks.door.release import RUN, Stores, alone, no_run_in
 
 
@@ -76,20 +76,22 @@ def close(door: Stores, name: str, *, give_back: bool) -> Session:
     if session.status != "open":
         return session
     with alone(door.vault, name):
-        begun = door.ledger.session(name).next_row
-        if give_back and session.rounds and _drawn(door, name, begun):
+        session = door.ledger.session(name)
+        if give_back and session.rounds and _drawn(door, session):
             raise NotVerified(
-                f"round {begun} of session {name} was drawn, and the ledger does not know of it: an older copy of the "
-                f"ledger was put back; put the newer one in its place, or end the session by `concord close {name} "
-                "--whole`"
+                f"round {session.next_row} of session {name} was drawn, and the ledger does not know of it: an older "
+                "copy of the ledger was put back; put the newer one in its place, or end the session by `concord close "
+                f"{name} --whole`"
             )
         return door.ledger.settle(name, give_back=give_back)
 
 
-def _drawn(door: Stores, session: str, number: int) -> bool:
-    """Whether a round of a session was drawn or released in this home, whatever its ledger knows."""
-    kept = (door.vault.root / f"sessions/{session}").glob(f"round-{number:05d}.*")
-    return any(kept) or door.released.find(round_path(session, number)) is not None
+def _drawn(door: Stores, session: Session) -> bool:
+    """Whether a round of a session was drawn or released in this home that its ledger does not know."""
+    return (
+        not knows_rounds(door.vault, session)
+        or door.released.find(round_path(session.id, session.next_row)) is not None
+    )
 
 
 def forget(door: Stores, name: str) -> bool:

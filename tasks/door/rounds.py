@@ -13,7 +13,8 @@ Guarantees   a round is drawn for once, after it was begun, and its file has the
 Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid,
              drawn or not; those never begun return in a domain whose filter is `gaussian` (artifacts.domains), and in
              no other
-Not covered  a home folder restored from an older copy that no witness knows. Checked by
+Not covered  a home folder restored from an older copy that no witness knows; of an older copy of the ledger alone it is
+             found, before anything else is opened, that a round was drawn which a newer one gave back. Checked by
              tests/tasks/door/test_rounds.py and tests/promises/test_crash_rounds.py
 """
 

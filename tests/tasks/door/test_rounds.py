@@ -13,12 +13,14 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
+from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.erase import close
 from concord.tasks.door.release import Stores
 from concord.tasks.door.rounds import Tallied
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.verify.reckoning import reckon
+from tests.support.people import changed, tables_of_plan
 from tests.support.tallied import LABELS, NAME, ROWS, TALLIES, Rounds, question
 
 
@@ -124,6 +126,22 @@ def test_nothing_returns_by_an_older_ledger_of_a_round_that_was_drawn(gaussian: 
         close(door, NAME, give_back=True)
     assert door.ledger.session(NAME).status == "open"
     assert close(door, NAME, give_back=False).settled == door.ledger.session(NAME).reserved
+
+
+def test_nothing_is_opened_by_a_ledger_that_gave_back_what_another_copy_drew(gaussian: Rounds, tmp_path: Path) -> None:
+    """An older copy, in which the session is open, was in use for a while."""
+    home = gaussian.door.vault.root.parent
+    first = json.loads(gaussian.door.released.read(gaussian.release(0, None)))
+    older = (home / "ledger.db").read_bytes()
+    close(gaussian.door, NAME, give_back=True)
+    newer = (home / "ledger.db").read_bytes()
+    plan = changed(tables_of_plan(tmp_path), privacy__domain="another")
+    assert planned_domain(Stores.of(home), plan).name == "another"
+    (home / "ledger.db").write_bytes(older)
+    Rounds.in_home(home).release(1, first["next"])
+    (home / "ledger.db").write_bytes(newer)
+    with pytest.raises(NotVerified, match="round 1 of session d-1 was drawn, and the ledger has given it back"):
+        planned_domain(Stores.of(home), plan)
 
 
 def test_no_round_is_charged_by_itself_that_only_the_whole_is_proved_for() -> None:
