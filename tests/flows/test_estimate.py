@@ -113,6 +113,7 @@ def test_it_is_no_session_to_extend(plan: Plan, home: Path) -> None:
         start_extension(session, Path(plan.path("public")), home)
 
 
+@pytest.mark.slow
 def test_another_estimate_is_asked_for_in_words(plan: Plan, home: Path) -> None:
     first, charged = ask(plan, home), Ledger.of(home).total("people")
     others: tuple[dict[str, Any], ...] = ({"share": 0.4}, {"epsilon": 0.4})

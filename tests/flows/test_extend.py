@@ -124,6 +124,7 @@ def test_an_unknown_session_is_wrong_input(session: str, home: Path, arriving: P
     assert not (home / "vault" / "sessions" / session[:-1]).exists()
 
 
+@pytest.mark.slow
 def test_new_rows_for_a_session_that_has_ended_are_refused(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, ar
     assert labels_of(home, session) == labels_of(twin, session)
 
 
+@pytest.mark.slow
 def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """Each command says which other one puts back what it lacks, and none spends."""
     start_extension(session, arriving, home)
@@ -226,6 +228,7 @@ def test_lost_rows_are_put_back_by_the_extension_they_came_from(
     assert charged(home) == charge
 
 
+@pytest.mark.slow
 def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """With the older recipe fewer rows are walked than the ledger counts: nothing is certified."""
     vault = Stores.of(home).vault

@@ -179,8 +179,13 @@ def nulls(table: pl.DataFrame) -> pl.DataFrame:
 
 @pytest.mark.parametrize(
     "oddity",
-    [odd_number, no_labels_known, nulls, lambda table: table.head(3), lambda table: table.clear()],
-    ids=["odd types", "unknown labels", "nulls", "fewer units than shards", "empty"],
+    [
+        pytest.param(odd_number, id="odd types"),
+        pytest.param(no_labels_known, id="unknown labels", marks=pytest.mark.slow),
+        pytest.param(nulls, id="nulls", marks=pytest.mark.slow),
+        pytest.param(lambda table: table.head(3), id="fewer units than shards"),
+        pytest.param(lambda table: table.clear(), id="empty", marks=pytest.mark.slow),
+    ],
 )
 def test_private_content_never_stops_a_run(
     plan: Plan, home: Path, oddity: Callable[[pl.DataFrame], pl.DataFrame]
@@ -201,6 +206,7 @@ def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str
     assert spent(home) == charge
 
 
+@pytest.mark.slow
 def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     """It is chosen from public figures, and asking for it by name goes on with the same session."""
     first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__agreement=0.97), home)

@@ -92,7 +92,7 @@ def test_running_a_cached_plan_again_records_what_mlflow_lost(
 @pytest.mark.parametrize(
     "step",
     [
-        "create_model_version",
+        pytest.param("create_model_version", marks=pytest.mark.slow),
         pytest.param("log_artifact", marks=pytest.mark.slow),
         pytest.param("set_registered_model_alias", marks=pytest.mark.slow),
     ],

@@ -188,6 +188,7 @@ def test_rows_of_a_killed_run_are_finished_by_the_run(
     opened(home, session).answer(ROWS[0])
 
 
+@pytest.mark.slow
 def test_lost_votes_are_cast_again_and_lost_rows_are_told(session: str, plan: Plan, home: Path) -> None:
     opened(home, session).answer(ROWS[0])
     shutil.rmtree(home / "vault" / "votes")

@@ -71,6 +71,7 @@ def kinds(scene: Scene) -> set[str]:
     return {what.rpartition("/")[2] for what, _ in set_aside(scene.home)}
 
 
+@pytest.mark.slow
 def test_a_choice_and_a_test_tell_no_count_and_no_moment_before_the_last_unit(choosing: Scene) -> None:
     before = datetime.now(UTC)
     choosing.run(student__candidates=[*CANDIDATES, {"estimator": "tests.promises.tellers.Gossip"}])

@@ -104,7 +104,10 @@ def test_a_session_of_a_copied_home_is_recorded_again_so_that_mlflow_finds_its_f
     assert contents(home) == untouched
 
 
-def test_addresses_in_other_places_are_left_alone(tmp_path: Path, mlflow_database: Path) -> None:
+def test_addresses_in_other_places_are_left_alone(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(mlflow_database, tmp_path / "mlflow.db")
     client = MlflowClient(sqlite_address(tmp_path / "mlflow.db"))
     kept = ["s3://bucket/mlartifacts/people", "file:///old/mlartifacts-of-others/people", "file:///mlartifacts-people"]

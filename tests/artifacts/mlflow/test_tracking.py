@@ -262,6 +262,7 @@ def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> N
     assert "mlflow.source.name" not in recorded.tags
 
 
+@pytest.mark.slow
 def test_the_model_loads_where_there_is_no_concord_and_takes_raw_rows(published: Published) -> None:
     program = (
         REFUSE

@@ -82,6 +82,7 @@ def test_three_processes_make_one_store(tmp_path: Path) -> None:
     assert answers(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_store_whose_first_user_dies_in_the_middle_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +116,7 @@ def half_migrated(database: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [garbage, *(pytest.param(broken, marks=pytest.mark.slow) for broken in (truncated, half_migrated))]
+    "broken", [pytest.param(broken, marks=pytest.mark.slow) for broken in (garbage, truncated, half_migrated)]
 )
 def test_a_store_that_cannot_be_read_is_put_aside_and_made_anew(broken: Callable[[Path], None], database: Path) -> None:
     broken(database)

@@ -67,7 +67,7 @@ def described(*arguments: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
     concord: Callable[..., Any], folder: Path, kind: str
 ) -> None:

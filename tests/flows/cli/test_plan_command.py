@@ -51,7 +51,7 @@ def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
     ("epsilon", "cutoff", "brings", "words"),
     [
         (20.0, 1, False, "accountant = 'game' brings nothing here: the table that the Rényi curve of stable voting"),
-        (2.0, 10, True, "times as much as with accountant = 'renyi'"),
+        pytest.param(2.0, 10, True, "times as much as with accountant = 'renyi'", marks=pytest.mark.slow),
     ],
 )
 def test_a_plan_says_whether_the_game_brings_anything(

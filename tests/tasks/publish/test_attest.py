@@ -69,6 +69,7 @@ def test_a_certificate_never_appears_before_its_signature(small: World, monkeypa
     assert {"ledger.json", "key.pem", "report.html"} <= set(written[:-2])
 
 
+@pytest.mark.slow
 def test_a_writer_that_dies_anywhere_is_made_good_by_the_next(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
     student, _ = certified(small, STABLE, small.truth)
     labels, honest = list(read(small).labels), contents(small)
