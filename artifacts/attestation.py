@@ -16,14 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from concord import __version__
 from concord.artifacts.answers import Promising
 from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.home.signing import STATEMENT_TYPE
 from concord.artifacts.schemas import Budget, Ref
 
 ATTESTATION_FILE: Final = "attestation.json"
 ATTESTATION_SCHEMA_FILE: Final = "attestation.schema.json"
 KEY_FILE: Final = "key.pem"
 """Where the envelope, the schema of its statement, and the public half of the key lie, beside the certificate."""
-PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
-STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:concord:differential-privacy-claim:1"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 

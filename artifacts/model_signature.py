@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.signing import pre_authentication
+from concord.artifacts.home.signing import PAYLOAD_TYPE, STATEMENT_TYPE, pre_authentication
 from concord.artifacts.home.vault import Vault, derive
 
 MODEL_SECRET: Final = "model-signing"
@@ -31,7 +31,6 @@ MODEL_SIGNATURE_FILE: Final = "model.sig"
 MODEL_KEY_FILE: Final = "model-key.pem"
 """Where the bundle and the public half of its key lie, beside the certificate."""
 BUNDLE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
-KIND: Final = "application/vnd.in-toto+json"
 PREDICATE: Final = "https://model_signing/signature/v1.0"
 ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of the curve's group (FIPS 186-4, D.1.2.3)."""
@@ -59,7 +58,7 @@ class ModelKey:
     def bundle(self, name: str, digest: str) -> bytes:
         """The signature of a model that is one file, by its name and SHA-256 in hex; as it is published."""
         payload = _statement(name, digest)
-        return _bundle(payload, self._private.sign(pre_authentication(KIND, payload), NONCE), self.pem)
+        return _bundle(payload, self._private.sign(pre_authentication(PAYLOAD_TYPE, payload), NONCE), self.pem)
 
 
 def check(bundle: bytes, key: bytes, name: str, digest: str) -> None:
@@ -73,7 +72,7 @@ def check(bundle: bytes, key: bytes, name: str, digest: str) -> None:
     if not isinstance(public, ec.EllipticCurvePublicKey) or bundle != _bundle(payload, signature, key):
         raise NotVerified("it is not how Concord signs that file by that key")
     try:
-        public.verify(signature, pre_authentication(KIND, payload), ec.ECDSA(SHA256()))
+        public.verify(signature, pre_authentication(PAYLOAD_TYPE, payload), ec.ECDSA(SHA256()))
     except InvalidSignature:
         raise NotVerified("its signature is not one of that key") from None
 
@@ -85,7 +84,7 @@ def _statement(name: str, digest: str) -> bytes:
     resources = [{"name": ".", "algorithm": "sha256", "digest": digest}]
     return _json(
         {
-            "_type": "https://in-toto.io/Statement/v1",
+            "_type": STATEMENT_TYPE,
             "subject": [{"name": name, "digest": {"sha256": whole}}],
             "predicateType": PREDICATE,
             "predicate": {"serialization": serialization, "resources": resources},
@@ -95,7 +94,7 @@ def _statement(name: str, digest: str) -> bytes:
 
 def _bundle(payload: bytes, signature: bytes, key: bytes) -> bytes:
     signed, sig = base64.b64encode(payload).decode(), base64.b64encode(signature).decode()
-    envelope = {"payload": signed, "payloadType": KIND, "signatures": [{"sig": sig, "keyid": ""}]}
+    envelope = {"payload": signed, "payloadType": PAYLOAD_TYPE, "signatures": [{"sig": sig, "keyid": ""}]}
     material = {"publicKey": {"hint": hashlib.sha256(key).hexdigest()}, "tlogEntries": list[str]()}
     return _json({"mediaType": BUNDLE, "verificationMaterial": material, "dsseEnvelope": envelope})
 

@@ -17,7 +17,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -36,6 +36,9 @@ from concord.artifacts.settings import Settings
 
 SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+"""Of an in-toto statement, and of the envelope that it is signed in."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from concord.artifacts.attestation import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
     KEY_FILE,
-    PAYLOAD_TYPE,
     LedgerHead,
     PrivacyClaim,
     Statement,
@@ -31,7 +30,7 @@ from concord.artifacts.attestation import (
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256
-from concord.artifacts.home.signing import SigningKey
+from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger

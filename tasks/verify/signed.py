@@ -20,7 +20,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from concord.artifacts.answers import ANSWERS_FORMAT, Promising
-from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, PAYLOAD_TYPE, LedgerHead, PrivacyClaim, Statement
+from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, LedgerHead, PrivacyClaim, Statement
 from concord.artifacts.certificate import (
     CERTIFICATE_FILE,
     FIRST_FORMAT,
@@ -30,7 +30,7 @@ from concord.artifacts.certificate import (
 )
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PublicKey, opened
+from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, opened
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE

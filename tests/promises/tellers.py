@@ -13,17 +13,22 @@ from sklearn.linear_model import LogisticRegression
 from tests.promises.canary import VALUE
 
 
+def _tell(text: str) -> None:
+    """Say it on every channel that Python has."""
+    print(text)
+    print(text, file=sys.stderr)
+    warnings.warn(text, stacklevel=1)
+    for name in (None, "prefect.task_runs", "anyone"):
+        logging.getLogger(name).critical(text)
+
+
 class Teller(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
     """Tells all it is given, on every channel it has, and fails on every fifth shard with a row in its message."""
 
     def fit(self, X: Any, y: Any) -> Self:
         if not _rehearsed(X):
             text = f"{VALUE}-row {X[0].tolist()}"
-            print(text)
-            print(text, file=sys.stderr)
-            warnings.warn(text, stacklevel=1)
-            for name in (None, "prefect.task_runs", "anyone"):
-                logging.getLogger(name).critical(text)
+            _tell(text)
             if self.random_state % 5 == 0:
                 raise ValueError(text)
         super().fit(X, y)
@@ -66,11 +71,7 @@ class Gossip(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no t
     def predict(self, X: Any) -> Any:
         if len(X) == 1:
             text = f"{VALUE}-row {X[0].tolist()}"
-            print(text)
-            print(text, file=sys.stderr)
-            warnings.warn(text, stacklevel=1)
-            for name in (None, "prefect.task_runs", "anyone"):
-                logging.getLogger(name).critical(text)
+            _tell(text)
             ctypes.CDLL(None).puts(text.encode())
             if X[0, 0] > 1:
                 raise ValueError(text)

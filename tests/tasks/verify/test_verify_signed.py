@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from concord.artifacts.attestation import PAYLOAD_TYPE, LedgerHead, PrivacyClaim, Statement, Subject
+from concord.artifacts.attestation import LedgerHead, PrivacyClaim, Statement, Subject
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PublicKey, SigningKey
+from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, SigningKey
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
