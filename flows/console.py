@@ -4,7 +4,7 @@ A command may die anywhere: what is spent is in vault and ledger before anybody 
 there (tests/promises/test_crash_learn.py). So a command that is interrupted ends at once, in one sentence, and nothing
 is unwound: unwinding waits for whatever the command is at, and Prefect tells its server, for minutes if that is gone.
 Python writes each signal into a pipe as it arrives, whoever handles it and whatever the main thread is at; a thread
-reads it and ends the process. Checked by tests/promises/test_ending.py.
+reads it and ends the process. Checked by tests/promises/test_endings.py.
 """
 
 import multiprocessing

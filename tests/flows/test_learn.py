@@ -149,8 +149,8 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 @pytest.mark.usefixtures("session")
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
     charge = spent(home)
-    file = next(path for path in sorted((home / "vault" / folder).rglob("*")) if path.is_file())
-    file.write_bytes(file.read_bytes()[:-40] + bytes(40))
+    for file in filter(Path.is_file, (home / "vault" / folder).rglob("*")):  # votes counted ahead are read by nobody
+        file.write_bytes(file.read_bytes()[:-40] + bytes(40))
     stage = {"shards": "teach", "teachers": "poll", "votes": "release", "public": "poll"}[folder]
     with pytest.raises(NotVerified, match="not what was written"):
         start(plan, home, start_from=stage)

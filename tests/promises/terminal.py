@@ -50,7 +50,7 @@ class Run:
             stdout=end,
             stderr=end,
             start_new_session=True,
-            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if self.keys else None,  # noqa: PLW1509  # it begins a session
+            preexec_fn=self._begin,  # noqa: PLW1509  # what belongs to a session
         )
         os.close(end)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -107,6 +107,12 @@ class Run:
     def text(self) -> str:
         """What the terminal showed."""
         return self.shown.decode(errors="replace")
+
+    def _begin(self) -> None:
+        """In the new process. Tests that were started by nohup would have it ignore that its terminal is closed."""
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        if self.keys:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def _read(self) -> None:
         with suppress(OSError):  # its last holder has closed it

@@ -1,5 +1,6 @@
 """A run that is interrupted, told to end, killed, or loses its server ends soon, in one sentence, and loses nothing."""
 
+import signal
 import subprocess
 import sys
 from itertools import cycle
@@ -46,3 +47,18 @@ import distributed, logging; logging.getLogger("distributed.worker").error("Fail
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.do])
 def test_a_run_goes_on_whatever_stands_in_its_way(tmp_path: Path, fault: str) -> None:
     assert attempt(fault, "", tmp_path).wrong() == []
+
+
+WATCHED = """import os, signal, sys, time; from concord.flows.console import watch
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); watch(); os.kill(os.getpid(), signal.SIGHUP)
+time.sleep(float(sys.argv[2])); print("it goes on")"""
+
+
+@pytest.mark.parametrize(
+    ("handled", "seconds", "status", "shown"), [("SIG_DFL", 60, 129, ""), ("SIG_IGN", 0.2, 0, "it goes on\n")]
+)
+def test_a_signal_that_is_ignored_as_by_nohup_stays_so(handled: str, seconds: float, status: int, shown: str) -> None:
+    asked = [sys.executable, "-c", WATCHED, handled, str(seconds)]
+    ended = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (status, shown)
+    assert ("its terminal was closed" in ended.stderr) == (status == 128 + signal.SIGHUP)
