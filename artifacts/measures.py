@@ -4,7 +4,7 @@ A share of right answers says little by itself: if 98% of the rows are of one cl
 98%. So that share stands beside it, and what the student finds of each class. Nothing here computes on rows: those who
 read the published files rely on these types alone.
 
-Checked by tests/artifacts/test_measures.py
+Checked by tests/tasks/student/test_evaluate.py
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ Guarantees   a session is recorded again only if its certificate, its labels and
              the same files is not made twice
 Not covered  forgotten sessions, whose public rows are gone; estimates and audits, which no released file tells of, and
              answers to questions, which `concord.ask` records again
-             Checked by tests/tasks/test_mirror.py
+             Checked by tests/flows/test_mlflow_lost.py
 """
 
 from collections.abc import Iterator

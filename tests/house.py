@@ -128,11 +128,12 @@ class House:
 
     @cached_property
     def repeated(self) -> int:
-        """Runs of WINDOW lines of code that stand in two places or more."""
+        """Runs of WINDOW lines of code, imports left out, that stand in two places or more."""
         places: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for path in self.rooms:
-            stripped = (line.strip() for line in self.texts[path].splitlines())
-            code = [line for line in stripped if len(line) > 3 and not line.startswith(("#", "from ", "import "))]
+            imports = {at for node in ast.walk(self.trees[path]) for at in _lines_of_import(node)}
+            stripped = (line.strip() for at, line in enumerate(self.texts[path].splitlines(), 1) if at not in imports)
+            code = [line for line in stripped if len(line) > 3 and not line.startswith("#")]
             for at in range(len(code) - WINDOW + 1):
                 places[tuple(code[at : at + WINDOW])].append(path)
         return sum(len(paths) > 1 for paths in places.values())
@@ -153,6 +154,13 @@ def imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def _lines_of_import(node: ast.AST) -> range:
+    """The lines that an import takes; none of another node."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return range(0)
 
 
 def _is_text(node: ast.AST) -> bool:

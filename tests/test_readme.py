@@ -18,8 +18,11 @@ PAGES = {
 }
 README, OPERATORS = PAGES["README.md"], PAGES["deployments/README.md"]
 EVERYTHING = "\n".join(PAGES.values())
+TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
 LONGEST = 150
 """Lines of the README: for a person who has never heard of it."""
+SHIPPED = {"artifacts/code/concord_student.py"}
+"""Of a published model's folder, in which a path begins as one of the repository does."""
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
 
 
@@ -68,6 +71,16 @@ def test_mechanisms_are_those_of_the_plan() -> None:
 @pytest.mark.parametrize("path", re.findall(r"`((?:flows|tasks|artifacts|tests|deployments)/[\w/.]+)`", EVERYTHING))
 def test_files_it_names_exist(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+def test_every_file_that_a_text_names_is_there() -> None:
+    """A docstring or a page names no file by its path, and no test by its name, that is not there."""
+    tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    for file in (path for top in TREE for kind in ("*.py", "*.md") for path in (ROOT / top).rglob(kind)):
+        text = file.read_text(encoding="utf-8")
+        named = set(re.findall(rf"(?<![./\w])((?:{'|'.join(TREE)})/[a-z0-9_/]+\.py)\b", text))
+        assert {path for path in named if not (ROOT / path).exists()} <= SHIPPED, file
+        assert set(re.findall(r"(?<![./\w])(test_[a-z0-9_]+\.py)\b", text)) <= tests, file
 
 
 @pytest.mark.parametrize("test", re.findall(r"`(tests/[\w/]+\.py::\w+)`", PAGES["tests/privacy/README.md"]))

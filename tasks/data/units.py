@@ -15,7 +15,7 @@ Guarantees   whatever is decided about a unit depends on its name and the key al
              If only labels are secret, no label decides what is a row and where it lies: CSV files and paths that name
              labels are refused
 Not covered  rows of a unit that changes its name.
-             Checked in tests/tasks by test_split.py, test_units.py, test_label_private.py and test_left_out.py
+             Checked in tests/tasks by test_split.py, test_names.py, test_label_private.py and test_left_out.py
 
 Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
 

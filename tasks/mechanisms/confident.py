@@ -18,10 +18,10 @@ Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py
 planted bugs.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, sqrt
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from scipy.stats import norm
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import check_budget, gaussians_delta, least_epsilon, least_noise, with_moves
 from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
@@ -40,7 +41,7 @@ TEST_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confident:
+class Confident(FieldSettings):
     """Public settings only. A row is released when its largest count plus noise of `test_scale` is ≥ `threshold`."""
 
     name: ClassVar[str] = "confident"
@@ -113,15 +114,6 @@ class Confident:
     def delta_at(self, epsilon: float) -> float:
         """δ of all of it at that ε, exactly but for rounding up."""
         return gaussians_delta(epsilon, self.draws)
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(**{key: value for key, value in settings.items() if key != "name"})
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"name": self.name, **asdict(self)}
 
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
         """Which rows (rows,) are released, given the tests' noise (rows,) and the rows released before them."""

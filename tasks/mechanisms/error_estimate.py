@@ -13,8 +13,8 @@ Checked by tests/privacy/test_error_estimate.py and tests/privacy/test_bounds.py
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import binom
@@ -22,13 +22,14 @@ from scipy.stats import binom
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.mechanism import FieldSettings
 
 RATE_STEPS = 1000
 """Parts an error rate is counted in: rounding moves it by a twentieth of a percentage point at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorEstimate:
+class ErrorEstimate(FieldSettings):
     """Public settings only."""
 
     name: ClassVar[str] = "error_estimate"
@@ -48,19 +49,10 @@ class ErrorEstimate:
             )
         return cls(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
 
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> "ErrorEstimate":
-        """The mechanism that `settings` was taken from."""
-        return cls(**{field.name: settings[field.name] for field in fields(cls)})
-
     @property
     def cost(self) -> Cost:
         """steps/scale, pure."""
         return Cost.approximate(self.steps / self.scale)
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"name": self.name, **asdict(self)}
 
     def total(self, errors: Ints, tested: Ints) -> int:
         """Σ of rates in steps: errors and tested rows (shards,). A shard with nothing to test counts as all wrong."""

@@ -6,7 +6,8 @@ in `tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
 
 Offers       `Mechanism` (what all of them have), `calibrate` and `from_settings` (one by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
-             the part of their labels that noise has changed), `Once` (one that a single answer ends)
+             the part of their labels that noise has changed), `Once` (one that a single answer ends), `FieldSettings`
+             (one whose fields are its settings)
 
 Statement of `expectation`
     Assumes      the votes are public: a guess of them, or a simulation
@@ -22,7 +23,7 @@ tests/tasks/mechanisms/test_outcome.py.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
@@ -123,6 +124,22 @@ class MechanismClass(Protocol):
     @property
     def from_settings(self) -> Callable[[dict[str, Any]], Mechanism]:
         """The mechanism that `settings` was taken from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldSettings:
+    """What a mechanism builds on if its fields are its settings: how they are recorded, and how it is made of them."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from. Other keys are passed over."""
+        return cls(**{each.name: settings[each.name] for each in fields(cls) if each.name in settings})
+
+    def settings(self) -> dict[str, Any]:
+        """Its public settings as JSON: the keywords it is built from, and its name."""
+        return {"name": self.name, **asdict(self)}
 
 
 def mechanism_class(name: str) -> MechanismClass:

@@ -21,14 +21,15 @@ Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, least_epsilon, least_noise, with_moves
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_moved
 
@@ -65,10 +66,9 @@ def gaussian_surprisal(scale: float, noise: Ints) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyCounts(ABC):
+class NoisyCounts(FieldSettings, ABC):
     """Public settings only: nothing held here has seen a vote."""
 
-    name: ClassVar[str]
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = True
     unit_variance: ClassVar[float] = 1.0
@@ -95,15 +95,6 @@ class NoisyCounts(ABC):
     @abstractmethod
     def cost(self) -> Cost:
         """What `queries` rows spend at `scale`."""
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(**{key: value for key, value in settings.items() if key != "name"})
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"name": self.name, **asdict(self)}
 
     def answer(self, votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
         """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes))."""

@@ -28,9 +28,9 @@ Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of sm
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.fft import next_fast_len
@@ -39,6 +39,7 @@ from scipy.stats import beta as beta_law
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import gaussians_delta, least_noise, with_moves
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
@@ -54,7 +55,7 @@ LARGEST_LAW = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateTest:
+class PrivateTest(FieldSettings):
     """Public settings only. Noise is of `scale` in each cell of the matrix, of `pair_scale` in right and in wrong."""
 
     name: ClassVar[str] = "private_test"
@@ -100,15 +101,6 @@ class PrivateTest:
         order, nats = most
         rho = nats / order / UP**2
         return found if found.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> "PrivateTest":
-        """The mechanism that `settings` was taken from."""
-        return cls(**{field.name: settings[field.name] for field in fields(cls)})
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"name": self.name, **asdict(self)}
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:

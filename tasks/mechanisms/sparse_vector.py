@@ -36,9 +36,9 @@ tests/privacy/test_published.py.
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -53,6 +53,7 @@ from concord.tasks.mechanisms.distance import (
     distance_to_instability,
     plurality,
 )
+from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.odds import (
     SPLIT_SHARE,
     Attack,
@@ -69,10 +70,9 @@ ANSWERED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyThreshold:
+class NoisyThreshold(FieldSettings):
     """Public settings only: the budget (epsilon, delta), refusals until it halts, threshold in votes, noise scales."""
 
-    name: ClassVar[str]
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = False
     per_refusal: ClassVar[None] = None
@@ -97,15 +97,6 @@ class NoisyThreshold:
             raise WrongInput(
                 f"{self.name} needs positive, finite budget and scales, cutoff >= 1 and threshold >= 0, got {self!r}"
             )
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(**{key: value for key, value in settings.items() if key != "name"})
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON, enough to recompute ε₁ and η: the fields, and its name."""
-        return {"name": self.name, **asdict(self)}
 
     @property
     def epoch_epsilon(self) -> float:

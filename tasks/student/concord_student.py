@@ -6,7 +6,7 @@ Its types are known as `concord_student.…`, wherever the file lies; within Con
 private rows to (concord.tasks.data.cells, whose rules these are), so that a student is asked as it was trained.
 Everything after it is scikit-learn's, but for a logarithm, a regressor's scores and a chosen hypothesis as classifiers.
 
-Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_concord_student.py
+Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py
 """
 
 import datetime

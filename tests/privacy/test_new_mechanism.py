@@ -17,7 +17,7 @@ from concord.artifacts.privacy import ORDERS, Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Stream, plan_mechanisms
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
-from concord.tasks.mechanisms.mechanism import calibrate, from_settings
+from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
 from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
 from concord.tasks.verify.audit import audit_mechanism
 from concord.tasks.verify.recompute import ROUTES, Route, _responses_delta, _responses_nats, charge, least_delta
@@ -27,7 +27,7 @@ NAME = "responses"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Responses:
+class Responses(FieldSettings):
     """Two classes alone; `each` is the ε of one row."""
 
     name: ClassVar[str] = NAME
@@ -47,13 +47,6 @@ class Responses:
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, queries: int) -> Self:
         return cls(epsilon=epsilon, delta=delta, queries=queries, each=epsilon / queries)
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        return cls(**{key: value for key, value in settings.items() if key != "name"})
-
-    def settings(self) -> dict[str, Any]:
-        return {"name": self.name, **asdict(self)}
 
     @property
     def cost(self) -> Cost:
