@@ -49,8 +49,8 @@ from concord.artifacts.privacy import (
     UP,
     Charge,
     Cost,
+    FilterPart,
     Moved,
-    Part,
     Pure,
     Range,
     Whole,
@@ -216,7 +216,7 @@ def same_rule(one: AnyFilter, other: AnyFilter) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _charge_of(part: Part) -> Charge:
+def _charge_of(part: FilterPart) -> Charge:
     match part:
         case Pure():
             each = Charge(mu_squared=squared(mu_of_pure(part.epsilon), MU_QUANTUM, up=True))

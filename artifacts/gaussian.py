@@ -40,7 +40,7 @@ NEAR = 40
 """Significant digits of what is compared."""
 STEP = 2.0**-40
 """By how much, relatively, a double is moved to the safe side until the check in decimals holds."""
-BISECTIONS = 100
+MU_BISECTIONS = 100
 LEAST_EPSILON = 1e-12
 """No reading is below it, so that a spend never reads as nothing."""
 FARTHEST = 60.0
@@ -97,7 +97,7 @@ def least_epsilon(mu: float, delta: Fraction) -> float:
 
 def _bisected(beyond: Callable[[float], bool], low: float, high: float) -> float:
     """Where `beyond` begins to hold, in doubles."""
-    for _ in range(BISECTIONS):
+    for _ in range(MU_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if beyond(middle) else (middle, high)
     return (low + high) / 2

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.sections import OPERATOR, Epsilon, Names, Part, in_units, near
+from concord.artifacts.sections import OPERATOR, Epsilon, Names, Section, in_units, near
 
 
-class Learner(Part):
+class Learner(Section):
     """Any estimator with fit and predict, by its dotted name, and its parameters."""
 
     estimator: str = "sklearn.linear_model.LogisticRegression"
@@ -76,7 +76,7 @@ class TeachersPlan(Learner):
         return self
 
 
-class HypothesesPlan(Part):
+class HypothesesPlan(Section):
     """A class of hypotheses that can be listed whole, and what it looks at."""
 
     hypotheses: str

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 
-Matrix = tuple[tuple[int, ...], ...]
+ConfusionMatrix = tuple[tuple[int, ...], ...]
 """Rows by their class, and in each by the class that the student names: in the order of `classes`."""
 
 
@@ -54,7 +54,7 @@ class PublicTest(CertificatePart):
     balanced_accuracy: float
     majority: float
     classes: tuple[ClassMeasured, ...]
-    matrix: Matrix | None
+    matrix: ConfusionMatrix | None
     calibration: tuple[Surety, ...] | None
 
     @property
@@ -108,7 +108,7 @@ class TestRecord(CertificatePart):
     balanced_accuracy: Interval
     majority: float | None = None
     classes: tuple[ClassTested, ...]
-    matrix: Matrix | None = None
+    matrix: ConfusionMatrix | None = None
 
 
 LEAST_ASKED = 0.01
@@ -195,9 +195,11 @@ def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
         )
 
 
-MOST_NAMED = 5
+MOST_CLASSES_NAMED = 5
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{'the class' if len(names) == 1 else 'the classes'} {', '.join(map(repr, names[:MOST_NAMED]))}{more}"
+    more = f" and {len(names) - MOST_CLASSES_NAMED} more" if len(names) > MOST_CLASSES_NAMED else ""
+    return (
+        f"{'the class' if len(names) == 1 else 'the classes'} {', '.join(map(repr, names[:MOST_CLASSES_NAMED]))}{more}"
+    )

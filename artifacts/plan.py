@@ -21,9 +21,9 @@ from concord.artifacts.sections import (
     AboutPlan,
     DataPlan,
     LabelingPlan,
-    Part,
     PrivacyPlan,
     PrivateTestPlan,
+    Section,
     near,
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
@@ -36,7 +36,7 @@ LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
 
 
-class Plan(Part):
+class Plan(Section):
     """The whole plan.
 
     Without [teachers] and [labeling] nobody votes: the student must be universal then. Nor does anybody for tallies,

@@ -146,7 +146,7 @@ class Whole:
     cost: "Cost"
 
 
-Part = Pure | Range | Moved | Whole
+FilterPart = Pure | Range | Moved | Whole
 """What happened, for a filter that adds up μ² (artifacts.domains)."""
 
 
@@ -165,7 +165,7 @@ class Cost:
     delta: float = 0.0
     pure: tuple[tuple[float, int], ...] | None = None
     claims: tuple[tuple[float, float], ...] = ()
-    parts: "tuple[Part, ...] | None" = None
+    parts: "tuple[FilterPart, ...] | None" = None
 
     def __post_init__(self) -> None:
         if len(self.renyi) != len(ORDERS) or any(math.isnan(r) or r < 0 for r in self.renyi):

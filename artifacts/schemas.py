@@ -25,7 +25,7 @@ class Ref(BaseModel):
     digest: str
 
 
-class Place(Protocol):
+class AnyPath(Protocol):
     """Where a file lies: a `pathlib.Path`, or what opens as one does (tasks.data.places)."""
 
     @property

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.artifacts.sources import Table, check_address
+from concord.artifacts.sources import PlanTable, check_address
 
 
 def in_units(unit: str) -> Any:
@@ -32,7 +32,7 @@ Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
 Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
-Line = Annotated[str, Field(max_length=200)]
+ShortText = Annotated[str, Field(max_length=200)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -61,25 +61,25 @@ else:
     MechanismName = Literal[(*MECHANISMS, TALLIES, AUTO, "none")]
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """A section of the plan: frozen, and no key it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-class DataPlan(Part):
+class DataPlan(Section):
     """Where the tables lie and what their columns mean. Paths are relative to the plan."""
 
-    private: Annotated[Table, OPERATOR]
+    private: Annotated[PlanTable, OPERATOR]
     """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob; an address in
     an object store; `{ query, connection }` for a database, or `{ delta }`."""
-    public: Annotated[Table | None, OPERATOR] = None
+    public: Annotated[PlanTable | None, OPERATOR] = None
     """Rows without labels, which get labels. A label column in them is ignored."""
     label: str
     """The column that the classifier predicts."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
     """The labels there are, as is known in public. A private label that is none of them counts as the first."""
-    test: Annotated[Table | None, OPERATOR] = None
+    test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
     version: str = "1"
     """Names the state of the private data: name a new one when the data changes. That it changed is public."""
@@ -137,7 +137,7 @@ class DataPlan(Part):
         return self
 
 
-class PrivateTestPlan(Part):
+class PrivateTestPlan(Section):
     """Private units that take no part in learning, for the domain's whole life: each student is tried out on them, and
     noisy counts are released."""
 
@@ -147,16 +147,16 @@ class PrivateTestPlan(Part):
     """Columns of the private table whose cells name a row, if `data.unit` does not; fixed for the domain's life."""
 
 
-class AboutPlan(Part):
+class AboutPlan(Section):
     """What is said about the publication. Nothing of it changes what is asked, learned or spent."""
 
-    issuer: Line | None = None
+    issuer: ShortText | None = None
     """Who publishes it."""
-    contact: Line | None = None
+    contact: ShortText | None = None
     """Where to ask about it."""
     curators: Names | None = None
     """Who holds the private records."""
-    region: Line | None = None
+    region: ShortText | None = None
     """What region the records are of, or whose law they are under."""
     sector: Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None = None
     """What part of life the records are of, as OpenDP's registry of deployments names them."""
@@ -170,7 +170,7 @@ class AboutPlan(Part):
     """Whether MLflow calls the student its domain's champion: `better` if it beats the last and nothing warns of it."""
 
 
-class Lifetime(Part):
+class Lifetime(Section):
     """The cap of a privacy domain over all its sessions, fixed when it is first named."""
 
     epsilon: Epsilon
@@ -182,7 +182,7 @@ class Lifetime(Part):
     `gaussian`, by which more sessions of noisy sums and counts fit (artifacts/README.md)."""
 
 
-class PrivacyPlan(Part):
+class PrivacyPlan(Section):
     """What this session may spend, the domain it is spent in, and what is secret."""
 
     domain: Name
@@ -212,7 +212,7 @@ TALLIED_KEYS = ("rounds", "bins", "repair", "crosses")
 """Keys of [labeling] that only tallies have."""
 
 
-class LabelingPlan(Part):
+class LabelingPlan(Section):
     """How private rows are asked for labels of public ones, and when a session ends: by refusals or by rows asked."""
 
     mechanism: MechanismName = "stable"

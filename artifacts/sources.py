@@ -88,6 +88,6 @@ SCHEMA = {
         },
     ]
 }
-Table = Annotated[
+PlanTable = Annotated[
     Annotated[str, Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)], Discriminator(_kind), WithJsonSchema(SCHEMA)
 ]

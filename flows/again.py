@@ -26,7 +26,7 @@ from concord.flows.tally import (
     study_tallies,
 )
 from concord.flows.trial import left_now, pass_test, test_asked
-from concord.flows.vote import replayed
+from concord.flows.vote import replay_labels
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import division_of, plan_of
 from concord.tasks.door.checkpoint import Checkpoint, checkpoint_to_test
@@ -54,7 +54,7 @@ def try_again(session: str, home: Path, epsilon: float | None = None, again: boo
             return shown(_try_tallied(run, known, checkpoint, epsilon, again=again))
         admitted = go_on(run, known, checkpoint)
         stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
-        labels = replayed(run, known, admitted)
+        labels = replay_labels(run, known, admitted)
         student = stages.study(run, session, run.plan, stream.encoding, stream.batches, labels.released, run.test)
         labels = _asked_again(run, admitted, labels, student, epsilon, again=again)
         return shown(publish(run, admitted, labels, student))

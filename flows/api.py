@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
     from concord.artifacts.answers import AnswersCertificate
     from concord.artifacts.certificate import Certificate
     from concord.flows.outcome import Summary
-    from concord.tasks.asking.questions import Asked
+    from concord.tasks.asking.questions import ShardFunction
     from concord.tasks.door.online import Online
 
 
@@ -173,7 +173,7 @@ class Answer:
 
 def ask(
     plan: str | Path | dict[str, Any] | Plan,
-    question: Asked,
+    question: ShardFunction,
     *,
     name: str | None = None,
     epsilon: float | None = None,
@@ -195,12 +195,12 @@ def ask(
     Raises a ConcordError likewise.
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows.ask import Terms
+    from concord.flows.ask import QuestionTerms
     from concord.flows.start import start_question
     from concord.tasks.asking.questions import Question
 
     asked = Question.of(question, name)
-    return Answer(start_question(loaded, asked, folder, Terms(epsilon, form, cutoff, new_session)))
+    return Answer(start_question(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
 
 
 def open_session(session: str, *, home: str | Path | None = None) -> Online:

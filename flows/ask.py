@@ -28,7 +28,7 @@ release_question = DoorStage("release", door_questions.release_question)
 
 
 @dataclass(frozen=True)
-class Terms:
+class QuestionTerms:
     """At what terms a question is asked, as `concord.ask` has them."""
 
     epsilon: float | None
@@ -37,7 +37,7 @@ class Terms:
     new_session: bool
 
 
-def ask(plan: Plan, question: Question, home: Path, terms: Terms) -> dict[str, Any]:
+def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Ask every shard of the plan the question and release what they answer in common; or replay it, by its name."""
     check_asked(plan)
     with running(plan, home, new_session=terms.new_session) as run:

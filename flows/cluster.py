@@ -30,7 +30,7 @@ from concord.flows import server
 from concord.flows.console import end_with_parent, shield_workers
 
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
-PATIENCE = 30
+START_SECONDS = 30
 """Seconds that a scheduler, and the first of its workers, have to answer."""
 HERE = ("127.0.0.1", "::1", "localhost")
 TLS = ("ca_file", "client_cert", "client_key")
@@ -102,8 +102,8 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
 
     ours = (concord.__version__, Vault(home / "vault").digest("cluster"))
     try:
-        with Client(address, security=security, timeout=PATIENCE, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            client.wait_for_workers(1, timeout=PATIENCE)
+        with Client(address, security=security, timeout=START_SECONDS, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            client.wait_for_workers(1, timeout=START_SECONDS)
             shown = client.run(seen, str(home), on_error="return")
     except (OSError, ValueError) as failed:  # of TLS too; a timeout is an OSError
         raise EnvironmentFailed(

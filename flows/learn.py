@@ -62,7 +62,7 @@ from concord.flows.tally import (
     tally,
 )
 from concord.flows.trial import check_test, choose, try_student
-from concord.flows.vote import admit, ask, replayed, share, teach, training_rows
+from concord.flows.vote import admit, ask, replay_labels, share, teach, training_rows
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.tables import find_files
@@ -79,7 +79,7 @@ from concord.tasks.door.choose import HeldOut, Suggestion, estimate_depends_on
 from concord.tasks.door.release import Stores
 from concord.tasks.door.rounds import sums_digest
 from concord.tasks.door.trial import settled_now
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.study import Student
 
@@ -224,7 +224,7 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
         checkpoint = checkpoint_to_study(run.stores.vault, known)
         admitted = go_on(run, known, checkpoint)
         stream = PublicStream.of(run, known, checkpoint.encoding, checkpoint.sources)
-        labels = replayed(run, known, admitted)  # refuses here, if labels are missing
+        labels = replay_labels(run, known, admitted)  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
         fitted = study(run, session, plan, stream.encoding, stream.batches, labels.released, run.test)
         return shown(publish(run, admitted, labels, fitted))
@@ -238,7 +238,7 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     beta    how likely the suggested cutoff may be too low
     again   open a further estimate in the domain, which costs again
     """
-    check(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
+    check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
     if not plan.votes:
         raise WrongInput("an estimate tries teachers, and the plan has none: it must have [teachers] and [labeling]")
     if plan.relabel is not None:

@@ -81,7 +81,7 @@ class Summary(BaseModel):
     stages: list[StageReport]
 
 
-def together(reports: Sequence[StageReport]) -> list[StageReport]:
+def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
     """Candidates and rounds run some stages several times: each stage once, in the order of their first runs."""
     found: dict[str, StageReport] = {}
     for report in reports:
@@ -102,7 +102,7 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
     return lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
 
 
-def measured(certificate: Certificate) -> dict[str, Any]:
+def measures_of(certificate: Certificate) -> dict[str, Any]:
     """The measures of a student, as a summary has them."""
     public, private = certificate.student.public_test, certificate.test
     return {
@@ -153,7 +153,7 @@ def _percent(share: Mapping[str, float]) -> str:
     return f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
 
 
-def later_rows(session: Session) -> str:
+def extension_in_words(session: Session) -> str:
     """Whether the session can be extended, in words."""
     if not session.teachers:
         return NO_LATER_ROWS

@@ -34,7 +34,7 @@ def look_over(run: RunContext, private: Private, encoding: Encoding, session: Se
         found = unmatched(private.table.of(run.plan, "private"), encoding)
     except ConcordError:  # the stage that reads the table for good says what is wrong
         return
-    for line in in_words(found):
+    for line in shares_in_words(found):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
     if is_worth_asking(found) and not confirmed("go on, and spend"):
         raise WrongInput(
@@ -49,7 +49,7 @@ def is_worth_asking(found: Unmatched) -> bool:
     return any(share >= WORTH_ASKING[name] for name, share in most.items())
 
 
-def in_words(found: Unmatched) -> Iterator[str]:
+def shares_in_words(found: Unmatched) -> Iterator[str]:
     """The shares, rounded; for the operator alone."""
     yield f"{rounded(found.label)} of the private rows match no class of data.classes and count as the first"
     if found.unit:

@@ -47,10 +47,10 @@ def replayed(flow: Callable[[], Summary]) -> Summary | None:
 def _as_it_stands(home: Path, _: StageName | None) -> tuple[Stores, Stages]:
     """A home whose stages are not run, and whose ledger takes no entry."""
     stores = Stores(Vault(home / "vault"), AsItStands.of(home), Released(home))
-    return stores, Kept(stores, home)
+    return stores, KeptStages(stores, home)
 
 
-class Kept(Stages):
+class KeptStages(Stages):
     """Stages that give what they left, and run nothing."""
 
     in_replay = True

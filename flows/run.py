@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.signing import SECRET, SigningKey
+from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
@@ -90,8 +90,8 @@ def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages
     return Stores.of(home), Stages(home, start_from)
 
 
-Standing = Callable[[Path, StageName | None], tuple[Stores, Stages]]
-standing: ContextVar[Standing] = ContextVar("standing", default=_to_be_run)
+OpenStores = Callable[[Path, StageName | None], tuple[Stores, Stages]]
+standing: ContextVar[OpenStores] = ContextVar("standing", default=_to_be_run)
 """What a run of a home stands on: stores to write and stages to run, unless it is replayed (flows/replay.py)."""
 
 
@@ -230,9 +230,9 @@ def digest_of(vault: Vault, file: TableFile) -> str:
 
 def _signer(stores: Stores) -> str:
     """The fingerprint of the key that signs; a home that was used without one has one from here on, which is said."""
-    new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SECRET)
+    new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SIGNING_SECRET)
     key = SigningKey.of(stores.vault).public.fingerprint
-    if new and stores.vault.has_secret(SECRET):
+    if new and stores.vault.has_secret(SIGNING_SECRET):
         err.print(f"{'signing':>8} this home had no key and has one now: `concord key` prints it; tell your readers")
     return key
 

@@ -6,7 +6,7 @@ that is not sound is set aside, under another name in the same folder, and the s
 Assumes      commands of a home share its disk, whose locks hold (`flock`)
 Guarantees   what a server opens is a database that can be written, of sound pages, without triggers, which would change
              what is sent to the server; one that another command uses is left alone. A home holds two at most, each of
-             MOST_BYTES and what one command adds
+             LARGEST_DATABASE and what one command adds
 Not covered  a database that the environment names, or a server's: they are not of this folder. Damage that a look of
              PATIENCE does not reach. Checked by tests/flows/test_prefect_database.py
 
@@ -49,7 +49,7 @@ DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
 PATIENCE = 2.0
 """Seconds that a look takes at most, and that a lock of nobody's is waited for."""
-MOST_BYTES = 1 << 25
+LARGEST_DATABASE = 1 << 25
 """From this size on the database is begun anew: a run of the demonstration adds some 400 kB, one of many tasks 6 MB."""
 
 
@@ -84,7 +84,7 @@ def _begin_anew_if_needed(database: Path) -> None:
     if fault := _fault(database):
         kept = _set_aside(database, f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
         sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
-    elif database.exists() and database.stat().st_size > MOST_BYTES:
+    elif database.exists() and database.stat().st_size > LARGEST_DATABASE:
         kept = _set_aside(database, f"{database.name}.earlier")
         sys.stderr.write(f"concord: Prefect's record of runs has grown: kept as {kept}, and begun anew\n")
 

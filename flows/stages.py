@@ -33,8 +33,8 @@ from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
-from concord.tasks.student.evaluate import evaluate, remember
-from concord.tasks.student.study import Student, student_of
+from concord.tasks.student.evaluate import evaluate, keep_table_path
+from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that say which private rows there are, and whose they are."""
@@ -169,7 +169,9 @@ def study_chosen(
     place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
 ) -> Student:
     """The student that a released hypothesis is, tried on public test rows, and its file."""
-    return published(place, student_of(place.released.read(chosen), encoding), session, encoding, batches, test)
+    return published(
+        place, student_of_hypothesis(place.released.read(chosen), encoding), session, encoding, batches, test
+    )
 
 
 @stage("study", version=4, reads=("student", "teachers.count"))
@@ -209,7 +211,7 @@ def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None
     if test is None:
         return None
     found = evaluate(student, test.path, encoding)
-    remember(place.home, found, test.path)
+    keep_table_path(place.home, found, test.path)
     return found
 
 

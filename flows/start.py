@@ -41,7 +41,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
 from concord.flows.again import try_again
-from concord.flows.ask import Terms, ask
+from concord.flows.ask import QuestionTerms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 from concord.flows.console import err, out
@@ -117,7 +117,7 @@ def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
-def start_question(plan: Plan, question: Question, home: Path, terms: Terms) -> dict[str, Any]:
+def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Run the flow `ask` over a plan. Raises a ConcordError likewise."""
 
     @flow(name="ask")

@@ -17,7 +17,7 @@ from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.console import err
 from concord.flows.mirror import record_missing
-from concord.flows.outcome import Summary, briefly, later_rows, measured, together
+from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
@@ -217,12 +217,12 @@ def publish(
         answered=session.answered,
         refused=session.refused,
         asked_now=passed.asked_now,
-        later_rows=later_rows(session),
-        student=measured(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
+        later_rows=extension_in_words(session),
+        student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         choice=None if certificate.choice is None else certificate.choice.model_dump(mode="json"),
         test=None if certificate.test is None else certificate.test.model_dump(mode="json"),
         warnings=list(certificate.warnings),
-        stages=together(run.stages.reports),
+        stages=merge_reports(run.stages.reports),
         **admitted.balance.charged(run),
     )
 

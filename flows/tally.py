@@ -33,10 +33,10 @@ from concord.tasks.door.rounds import Tallied
 from concord.tasks.mechanisms.contributions import Question
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
-from concord.tasks.student.evaluate import remember
+from concord.tasks.student.evaluate import keep_table_path
 from concord.tasks.student.infer import (
     Follower,
-    Published,
+    RoundFile,
     inferred,
     linear_student,
     public_codes,
@@ -92,7 +92,7 @@ def _release_round(
     door: Stores,
     session: Session,
     follower: Follower,
-    released: Sequence[Published],
+    released: Sequence[RoundFile],
     question: Question,
     blocks: Sequence[Ref],
 ) -> Ref:
@@ -129,7 +129,7 @@ def study_linear(
     student = linear_student(decoded, encoding, codes)
     found, figures = (None, dict[str, float]()) if test is None else tried(student, codes, test.path, encoding)
     if found is not None and test is not None:
-        remember(place.home, found, test.path)
+        keep_table_path(place.home, found, test.path)
     made = student_study.publish_student(student, session, found, place.released)
     return made.model_copy(update={"figures": figures})
 

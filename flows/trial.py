@@ -38,12 +38,12 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.student_choice import StudentChoice
 from concord.tasks.student.study import Student
 
-Fit = Callable[[RunContext, str], Student]
+FitStudent = Callable[[RunContext, str], Student]
 """How the student of a run's plan is fitted, to a file in that folder of released ones."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRun:
     """A run whose plan names one student, and what passed the door before it; `files` are what the choice released."""
 
     run: RunContext
@@ -93,11 +93,11 @@ def choose(
     admitted: Admitted[Any],
     private: Private,
     passed: Disclosure,
-    fit: Fit,
+    fit: FitStudent,
     codes: Codes | None = None,
     *,
     also: Sequence[Ref] = (),
-) -> Chosen:
+) -> ChosenRun:
     """The run with the one student to publish: that of its plan, or the one chosen among its candidates, once.
 
     codes   what the decoded model of tallies reads of a row
@@ -106,7 +106,7 @@ def choose(
     plan, stores, session = run.plan, run.stores, passed.session
     known = settled(stores, session, plan)
     if known is plan:
-        return Chosen(run, passed, ())
+        return ChosenRun(run, passed, ())
     if known is None:
         passed = _pass_choice(run, admitted, private, passed, fit, codes, also=also)
         known = settled_now(stores, session, plan)
@@ -114,7 +114,7 @@ def choose(
         run.stages.uncached("choose", lambda: (None, True))
     stores.released.discard(_folder(session))
     made = stores.ledger.choice(session)
-    return Chosen(replace(run, plan=known), passed, () if made is None else (made[1],))
+    return ChosenRun(replace(run, plan=known), passed, () if made is None else (made[1],))
 
 
 def _folder(session: Session) -> str:
@@ -127,7 +127,7 @@ def _pass_choice(
     admitted: Admitted[Any],
     private: Private,
     passed: Disclosure,
-    fit: Fit,
+    fit: FitStudent,
     codes: Codes | None,
     *,
     also: Sequence[Ref],

@@ -117,7 +117,7 @@ def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teache
     return replace(passed, at=datetime.now(UTC))
 
 
-def replayed(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
+def replay_labels(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
     """The labels as they were released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
     classes, batches = run.plan.data.classes, admitted.stream.batches
 

@@ -34,7 +34,7 @@ from concord.artifacts.home.token import MOST_BYTES, TokenKey, names_token, read
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import Settings
 
-SECRET = "signing"
+SIGNING_SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -115,7 +115,7 @@ class Envelope(BaseModel):
     signatures: tuple[Signature]
 
 
-class Private(Protocol):
+class Signer(Protocol):
     """A key that signs, wherever it lies."""
 
     def sign(self, data: bytes, /) -> bytes: ...
@@ -125,7 +125,7 @@ class Private(Protocol):
 class SigningKey:
     """A key that signs for a home."""
 
-    def __init__(self, private: Private) -> None:
+    def __init__(self, private: Signer) -> None:
         self._private = private
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
@@ -138,7 +138,7 @@ class SigningKey:
         named = Settings.now().signing_key
         if named is not None:
             return cls(TokenKey.of(named) if names_token(named) else _read(Path(named)))
-        seed = derive(vault.secret(SECRET), "signing key")
+        seed = derive(vault.secret(SIGNING_SECRET), "signing key")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     def envelope(self, kind: str, payload: bytes) -> bytes:
@@ -149,7 +149,7 @@ class SigningKey:
         return envelope.model_dump_json(indent=2).encode()
 
 
-def opened(envelope: bytes, kind: str, key: PublicKey) -> bytes:
+def payload_of(envelope: bytes, kind: str, key: PublicKey) -> bytes:
     """The payload of that type in an envelope that the key signed. Raises NotVerified if there is none."""
     try:
         read = Envelope.model_validate_json(envelope)

@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.settings import SIGNING_KEY
 
-SCHEME = "pkcs11:"
+PKCS11 = "pkcs11:"
 MOST_BYTES = 1 << 16
 """More than a file with one secret holds."""
 OCTETS = b"\x04\x20"
 """What stands before 32 bytes in DER; most tokens keep a point so."""
-KNOWN = {"token", "serial", "object", "id", "module-path", "pin-source"}
+ATTRIBUTES = {"token", "serial", "object", "id", "module-path", "pin-source"}
 
 
 def read_own(path: Path, what: str) -> bytes:
@@ -84,15 +84,15 @@ class TokenKey:
 
 def names_token(address: str) -> bool:
     """Whether that is the address of a key in a token, and not a file."""
-    return address[: len(SCHEME)].lower() == SCHEME
+    return address[: len(PKCS11)].lower() == PKCS11
 
 
 def _terms(address: str) -> dict[str, str]:
-    path, _, query = address[len(SCHEME) :].partition("?")
+    path, _, query = address[len(PKCS11) :].partition("?")
     parts = [part.partition("=") for part in (*path.split(";"), *query.split("&")) if part]
     terms = {name: value for name, _, value in parts}
     lacking = [name for name in ("token", "object", "module-path", "pin-source") if not terms.get(name)]
-    if lacking or not terms.keys() <= KNOWN or len(terms) < len(parts):
+    if lacking or not terms.keys() <= ATTRIBUTES or len(terms) < len(parts):
         raise EnvironmentFailed(
             f"{SIGNING_KEY} must name a key as pkcs11:token=LABEL;object=LABEL?module-path=FILE&pin-source=FILE"
             + (f", and lacks {lacking[0]}" if lacking else ": it has another part, or one twice")

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
 from concord.artifacts.home.whole import discard, make_folder, passing_folder, sync_folder, write_whole
-from concord.artifacts.schemas import Place, Ref
+from concord.artifacts.schemas import AnyPath, Ref
 from concord.artifacts.settings import KEY, KEY_FILE
 
 KEY_BYTES = 32
@@ -117,7 +117,7 @@ class Vault:
         """A digest keyed by this installation, for cache keys and comparison; says nothing to who lacks the key."""
         return keyed_digest(derive(self.secret("installation"), "digests"), *parts)
 
-    def digest_file(self, path: Place) -> str:
+    def digest_file(self, path: AnyPath) -> str:
         """Keyed digest of a file outside the vault, such as a private table."""
         seal = hmac.new(derive(self.secret("installation"), "digests"), digestmod=hashlib.sha256)
         with path.open("rb") as file:

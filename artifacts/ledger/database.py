@@ -61,7 +61,7 @@ ENTRIES = Table(
 )
 
 
-class Rows:
+class LedgerRows:
     """The records, as one reading or one transaction sees them."""
 
     def __init__(self, connection: Connection) -> None:
@@ -96,16 +96,16 @@ class Entries:
                     METADATA.create_all(connection, checkfirst=False)
 
     @contextmanager
-    def reading(self) -> Iterator[Rows]:
+    def reading(self) -> Iterator[LedgerRows]:
         """The records as they are."""
         with _in_one_sentence(), self.engine.connect() as connection:
-            yield Rows(connection)
+            yield LedgerRows(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[Rows]:
+    def writing(self) -> Iterator[LedgerRows]:
         """The records, nobody else's to add to until the block ends."""
         with _in_one_sentence(), self._transaction() as connection:
-            yield Rows(connection)
+            yield LedgerRows(connection)
 
     def back_up(self, file: Path) -> bool:
         """Copy the whole table to a new file, durable; not if it is a server's, which has backups of its own."""

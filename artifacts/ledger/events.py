@@ -141,7 +141,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "commit": BatchOutcome,
     "settle": Settlement,
 }
-LEFT_OUT = [("version", ""), ("part", ""), ("division", ""), ("rounds", [])]
+OMITTED_DEFAULTS = [("version", ""), ("part", ""), ("division", ""), ("rounds", [])]
 """What is left out of a body, for earlier versions did not write it, and is read as that."""
 _KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}
@@ -221,7 +221,7 @@ def _kind(event: Event) -> str:
 
 def _text(event: Event) -> str:
     plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json")
-    plain = {name: value for name, value in plain.items() if (name, value) not in LEFT_OUT}
+    plain = {name: value for name, value in plain.items() if (name, value) not in OMITTED_DEFAULTS}
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

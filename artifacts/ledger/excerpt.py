@@ -42,7 +42,7 @@ from concord.artifacts.sessions import Admission, Batch, BatchOutcome
 
 EXCERPT_FORMAT: Final = "concord ledger excerpt 1"
 EXCERPT_FILE: Final = "ledger.json"
-SECRET = "excerpts"
+EXCERPT_SECRET = "excerpts"
 """The secret of the vault that hides what an excerpt commits to."""
 Hide = Callable[[str], str]
 """The commitment to an entry of the ledger, by its digest."""
@@ -50,7 +50,7 @@ Hide = Callable[[str], str]
 
 def hiding(vault: Vault) -> Hide:
     """How the excerpts of a home commit to its ledger."""
-    key = derive(vault.secret(SECRET), "excerpts")
+    key = derive(vault.secret(EXCERPT_SECRET), "excerpts")
 
     def commitment(digest: str) -> str:
         return hashlib.sha256(bytes.fromhex(keyed_digest(key, digest)) + digest.encode()).hexdigest()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import NotKept, NotVerified
-from concord.artifacts.ledger.database import Entries, Rows
+from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Standing
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
@@ -209,13 +209,13 @@ class Ledger(Reading):
         self._be_seen()
         return self._read(ask)
 
-    def _append(self, entries: list[Entry], rows: Rows) -> None:
+    def _append(self, entries: list[Entry], rows: LedgerRows) -> None:
         head, at = self._state.head, datetime.now(UTC).isoformat(timespec="seconds")
         for entry in entries:
             head = LogRecord.after(head, entry, at)
             rows.add(head)
 
-    def _current(self, rows: Rows) -> LedgerState:
+    def _current(self, rows: LedgerRows) -> LedgerState:
         """The state, up to date. Raises NotVerified if it is behind what its witness saw, or that is gone."""
         seen = self._watching.last()  # first: what it saw, the ledger then holds
         _catch_up(self._state, rows)
@@ -257,7 +257,7 @@ class AsItStands(Ledger):
         return self._read(ask)
 
 
-def _catch_up(state: LedgerState, rows: Rows) -> None:
+def _catch_up(state: LedgerState, rows: LedgerRows) -> None:
     """Read what was committed since the state's head, having seen that its head is still there."""
     known = 0 if state.head is None else state.head.seq
     records = rows.since(known)

@@ -17,7 +17,7 @@ from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session, Settlement, Terms
 
-RULES = {
+TERMS_DIFFER = {
     **dict.fromkeys(("lifetime.epsilon", "lifetime.delta"), "only `concord domain` changes a cap"),
     "lifetime.filter": "a domain keeps its filter; name another domain, and `concord link` the two, for the other one",
 }
@@ -196,7 +196,7 @@ class LedgerState:
             ("lifetime.delta", known.filter.delta, asked.filter.delta),
         ):
             if frozen != given:
-                rule = RULES.get(field, "it is frozen")
+                rule = TERMS_DIFFER.get(field, "it is frozen")
                 raise WrongInput(f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}: {rule}")
         return []
 

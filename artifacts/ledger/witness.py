@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.whole import sync_folder, take_lock
-from concord.artifacts.ledger.database import Rows
+from concord.artifacts.ledger.database import LedgerRows
 from concord.artifacts.ledger.events import Entry, Restoration, Standing, Watch, missing
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
@@ -161,7 +161,7 @@ class Watching:
         """The last sighting, if there was one."""
         return None if self.witness is None else self.witness.last()
 
-    def check(self, seen: Sighting | None, state: LedgerState, rows: Rows) -> None:
+    def check(self, seen: Sighting | None, state: LedgerState, rows: LedgerRows) -> None:
         """Raise NotVerified if the ledger lacks what was `seen` before it was read, or its witness is gone."""
         if seen is None and state.witnessed:
             seen = self.last() or self._gone()  # what says so was written after the first sighting
@@ -172,12 +172,12 @@ class Watching:
                 "an older copy, charging what may have been spent since"
             )
 
-    def show(self, state: LedgerState, rows: Rows) -> None:
+    def show(self, state: LedgerState, rows: LedgerRows) -> None:
         """Let the witness see what it has not seen yet."""
         if self.witness is not None:
             self.witness.see(lambda last: self._sighting(last, state, rows))
 
-    def restore(self, state: LedgerState, rows: Rows, reason: str) -> list[Entry]:
+    def restore(self, state: LedgerState, rows: LedgerRows, reason: str) -> list[Entry]:
         """What the ledger has to say to go on. Raises WrongInput if nothing keeps it from that; NotVerified if
         nobody can know what was spent.
         """
@@ -204,7 +204,7 @@ class Watching:
             self.witness.see(lambda _: None)  # if it cannot be written, that shows before anything is charged
         return [Entry(domain="", event=Watch(witnessed=self.witness is not None, reason=reason))]
 
-    def _agreed(self, state: LedgerState, rows: Rows) -> LedgerState:
+    def _agreed(self, state: LedgerState, rows: LedgerRows) -> LedgerState:
         """The state when it was last what the witness saw. Raises NotVerified if it never was."""
         met, then = self._met(rows), LedgerState()
         if state.length and not met:
@@ -223,19 +223,19 @@ class Watching:
         named = f"the ledger says that a witness sees it, and {self.witness.path} has seen nothing"
         raise NotVerified(f"{named}: {GONE.format(how='with a new one there')}")
 
-    def _sighting(self, last: Sighting | None, state: LedgerState, rows: Rows) -> Sighting | None:
+    def _sighting(self, last: Sighting | None, state: LedgerState, rows: LedgerRows) -> Sighting | None:
         since = 0 if last is None else last.seq if last.head not in state.restored else self._met(rows)
         heads = rows.digests(since + 1, state.length)
         return Sighting(seq=state.length, heads=heads, standings=state.standings()) if heads else None
 
-    def _met(self, rows: Rows) -> int:
+    def _met(self, rows: LedgerRows) -> int:
         """The last entry that the ledger holds as its witness saw it; 0 without one."""
         seen = [] if self.witness is None else self.witness.heads()
         alike = zip(seen, rows.digests(1, len(seen)), strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike))
 
 
-def _stands(seen: Sighting, state: LedgerState, rows: Rows) -> bool:
+def _stands(seen: Sighting, state: LedgerState, rows: LedgerRows) -> bool:
     """Whether the ledger holds what was seen, or went on without it by a restoration on the record."""
     return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 

@@ -15,7 +15,7 @@ from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import PublicTest, TestRecord
 from concord.artifacts.sections import TALLIES
 
-MOST_CLASSES = 20
+MOST_CLASS_METRICS = 20
 """Classes of which recall and precision are metrics each."""
 
 LONGEST_PARAMETER = 250
@@ -124,7 +124,7 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
-        for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASSES else ()):
+        for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
             shares = {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
             found |= {name: share for name, share in shares.items() if share is not None}
     return found
@@ -144,7 +144,7 @@ def _chosen(choice: ChoiceRecord) -> Stage:
 def _tested(test: TestRecord) -> Stage:
     """What a private test measured: each share with the ends of its interval; of many classes, none by itself."""
     measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
-    for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASSES else ()):
+    for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
         measured |= {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
     ends = {f"test_{name}": share.value for name, share in measured.items()}
     ends |= {f"test_{name}_{end}": getattr(share, end) for name, share in measured.items() for end in ("low", "high")}
@@ -160,7 +160,7 @@ def _tested(test: TestRecord) -> Stage:
 def whole(certificate: Certificate) -> Stage:
     """What all stages published, as the run shows it that they are nested in."""
     params = {name: value for stage in published_stages(certificate).values() for name, value in stage.params.items()}
-    return Stage(params, figures(certificate), words(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
+    return Stage(params, figures(certificate), guarantee_text(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
 
 
 def figures(certificate: Certificate) -> dict[str, float]:
@@ -205,7 +205,7 @@ def tags(certificate: Certificate) -> dict[str, str]:
     }
 
 
-def words(certificate: Certificate) -> str:
+def guarantee_text(certificate: Certificate) -> str:
     """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
     guarantee, counts = certificate.promise, certificate.counts
     measured = _measured_in_words(certificate.student.public_test)
@@ -279,7 +279,7 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     return TEST_TABLE not in now.params and not tried
 
 
-def signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:
+def mlflow_signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:
     """Raw public columns in, class names out, as MLflow writes a schema. A missing cell is no error."""
     inputs = [{"name": name, "required": False, "type": kind} for name, kind in columns.items()]
     return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": "string"}])}

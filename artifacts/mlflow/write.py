@@ -48,13 +48,13 @@ from concord.artifacts.mlflow.describe import (
     Publication,
     Stage,
     dataset,
+    guarantee_text,
     listing,
+    mlflow_signature,
     published_stages,
-    signature,
     tags,
     takes_alias,
     whole,
-    words,
 )
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
 from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
@@ -87,7 +87,7 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
         publication.student,
         str(folder),
         mlflow_model=described,
-        signature=ModelSignature.from_dict(signature(publication.columns)),
+        signature=ModelSignature.from_dict(mlflow_signature(publication.columns)),
         input_example=publication.example,
         code_paths=[str(code) for code in publication.code],
         pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
@@ -128,7 +128,7 @@ class Tracking(Records):
             experiment = self._experiment(certificate.domain.name)
             for name, shown in {NOTE: about_domain(certificate, experiment), **SHOWN_AS}.items():
                 self._client.set_experiment_tag(experiment, name, shown)
-            described = {**tags(certificate), NOTE: words(certificate)}
+            described = {**tags(certificate), NOTE: guarantee_text(certificate)}
             begun = self._after_its_runs(certificate.session, publication.started)
             with self._run(experiment, certificate.session, begun, described) as run:
                 self._log(run.info.run_id, publication)
@@ -296,7 +296,7 @@ class Tracking(Records):
             self._client.get_logged_model(model_id).artifact_location,
             run.info.run_id,
             tags={**tags(certificate), "digest.model": listing(self._model_digests(model_id))},
-            description=words(certificate),
+            description=guarantee_text(certificate),
             model_id=model_id,
         )
         self._client.update_registered_model(name, about_students(certificate))

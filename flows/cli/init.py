@@ -23,14 +23,14 @@ from concord.tasks.advice.draft import (
     features_of,
     usual_delta,
 )
-from concord.tasks.advice.keys import SCHEMA_FILE, SHIPPED
+from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.suggest import suggest
 from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
 """What nobody can guess. If all are given, nothing is asked, and the rest is what is usual."""
-QUESTIONS = {
+PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels",
     "test": "Public labelled table to try the student on; empty for none",
@@ -76,7 +76,7 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
     missing = [name for name in REQUIRED_WISHES if name not in stated and not (name == "classes" and "test" in stated)]
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
-    for name in QUESTIONS:
+    for name in PROMPTS:
         if name == "label":
             stated["format"] = format_of(stated["public"], stated["test"])
         if name in stated:
@@ -125,7 +125,7 @@ def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
     """The answer at the terminal. A wrong one is refused at once, and asked for again."""
     shown = ",".join(default) if isinstance(default, tuple) else default
     while True:
-        answer = typer.prompt(QUESTIONS[name], default=shown, err=True, show_default=bool(shown))
+        answer = typer.prompt(PROMPTS[name], default=shown, err=True, show_default=bool(shown))
         try:
             return _meant(name, default if answer == shown else answer, stated)
         except WrongInput as wrong:
@@ -193,6 +193,6 @@ def _write(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        path.with_name(SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())
+        path.with_name(PLAN_SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())
     except OSError as failed:
         raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None

@@ -180,7 +180,7 @@ def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
     return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
 
 
-WORDS = (  # what the headings mean
+HEADINGS = (  # what the headings mean
     "worth: labelled rows, free of noise, that would teach the student as much. lost: the share of rows it gets wrong, "
     "roughly, for want of more. margin needed: votes by which the largest class must lead so that a row gets its label "
     "99 times of 100. teachers needed: how many it takes for a row of average agreement. cutoff: refusals until the "
@@ -198,7 +198,7 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
         cutoff, *rest = _expected(item)
         table.add_row(item["name"], cutoff, *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)
-    out.print(WORDS, style="dim", soft_wrap=True)
+    out.print(HEADINGS, style="dim", soft_wrap=True)
     for part in _shared_out(found):
         out.print(part)
     out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
@@ -292,7 +292,7 @@ def _show_tallies(found: dict[str, Any], would: str | None, other: list[dict[str
     out.print(f"To expect: {found['reason']}.", soft_wrap=True)
     if would is not None:
         out.print(f"This cannot work as planned: {would}.", soft_wrap=True)
-    out.print(WORDS.partition(" margin needed")[0], style="dim", soft_wrap=True)
+    out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
     if other:
         _show_what_if(other, relabelled=False)
 

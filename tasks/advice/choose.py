@@ -136,7 +136,7 @@ def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon
     ]
 
 
-DIGITS = 4
+SHARE_DIGITS = 4
 """Of a share that is expected."""
 
 
@@ -159,7 +159,7 @@ def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) 
     except WrongInput:  # a table of agreement that is not there any more
         return ()
     return tuple(
-        Expected(epsilon=each.epsilon, labels=int(each.option.worth), lost=round(each.option.lost, DIGITS))
+        Expected(epsilon=each.epsilon, labels=int(each.option.worth), lost=round(each.option.lost, SHARE_DIGITS))
         for each in other
         if each.option.lost is not None and math.isfinite(each.option.lost) and math.isfinite(each.option.worth)
     )

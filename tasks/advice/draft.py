@@ -131,7 +131,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble:
+class EnsembleAdvice:
     """How many teachers, the mechanism that is expected to teach most with their votes on the public rows, and how many
     later rows are paid for as well, if it ends by rows asked."""
 
@@ -176,7 +176,7 @@ def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS
     private_frames(private, {name: option}, form)
 
 
-def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
+def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     """The plan as commented TOML, its paths relative to `folder`; without an ensemble, for tallies.
 
     Raises WrongInput if it would not load.
@@ -193,7 +193,7 @@ def draft(wishes: Wishes, ensemble: Ensemble | None, folder: Path) -> str:
     features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
-    written = SCHEMA_LINE + HEAD + "\n".join(sections)
+    written = SCHEMA_LINE + PLAN_HEAD + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
     return written
 
@@ -203,7 +203,7 @@ LEFT_OUT = (FREE_TEXT, ONE_VALUE, ABSENT)
 """Remarks on columns that are no features."""
 BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
 """What is said of a filter that suits."""
-HEAD = """\
+PLAN_HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
 # private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
 
@@ -258,7 +258,7 @@ delta = {wishes.delta!r} # well below one in the number of units
 """
 
 
-def _teachers(wishes: Wishes, ensemble: Ensemble) -> str:
+def _teachers(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     size = wishes.rows // ensemble.teachers
     params = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     return f"""\
@@ -280,7 +280,7 @@ learner = "linear" # the model that the sums are decoded to; or the estimator of
 """
 
 
-def _door(ensemble: Ensemble) -> str:
+def _door(ensemble: EnsembleAdvice) -> str:
     best = ensemble.best
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"

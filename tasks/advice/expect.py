@@ -24,13 +24,13 @@ from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
-from concord.tasks.mechanisms.error_estimate import check
+from concord.tasks.mechanisms.error_estimate import check_parameters
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.relabelled import inner_budget
 
 
-def public_rows(plan: Plan) -> int:
+def public_row_count(plan: Plan) -> int:
     """Rows of the plan's public table. Raises WrongInput if it cannot be read or has none."""
     table = open_public(plan.path("public"), form=plan.data.format)
     return sum(frame.height for frame in table.frames(table.names[:1]))
@@ -119,7 +119,7 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
     Raises WrongInput if a public table of it cannot be read.
     """
     lifetime, labeling = plan.privacy.lifetime, plan.labeling
-    asked = queries or labeling.queries or (None if plan.data.public is None else public_rows(plan))
+    asked = queries or labeling.queries or (None if plan.data.public is None else public_row_count(plan))
     return {
         "epsilon": plan.privacy.epsilon,
         "delta": plan.privacy.delta,
@@ -268,7 +268,7 @@ def cover_error(*, dimension: int, rows: int, beta: float) -> float:
     Least α >= 8/n with 2·(2en/V)^(2V)·2^(−αn/2) <= β, at most 1: double sampling (Blumer et al. 1989) over the
     differences of two hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
     """
-    check(fractions={"beta": beta}, positive={"dimension": dimension, "rows": rows})
+    check_parameters(fractions={"beta": beta}, positive={"dimension": dimension, "rows": rows})
     if 2 * rows < dimension:
         return 1.0  # Sauer's lemma begins there
     spread = 2 * dimension * math.log(2 * math.e * rows / dimension) - math.log(beta)
@@ -282,7 +282,7 @@ def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -
     Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
     ways, and the mechanism's own utility (McSherry & Talwar 2007).
     """
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "rate": rate})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "rate": rate})
     spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), math.log(2 * candidates / beta) / rate
     root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
     return math.ceil(root**2)

@@ -1,7 +1,8 @@
 """Keys: what each key of a plan is and means, for people and for editors, out of the JSON schema of the plan's types.
 
-`concord init` writes SCHEMA_FILE beside a plan, whose first line names it, so that editors which know the line (taplo,
-and what is built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference` writes both.
+`concord init` writes PLAN_SCHEMA_FILE beside a plan, whose first line names it, so that editors which know the line
+(taplo, and what is built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference`
+writes both.
 Checked by tests/tasks/advice/test_keys.py, which makes them anew and compares.
 """
 
@@ -16,10 +17,10 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import near
 
-SCHEMA_FILE = "concord-plan.schema.json"
-SCHEMA_LINE = f"#:schema {SCHEMA_FILE}\n"
+PLAN_SCHEMA_FILE = "concord-plan.schema.json"
+SCHEMA_LINE = f"#:schema {PLAN_SCHEMA_FILE}\n"
 """The first line of a plan, by which an editor finds the schema."""
-SHIPPED = Path(__file__).parents[2] / SCHEMA_FILE
+SHIPPED = Path(__file__).parents[2] / PLAN_SCHEMA_FILE
 """A link to the one in deployments/plans, and a copy of it in a wheel."""
 Schema = dict[str, Any]
 
@@ -47,7 +48,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class KeySection:
     """A table of the plan; `repeated` if there are several of that name."""
 
     name: str
@@ -74,11 +75,11 @@ def plan_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """What SCHEMA_FILE holds."""
+    """What PLAN_SCHEMA_FILE holds."""
     return json.dumps(plan_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def sections() -> tuple[Section, ...]:
+def sections() -> tuple[KeySection, ...]:
     """Every section with its keys, in the order of the plan's types."""
     schema = plan_schema()
     return tuple(_sections(schema, schema["$defs"]))
@@ -102,10 +103,12 @@ def details(found: list[Key]) -> dict[str, Any]:
 
 def page() -> str:
     """The reference of all keys, in Markdown."""
-    return HEAD + "\n".join(f"## {section.title}\n\n{section.words}\n\n{_table(section)}" for section in sections())
+    return REFERENCE_HEAD + "\n".join(
+        f"## {section.title}\n\n{section.words}\n\n{_table(section)}" for section in sections()
+    )
 
 
-HEAD = """\
+REFERENCE_HEAD = """\
 # All keys of a plan
 
 Made from the plan's own types by `make reference`; a test compares. `concord plan --explain KEY` says the same, and
@@ -116,14 +119,14 @@ beside the plan. Nothing in a plan may be chosen by looking at private rows. Wha
 """
 
 
-def _table(section: Section) -> str:
+def _table(section: KeySection) -> str:
     rows = [("key", "is", "unit", "default", "known to", "meaning"), ("---",) * 6]
     for key in section.keys:
         rows.append((f"`{key.name.rpartition('.')[2]}`", key.values, key.unit, key.default, key.known_to, key.words))
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
 
 
-def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[Section]:
+def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[KeySection]:
     """The sections within one, each before those in it; `who` knows it if nothing else is said."""
     for name, value in part["properties"].items():
         if (inner := _type_of(value)) is not None:
@@ -131,7 +134,7 @@ def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str 
             given = below.get("required", ())
             here = [item for item in below["properties"].items() if _type_of(item[1]) is None]
             keys = tuple(_key(f"{whole}.{key}", about, known_to, required=key in given) for key, about in here)
-            yield Section(name=whole, repeated="items" in value, words=below["description"], keys=keys)
+            yield KeySection(name=whole, repeated="items" in value, words=below["description"], keys=keys)
             yield from _sections(below, types, f"{whole}.", known_to)
 
 
@@ -202,5 +205,5 @@ def _is_title(key: str, item: Any) -> bool:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    (folder / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
+    (folder / PLAN_SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
     (folder / "README.md").write_text(page(), encoding="utf-8")

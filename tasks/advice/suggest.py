@@ -17,7 +17,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies, would_work
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, better_filter, check_cover, fit_by_filter, named_filter
-from concord.tasks.advice.draft import Ensemble, Wishes, draft, usual_room
+from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
@@ -31,7 +31,7 @@ class Suggested:
     extended."""
 
     text: str
-    ensemble: Ensemble | None
+    ensemble: EnsembleAdvice | None
     reason: str
     later_rows: str = NO_LATER_ROWS
 
@@ -87,7 +87,7 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later)
 
 
-def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
+def _ensemble(wishes: Wishes, public: PublicFacts) -> EnsembleAdvice:
     """The teachers, and the mechanism, that are expected to teach most."""
     found = []
     figures: dict[str, Any] = {
@@ -107,7 +107,7 @@ def _ensemble(wishes: Wishes, public: PublicFacts) -> Ensemble:
             found.append((worth, plan_mechanism(mechanism.name, stream, mechanism.cutoff), teachers))
     nothing = 0.0, Option(name="none", feasible=False, reason="no mechanism fits the budget"), 0
     _, best, teachers = max(found, key=lambda each: each[0], default=nothing)
-    return Ensemble(teachers=teachers, best=best, room=usual_room(public.rows))
+    return EnsembleAdvice(teachers=teachers, best=best, room=usual_room(public.rows))
 
 
 def _round(count: int) -> int:

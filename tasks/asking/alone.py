@@ -39,14 +39,14 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def own(table: pa.Table) -> pa.Table:
+def own_copy(table: pa.Table) -> pa.Table:
     """A copy in memory of its own, aligned as Arrow's is: sums may be grouped by where it begins."""
     return table.take(pa.array(np.arange(table.num_rows))).combine_chunks()
 
 
 def frame(rows: bytes) -> pl.DataFrame:
     """A shard's rows."""
-    found = pl.from_arrow(own(pa.ipc.open_stream(rows).read_all()))
+    found = pl.from_arrow(own_copy(pa.ipc.open_stream(rows).read_all()))
     assert isinstance(found, pl.DataFrame)
     return found
 
@@ -72,7 +72,7 @@ def answer(rows: int, to: int, helper: int) -> None:
 def main(parent: str) -> None:
     end_with(int(parent))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash would leave rows in a file
-    own(pa.table({"row": [0]}))  # which imports more of Arrow, once for all
+    own_copy(pa.table({"row": [0]}))  # which imports more of Arrow, once for all
     np.random.seed(0)
     door, helper = socket.socket(fileno=0), os.getpid()
     while pipes := socket.recv_fds(door, 1, 2)[1]:

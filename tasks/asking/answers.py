@@ -16,7 +16,7 @@ from concord.artifacts.schemas import canonical_json
 
 LONGEST = 4096
 """Characters of an answer's canonical text at most."""
-LARGEST = 8192
+LARGEST_INTEGER = 8192
 """Bits of an integer in an answer at most: the digits of a larger one take long to write."""
 DEEPEST = 32
 """Tuples and frozensets in one another at most."""
@@ -39,8 +39,8 @@ def _plain(answer: object, levels: int) -> Any:
     if answer is None or answer is True or answer is False:
         return answer
     if isinstance(answer, int):
-        if int.bit_length(answer) > LARGEST:
-            raise ValueError(f"an integer in an answer must be of at most {LARGEST} bits")
+        if int.bit_length(answer) > LARGEST_INTEGER:
+            raise ValueError(f"an integer in an answer must be of at most {LARGEST_INTEGER} bits")
         return {"int": hex(answer)} if int.bit_length(answer) > 53 else int.__int__(answer)
     if isinstance(answer, float):
         return {"float": float.hex(answer)}
@@ -82,7 +82,7 @@ PASSED = canonical(True)
 """What a question answers that was tried, and can be asked."""
 
 
-def tried(question: bytes, rows: object) -> bool | str:
+def fault_of(question: bytes, rows: object) -> bool | str:
     """In a process of its own: whether a question can be asked of public rows; if not, why."""
     try:
         canonical(cloudpickle.loads(question)(rows))

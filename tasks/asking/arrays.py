@@ -51,7 +51,7 @@ WIDEST = 4096
 """Columns times classes of other learners."""
 TEACHERS_AT_A_TIME = 250
 """Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
-ROWS_AT_A_TIME = 512
+ROWS_IN_CACHE = 512
 """… and of so many rows, so that they stay in a processor's own cache."""
 LACKS = -1e38
 """The offset of a class that a shard has no row of. −∞ could meet a zero in a product, which is no number."""
@@ -148,8 +148,8 @@ class LinearTeachers:
 
     def add_votes(self, counts: NDArray[np.uint32], X: Rows) -> None:
         """Add each teacher's vote on each row of X (rows, width) to `counts` (rows, classes), in place."""
-        for first in range(0, len(X), ROWS_AT_A_TIME):
-            rows = slice(first, first + ROWS_AT_A_TIME)
+        for first in range(0, len(X), ROWS_IN_CACHE):
+            rows = slice(first, first + ROWS_IN_CACHE)
             for scores in self.scores(X[rows]):
                 _count(counts[rows], scores)
 

@@ -27,17 +27,17 @@ import polars as pl
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, canonical_json
-from concord.tasks.asking.answers import PASSED, canonical, reason_of, tried
-from concord.tasks.asking.shards import answer_of, asking, shown
+from concord.tasks.asking.answers import PASSED, canonical, fault_of, reason_of
+from concord.tasks.asking.shards import answer_of, as_asked, forking_helper
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import PublicBatch, read_frame
 
-NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 """What a question may be called: one line, without half of a surrogate pair, which cannot be written down."""
 REHEARSED = 256
 """Public rows that a question is tried on at most."""
 
-Asked = Callable[[pl.DataFrame], Hashable]
+ShardFunction = Callable[[pl.DataFrame], Hashable]
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Question:
     """
 
     name: str
-    function: Asked
+    function: ShardFunction
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise WrongInput(f"a question must be a function of a shard's rows, got {type(self.function).__name__}")
-        if not NAME.fullmatch(self.name) or self.name != self.name.strip():
+        if not VALID_NAME.fullmatch(self.name) or self.name != self.name.strip():
             raise WrongInput(f"a question's name must be one line of 1 to 100 characters, got {self.name!r}")
 
     @classmethod
-    def of(cls, function: Asked, name: str | None) -> "Question":
+    def of(cls, function: ShardFunction, name: str | None) -> "Question":
         """The question by the name given, or by that of its function. Raises WrongInput if neither names it."""
         known = str(getattr(function, "__name__", "<")) if name is None else name
         if name is None and known.startswith("<"):
@@ -94,7 +94,7 @@ class Question:
         )
 
 
-def _taken(function: Asked) -> dict[str, dict[str, str]]:
+def _taken(function: ShardFunction) -> dict[str, dict[str, str]]:
     """The canonical values of a function's closure and globals, and of its defaults; modules by their names.
 
     Raises ValueError or TypeError if one has no canonical form.
@@ -120,11 +120,11 @@ def rehearse_question(question: Question, batches: Sequence[PublicBatch], encodi
     would fail on every shard, and be paid for all the same."""
     rows, trial = (
         read_frame(batches[0].ref, vault).head(REHEARSED),
-        cloudpickle.dumps(partial(tried, question.portable)),
+        cloudpickle.dumps(partial(fault_of, question.portable)),
     )
     labels = pl.Series(LABEL, np.arange(rows.height) % len(encoding.classes), pl.UInt16)
-    with asking() as helper:
-        outcome = answer_of(helper, trial, shown(rows.with_columns(labels), encoding))
+    with forking_helper() as helper:
+        outcome = answer_of(helper, trial, as_asked(rows.with_columns(labels), encoding))
     if outcome != PASSED:
         reason = json.loads(outcome) or "it ends its process"
         raise WrongInput(f"question {question.name!r} cannot be asked, tried on public rows: {reason}")

@@ -116,7 +116,7 @@ def hypothesis_space(
     bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
     Raises WrongInput if there is no such class or column, or too many hypotheses.
     """
-    columns = columns_of(plan.features or encoding.outputs, encoding, field)
+    columns = positions_of(plan.features or encoding.outputs, encoding, field)
     plain = hypothesis_class(plan.hypotheses, columns=columns)
     if plain.bound is not None or (plain.linear and not bounded):
         return plain
@@ -124,7 +124,7 @@ def hypothesis_space(
     return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)
 
 
-def columns_of(features: Sequence[str], encoding: Encoding, field: str) -> list[int]:
+def positions_of(features: Sequence[str], encoding: Encoding, field: str) -> list[int]:
     """Where columns of the encoded matrix are, by their names. Raises WrongInput naming one that is not there."""
     for name in features:
         if name not in encoding.outputs:

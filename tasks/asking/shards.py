@@ -37,7 +37,7 @@ from concord.tasks.data.encode import SHARD, read_frame
 from concord.tasks.data.guard import private_stage
 
 SCRIPT = Path(__file__).with_name("alone.py")
-ALIKE = {
+ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
 }
@@ -48,25 +48,25 @@ ALIKE = {
 def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Encoding, vault: Vault) -> list[str]:
     """What every shard answers, in their order, as canonical texts; blocks are ranges of shards and their rows."""
     found: list[str] = []
-    with asking() as helper:
+    with forking_helper() as helper:
         for shards, block in blocks:
             rows = read_frame(block, vault)
             bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
-            own = shown(rows.drop(SHARD), encoding)
+            own = as_asked(rows.drop(SHARD), encoding)
             found.extend(
                 answer_of(helper, question, own.slice(first, last - first)) for first, last in pairwise(bounds.tolist())
             )
     return found
 
 
-def shown(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     """Cast rows as a question sees them: the label by its class's name, under its own."""
     names = pl.Series(encoding.label, encoding.classes, pl.String).gather(rows[LABEL])
     return rows.drop(LABEL).with_columns(names)
 
 
 @contextmanager
-def asking() -> Iterator[socket.socket]:
+def forking_helper() -> Iterator[socket.socket]:
     """The process that forks one for each shard, by the socket it listens on; it ends with this."""
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     ours, theirs = socket.socketpair()
@@ -74,7 +74,7 @@ def asking() -> Iterator[socket.socket]:
         with theirs:
             helper = subprocess.Popen(
                 [sys.executable, "-P", str(SCRIPT), str(os.getpid())],
-                env={**os.environ, "PYTHONPATH": path, **ALIKE},
+                env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -46,7 +46,7 @@ from concord.tasks.mechanisms.distance import Ints
 CODES = "concord.codes"
 BLOCKS = 8
 """Files of coded rows, and tasks that count them: not a number that the table decides."""
-KNOWN = 1 << 16
+MOST_DECODED = 1 << 16
 """Units whose features a model is decoded on at most, where those are public."""
 SPILLS = 64
 """Parts that units are spread over so that their rows meet: one of them is in memory at a time."""
@@ -101,12 +101,12 @@ def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
 @private_stage
 def known(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
     """Where labels alone are secret: the codes (m, F) of one row of each unit, or of every so-manieth where there are
-    more than KNOWN of them; and how many units there are. No label is read.
+    more than MOST_DECODED of them; and how many units there are. No label is read.
     """
     parts = [part for block in blocks for part in _codes_of_units(vault.read(block))]
     units = sum(map(len, parts))
     together = np.concatenate([np.empty((0, codes.width), np.int32), *parts])
-    return together[:: max(1, -(-units // KNOWN))], units
+    return together[:: max(1, -(-units // MOST_DECODED))], units
 
 
 def _codes_of_units(file: bytes) -> Iterator[CodeMatrix]:

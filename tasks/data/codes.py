@@ -34,7 +34,7 @@ CROSS_BINS, CROSS_WORDS = 4, 14
 Coded = Scaled | OneHot | Passed
 CODED = (Scaled, OneHot, Passed)
 """Columns that have codes: one without values has none, nor do the words of free text."""
-CELLS = 300
+VECTOR_CELLS = 300
 """Cells of vectors, if nothing else is asked for."""
 
 
@@ -218,7 +218,7 @@ def learn_codes(
     *,
     coarse: int,
     fine: int = 32,
-    cells: int = CELLS,
+    cells: int = VECTOR_CELLS,
     crosses: Sequence[Sequence[str]] = (),
 ) -> Codes:
     """Codes of cast public rows, with so many bins of a number in either view, and at most so many cells of a vector.

@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
+from concord.tasks.data.cells import WHOLE
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.names import ESCAPED
 
@@ -36,11 +37,9 @@ ROWS = 1 << 12
 ZONED, BYTES = 1184, 17
 """PostgreSQL's numbers of the types `timestamp with time zone` and `bytea`."""
 UTF8 = "UTF8"
-WHOLE = 2**53
-"""Up to it, whole numbers are what a double holds exactly."""
-LONGEST = 4096
+LONGEST_INTEGER = 4096
 """Bits of a whole number; Python writes none of more than 4,300 digits."""
-PATIENCE = 10
+CONNECT_SECONDS = 10
 """Seconds a server has to let us in."""
 SYNTAX = "42"
 """Codes of SQL that begin so are of queries that name what is not there, or make no sense."""
@@ -102,7 +101,7 @@ def word_of(cell: Any) -> str | None:
     if isinstance(cell, datetime):
         return _moment(cell)
     if isinstance(cell, int):
-        return int.__repr__(cell) if cell.bit_length() <= LONGEST else None
+        return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
     if isinstance(cell, date):
         return date.isoformat(cell)
     return Decimal.__str__(cell) if isinstance(cell, Decimal) else None
@@ -157,7 +156,7 @@ def _engine(address: URL) -> Any:
         return create_engine(
             address.set(drivername="postgresql+psycopg"),
             poolclass=NullPool,
-            connect_args={"connect_timeout": PATIENCE, "client_encoding": UTF8},
+            connect_args={"connect_timeout": CONNECT_SECONDS, "client_encoding": UTF8},
             execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
             hide_parameters=True,
         )

@@ -46,7 +46,7 @@ from concord.tasks.data.tables import PublicTable, open_public
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
 
-MOST_NAMED = 5
+MOST_LABELS_SHOWN = 5
 """Labels of a public table that an error shows."""
 
 SKEWED = 2.0
@@ -178,7 +178,7 @@ def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tu
     foreign = raw.filter(index.is_null())[encoding.label]
     if len(foreign):
         rule = f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}"
-        held = ", ".join(map(repr, raw[encoding.label].drop_nulls().unique().sort().head(MOST_NAMED)))
+        held = ", ".join(map(repr, raw[encoding.label].drop_nulls().unique().sort().head(MOST_LABELS_SHOWN)))
         raise WrongInput(f"{rule}: the column holds {held}, and data.classes names {', '.join(encoding.classes)}")
     return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
 

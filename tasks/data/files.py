@@ -259,7 +259,7 @@ def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFor
     return TableFile(path, _format(path, field, called or str(path)), field, form, partition, called)
 
 
-NOTHING = "__HIVE_DEFAULT_PARTITION__"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """What a path holds where a cell is null."""
 
 
@@ -268,7 +268,7 @@ def partition_of(path: str, root: str) -> Partition:
     below = path.removeprefix(root).split("/")[:-1] if path.startswith(root) else []
     pairs = (part.partition("=") for part in below)
     cells = {unquote(name, errors=ESCAPED).strip(): value for name, sign, value in pairs if sign and name.strip()}
-    return tuple((name, None if cell == NOTHING else unquote(cell, errors=ESCAPED)) for name, cell in cells.items())
+    return tuple((name, None if cell == HIVE_NULL else unquote(cell, errors=ESCAPED)) for name, cell in cells.items())
 
 
 def _format(path: Path | Remote, field: str, shown: str) -> Format:

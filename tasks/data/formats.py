@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, EXPONENT, Kind, Place, TextFormat
+from concord.artifacts.schemas import COMMAS, EXPONENT, AnyPath, Kind, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, is_padded, systematic_sample
 from concord.tasks.data.sound import SEPARATORS
 from concord.tasks.data.tables import PublicTable, find_files
@@ -32,7 +32,7 @@ POINT = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[,' ][0-9]{{3}})+)(?:\.[0-9]+)?{EXPONEN
 GROUPED = r"[+-]?[0-9]{1,3}(?:([.,' ])[0-9]{3})+"
 
 
-def find_format(paths: Sequence[Place]) -> TextFormat:
+def find_format(paths: Sequence[AnyPath]) -> TextFormat:
     """The format of the CSV files of a public table; the usual one if there are none."""
     if not paths:
         return COMMAS
@@ -65,7 +65,7 @@ def words_of(form: TextFormat) -> str:
     return ", ".join(words for name, words in said.items() if getattr(form, name) != usual[name])
 
 
-def _encoding(paths: Sequence[Place]) -> str:
+def _encoding(paths: Sequence[AnyPath]) -> str:
     """UTF-8 if all bytes are; else cp1252 if some byte is a sign in that alone, and all are known there; or Latin-1."""
     utf8 = codecs.getincrementaldecoder("utf-8")
     found = "utf-8"
@@ -146,8 +146,8 @@ def _all(pattern: str, cells: Sequence[str]) -> bool:
 MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
 FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
 ONE_VALUE = "one value alone, left out: it teaches nothing"
-CODES = "digits with a zero in front are words"
-FEW = range(3, 61)
+LEADING_ZEROS = "digits with a zero in front are words"
+NAMING_NUMBERS = range(3, 61)
 """How many distinct whole numbers may name things."""
 SENTENCE = 4
 """Words that a cell of free text has on average, at least."""
@@ -159,7 +159,7 @@ def may_be_names(cells: pl.Series) -> bool:
     """Whether numbers may name things, such as wards: few whole ones, each of which comes several times."""
     numbers = cells.cast(pl.Float64, strict=False).drop_nulls()
     distinct = numbers.n_unique()
-    return distinct in FEW and len(numbers) >= 3 * distinct and bool((numbers == numbers.round()).all())
+    return distinct in NAMING_NUMBERS and len(numbers) >= 3 * distinct and bool((numbers == numbers.round()).all())
 
 
 def of_digits(cells: pl.Series) -> bool:
@@ -194,7 +194,7 @@ def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
     sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
     rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
         "numeric": {MAY_BE_NAMES: may_be_names},
-        "categorical": {FREE_TEXT: is_free_text, CODES: of_digits},
+        "categorical": {FREE_TEXT: is_free_text, LEADING_ZEROS: of_digits},
     }
     checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}
     found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]

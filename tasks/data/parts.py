@@ -32,9 +32,9 @@ from concord.tasks.data.units import sampled, stored_as_one, stored_oddly, unit_
 
 BY_UNIT, BY_CELLS = "data.unit", "test.columns"
 """The fields of a plan that may name units."""
-FORMAT = "data.format"
+FORMAT_FIELD = "data.format"
 """The field of a plan that says how cells of CSV files are written, names too."""
-ABSENT = b"\xff"
+NULL_CELL = b"\xff"
 """What stands for a cell that says nothing: no length, which others begin with, is so large."""
 
 
@@ -68,7 +68,7 @@ def naming_rule(plan: Plan) -> str:
         (column, _rounded(plan, column), *stored_oddly(plan.path("private"), column, plan.data.format))
         for column in columns
     ]
-    written = {FORMAT: unusual} if (unusual := format_of_names(plan)) else {}
+    written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}
     return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by, **written})
 
 
@@ -122,7 +122,7 @@ def row_names(rows: pl.DataFrame, rounded: Mapping[str, bool]) -> pl.Series:
 
 
 def _framed(cell: bytes | None) -> bytes:
-    return ABSENT if cell is None else len(cell).to_bytes(7, "big") + cell
+    return NULL_CELL if cell is None else len(cell).to_bytes(7, "big") + cell
 
 
 def _rounded(plan: Plan, column: str) -> bool:

@@ -24,7 +24,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 
 Format = Literal["parquet", "ipc", "csv", "text"]
 """Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
-PATIENCE = timedelta(seconds=15)
+RETRY_FOR = timedelta(seconds=15)
 """For how long Google's store is asked again, each time: without it, a quarter of an hour if nothing lets us in."""
 STAMPS = ("etag", "last-modified", "content-length")
 Partition = tuple[tuple[str, str | None], ...]
@@ -94,7 +94,7 @@ def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
     if scheme == "az":
         return pyarrow.fs.AzureFileSystem(account_name=bucket)
     if scheme == "gs":
-        return pyarrow.fs.GcsFileSystem(retry_time_limit=PATIENCE)
+        return pyarrow.fs.GcsFileSystem(retry_time_limit=RETRY_FOR)
     return pyarrow.fs.FileSystem.from_uri(f"{scheme}://{bucket}")[0]
 
 

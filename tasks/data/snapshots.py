@@ -8,7 +8,7 @@ KEY/2, and so on: whoever reads the one before goes on with it. The last two are
 
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
 Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is
-             checked as it is read, and memory holds FEW of them. A snapshot is there whole or not at all
+             checked as it is read, and memory holds PARTS_IN_MEMORY of them. A snapshot is there whole or not at all
 Not covered  a folder that changes while it is read; an object of a store that does is refused.
              Checked by tests/tasks/data/test_sources.py and tests/tasks/data/test_object_store.py
 """
@@ -28,7 +28,7 @@ from concord.artifacts.schemas import Frozen, Ref
 from concord.tasks.data.places import Elsewhere, Format, Kept, KeptTable, Partition
 
 PART_BYTES = 1 << 24
-FEW = 4
+PARTS_IN_MEMORY = 4
 LIST = "files.json"
 SCHEME = "snapshot://"
 
@@ -77,7 +77,7 @@ class _Parts(io.RawIOBase):
 
     def __init__(self, vault: Vault, listed: Listed) -> None:
         self._size, self._at = listed.size, 0
-        self._part = lru_cache(maxsize=FEW)(lambda part: vault.read(listed.parts[part]))
+        self._part = lru_cache(maxsize=PARTS_IN_MEMORY)(lambda part: vault.read(listed.parts[part]))
 
     def readable(self) -> bool:
         return True

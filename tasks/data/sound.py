@@ -30,7 +30,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from pyarrow import types
 
-from concord.artifacts.schemas import COMMAS, Place, TextFormat
+from concord.artifacts.schemas import COMMAS, AnyPath, TextFormat
 from concord.tasks.data.names import ESCAPED
 
 SHOWN_NAMES = 20
@@ -39,13 +39,13 @@ LONGEST_LINE = 1 << 20
 """Characters; a byte that is not UTF-8 is escaped by four."""
 
 
-def csv_names(path: Place, form: TextFormat = COMMAS) -> list[str]:
+def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
     """Column names of a CSV file: the cells of its first line without blanks around them."""
     with _opened(path, form, newline="") as file:
         return [name.strip() for name in split_line(file.readline(LONGEST_LINE), form)]
 
 
-def read_rows(path: Place, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
+def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
     """The cells of every line after the first that is not blank: a row each. Only if it is to be `strict`, for a public
     file, may cells hold line breaks; and only then it raises, UnicodeDecodeError or csv.Error."""
     if strict and form.quoted_line_breaks:
@@ -53,7 +53,7 @@ def read_rows(path: Place, form: TextFormat = COMMAS, *, strict: bool = False) -
     return (split_line(line, form) for line in read_lines(path, form, strict=strict))
 
 
-def read_lines(path: Place, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
+def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
     """Every line after the first that is not blank. Raises UnicodeDecodeError only if it is to be `strict`."""
     with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
@@ -77,14 +77,14 @@ def _dialect(form: TextFormat) -> dict[str, Any]:
     return {"delimiter": form.separator, "skipinitialspace": True, **quoting}
 
 
-def _records(path: Place, form: TextFormat) -> Iterator[list[str]]:
+def _records(path: AnyPath, form: TextFormat) -> Iterator[list[str]]:
     """The rows of a public file, the first too, with line breaks within quotes."""
     csv.field_size_limit(LONGEST_LINE)
     with _opened(path, form, newline="", errors="strict") as file:
         yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
 
 
-def declare_to_find(name: str, path: Place, form: TextFormat) -> str:
+def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
     """The rest of a sentence about a CSV file that lacks a column: the format in which it has it, if there is one."""
     for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
         if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
@@ -108,13 +108,13 @@ def _line(file: TextIO, ends: str) -> str:
     return line
 
 
-def _opened(path: Place, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
+def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
     encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
     file: TextIO = path.open(encoding=encoding, errors=errors, newline=newline)
     return file
 
 
-def parquet_footer(path: Place) -> pyarrow.parquet.FileMetaData:
+def parquet_footer(path: AnyPath) -> pyarrow.parquet.FileMetaData:
     """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
     one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
     with path.open("rb") as file:
@@ -131,7 +131,7 @@ DAY_MILLISECONDS = 86_400_000
 DECIMAL_DIGITS = 38
 """The most that a decimal of polars can have, before and after its point together."""
 
-Whole = NDArray[np.int64]
+WholeNumbers = NDArray[np.int64]
 
 
 class Rule(NamedTuple):
@@ -219,7 +219,7 @@ def _moments(column: pa.Array) -> pa.Array:
     return _counted(column, lambda time: time * by, 2**63 // by).view(_utc(column.type))
 
 
-def _counted(column: pa.Array, count: Callable[[Whole], Whole], bound: int) -> pa.Array:
+def _counted(column: pa.Array, count: Callable[[WholeNumbers], WholeNumbers], bound: int) -> pa.Array:
     """Another count of units of time stored in 64 bits; null if the stored one is not within ±`bound`."""
     stored = column.view(pa.int64())
     times = stored.fill_null(0).to_numpy()

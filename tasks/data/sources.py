@@ -42,21 +42,21 @@ from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reac
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
 from concord.tasks.data.units import spilling
 
-ORDER = "concord.order"
-PARTS = 64
+ORDER_COLUMN = "concord.order"
+ORDER_PARTS = 64
 """Parts that rows of a query are spread over to be put in order: one of them is in memory at a time."""
 BATCH = 1 << 16
 BYTES = 1 << 20
-WORDS = ("object", "category", "str", "string")
+PANDAS_WORDS = ("object", "category", "str", "string")
 """Types of pandas whose cells may be any Python object, or text of any characters."""
 READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta tables that change nothing of how their files are read."""
-FIELDS = ("private", "public", "test")
+TABLE_FIELDS = ("private", "public", "test")
 
 
 def elsewhere(plan: Plan) -> dict[str, str | TableSource]:
     """Tables of a plan that are no local files, by their fields."""
-    tables: dict[str, Any] = {field: getattr(plan.data, field) for field in FIELDS}
+    tables: dict[str, Any] = {field: getattr(plan.data, field) for field in TABLE_FIELDS}
     return {field: table for field, table in tables.items() if isinstance(table, TableSource) or "://" in (table or "")}
 
 
@@ -67,7 +67,7 @@ def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan
     again   read them again
     Raises WrongInput if there is no such table, EnvironmentFailed if it cannot be read.
     """
-    tables = {field: table for field, table in elsewhere(plan).items() if field in (fields or FIELDS)}
+    tables = {field: table for field, table in elsewhere(plan).items() if field in (fields or TABLE_FIELDS)}
     read: dict[str, Any] = {field: _snapshot(plan, field, tables[field], vault, again=again) for field in tables}
     return plan.model_copy(update={"data": plan.data.model_copy(update=read)}) if read else plan
 
@@ -157,12 +157,12 @@ def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str
     sealing, key = Sealing(vault, f"{folder}/00000"), derive(vault.secret("installation"), "rows of a query")
     with asked(query, variable, field) as (names, parts):
         columns = pl.Schema(dict.fromkeys(names, pl.String()))
-        with spilling(vault, f"{folder}/spill", pl.Schema({**columns, ORDER: pl.Binary()})) as spill:
+        with spilling(vault, f"{folder}/spill", pl.Schema({**columns, ORDER_COLUMN: pl.Binary()})) as spill:
             for rows in parts:
                 digests = [hashed(json.dumps(row).encode(), key, b"row", 16) for row in rows]
-                frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.Series(ORDER, digests))
-                spill.add(frame, pl.Series([digest[0] * PARTS >> 8 for digest in digests], dtype=pl.UInt32))
-            ordered = (part.sort(ORDER).select(names).to_arrow() for part in spill.read(PARTS))
+                frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.Series(ORDER_COLUMN, digests))
+                spill.add(frame, pl.Series([digest[0] * ORDER_PARTS >> 8 for digest in digests], dtype=pl.UInt32))
+            ordered = (part.sort(ORDER_COLUMN).select(names).to_arrow() for part in spill.read(ORDER_PARTS))
             _write(sealing, pa.schema([(name, pa.large_string()) for name in names]), ordered)
     listed = sealing.finish(f"the query of {field}", "text")
     write_snapshot(vault, folder, Snapshot(read=f"query {keyed_digest(key, query)}", files=(listed,)))
@@ -271,7 +271,7 @@ def frame_table(frame: Any, field: str) -> pa.Table:
 
 
 def _of_pandas(column: Any) -> pa.Array:
-    if str(column.dtype) not in WORDS:
+    if str(column.dtype) not in PANDAS_WORDS:
         stored = pa.array(column, from_pandas=True)
         return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
     cells = (None if gone else cell for cell, gone in zip(column, column.isna(), strict=True))

@@ -34,10 +34,10 @@ Ints = NDArray[np.int64]
 Bias = Annotated[int, Field(ge=-(2**40), le=2**40)]
 
 LEVELS = 256
-LONGEST = 1 << 20
+LONGEST_VECTOR = 1 << 20
 """Elements of a vector: the product of two such, each below 2^15, stays below 2^50."""
 ROWS_AT_A_TIME = 2048
-ROUNDS = 15
+MEANS_ROUNDS = 15
 """Of k-means."""
 SEED = 20_261_122
 
@@ -85,7 +85,7 @@ class VectorField(Frozen):
     start: int
     view: Literal["values", "gradients"]
     element: Element
-    length: Annotated[int, Field(ge=1, le=LONGEST)]
+    length: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)]
     low: float
     high: float
     layer: Layer | None = None
@@ -134,8 +134,8 @@ class VectorField(Frozen):
 def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> VectorField:
     """The view of a column of vectors with at most so many centres, from cast public cells. Raises WrongInput."""
     vectors = cells.drop_nulls().to_numpy()
-    if not len(vectors) or column.size > LONGEST:
-        raise WrongInput(f"{column.name!r} must hold vectors of at most {LONGEST} numbers in data.public")
+    if not len(vectors) or column.size > LONGEST_VECTOR:
+        raise WrongInput(f"{column.name!r} must hold vectors of at most {LONGEST_VECTOR} numbers in data.public")
     finite = vectors[np.isfinite(vectors)].astype(np.float64)
     low, high = (0.0, 255.0) if column.element == "uint8" else (float(finite.min()), float(finite.max()))
     square = column.element == "uint8" and side_of(column.size) >= LEAST_SIDE
@@ -178,9 +178,9 @@ def nearest(features: Ints, points: Ints) -> Ints:
 
 
 def centres_of(features: Ints, most: int) -> Ints:
-    """At most so many centres of the rows (rows, features): k-means++ and ROUNDS of Lloyd's, in whole numbers."""
+    """At most so many centres of the rows (rows, features): k-means++ and MEANS_ROUNDS of Lloyd's, in whole numbers."""
     points = features[_spread(features, most)]
-    for _ in range(ROUNDS):
+    for _ in range(MEANS_ROUNDS):
         own = np.concatenate(
             [nearest(features[at : at + ROWS_AT_A_TIME], points) for at in range(0, len(features), ROWS_AT_A_TIME)]
         )

@@ -50,7 +50,7 @@ class Charged(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
-class Answered(Charged, Protocol):
+class AnsweredOnce(Charged, Protocol):
     """What one answer ends (`tasks.door.choose.Once`), at a claim of (ε, 0)."""
 
     @property
@@ -94,7 +94,7 @@ class Asked:
     def once(
         cls,
         plan: Plan,
-        question: Answered,
+        question: AnsweredOnce,
         encoding: Encoding,
         vault: Vault,
         depends: Mapping[str, Any],

@@ -47,16 +47,16 @@ from concord.tasks.door.checkpoint import (
 from concord.tasks.door.release import RUN, Passage, Stores, alone, opened
 
 Row = Mapping[str, Any] | pl.DataFrame
-MOST = 4096
+MOST_ROWS = 4096
 """Rows of a batch."""
 NOT_ASKED = "not asked"
-PLAIN = (int, float, str, bool, type(None))
+CELL_TYPES = (int, float, str, bool, type(None))
 """Types of values that rows may have beside each other."""
-Answered = str | None | BudgetRefused
+RowAnswer = str | None | BudgetRefused
 """A label; None if the row is refused; or that it is not asked any more."""
 
 
-class Known:
+class KnownRows:
     """Rows that a session was asked online, and where the answer to each is: its batch, and its place in that."""
 
     def __init__(self, door: Stores, session: str) -> None:
@@ -122,7 +122,7 @@ class Waiting:
     """Rows that somebody asks for, and the answers once there are some."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
-        self.rows, self.answers = rows, Future[list[Answered]]()
+        self.rows, self.answers = rows, Future[list[RowAnswer]]()
 
 
 class Online:
@@ -143,7 +143,7 @@ class Online:
         check_going_on(door.vault, self.state, self._mechanism)
         self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
-        self._known = Known(door, session)
+        self._known = KnownRows(door, session)
         self._walk: tuple[int, Passage | None] = (0, None)  # what the last answer went by, and the batches it knew
 
     @property
@@ -167,8 +167,8 @@ class Online:
         Raises WrongInput if a row does not fit, and nothing is asked; BudgetRefused if the session ended before all
         were asked: those before are replayed if they are asked again.
         """
-        fitting = fit(rows, self._recipe.encoding)
-        mine = [Waiting(part) for part in fitting.iter_slices(MOST)]
+        fitting = as_staged(rows, self._recipe.encoding)
+        mine = [Waiting(part) for part in fitting.iter_slices(MOST_ROWS)]
         self._waiting.extend(mine)
         with self._turn:
             while not all(waiting.answers.done() for waiting in mine):
@@ -182,7 +182,7 @@ class Online:
     def _answer_next(self) -> None:
         """Answer rows that wait, as one batch."""
         these = [self._waiting.popleft()]
-        while self._waiting and sum(waiting.rows.height for waiting in these) < MOST:
+        while self._waiting and sum(waiting.rows.height for waiting in these) < MOST_ROWS:
             these.append(self._waiting.popleft())
         try:
             answers = iter(self._answer(pl.concat([waiting.rows for waiting in these])))
@@ -196,7 +196,7 @@ class Online:
             waiting.answers.set_result(list(islice(answers, waiting.rows.height)))
 
     @private_stage
-    def _answer(self, rows: pl.DataFrame) -> list[Answered]:
+    def _answer(self, rows: pl.DataFrame) -> list[RowAnswer]:
         with alone(self.door.vault, self.id, RUN):
             check_key(self.door.vault, self.state)
             self._finish()
@@ -205,10 +205,10 @@ class Online:
             refused = self._ask(new) if new.height else None
             return self._released(self._known.places(rows), refused)
 
-    def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[Answered]:
+    def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[RowAnswer]:
         """The answer at each of those places, and why rows have none that are new or were not asked."""
         ended = refused or BudgetRefused(f"session {self.id} has ended: it asks no further rows")
-        answers: dict[int, list[Answered]] = {}
+        answers: dict[int, list[RowAnswer]] = {}
         for batch in {batch.index: batch for batch, _ in filter(None, places)}.values():
             released = [self.door.released.labels([batch.outcome.released])] if batch.outcome else []
             words = [row for table in released for row in table.select(["label", "outcome"]).to_pylist()]
@@ -267,7 +267,7 @@ class Online:
         return write_votes(counts, self.door.vault, path)
 
 
-def fit(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) -> pl.DataFrame:
+def as_staged(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) -> pl.DataFrame:
     """Rows as they are staged, cast to the encoding's types. Raises WrongInput if a feature is missing or misfits.
 
     Rows by column are cast beside those alone whose values are of the same types: what one becomes, it becomes alone.
@@ -277,7 +277,7 @@ def fit(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) ->
     given, alike = list(rows), dict[Any, list[int]]()
     for at, row in enumerate(given):
         kinds = tuple((name, type(value)) for name, value in row.items())
-        alike.setdefault(kinds if all(kind in PLAIN for _, kind in kinds) else at, []).append(at)
+        alike.setdefault(kinds if all(kind in CELL_TYPES for _, kind in kinds) else at, []).append(at)
     frames = [_fitting(_table([given[at] for at in places]), encoding) for places in alike.values()]
     if not frames:
         return cast_rows(pl.DataFrame(schema=dict.fromkeys(encoding.features, pl.Null)), encoding)

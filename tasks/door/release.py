@@ -39,7 +39,7 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 
 RUN = "run.lock"
 """The lock of a whole command on a session; the door has its own."""
-Votes = Callable[[PublicBatch], Ref]
+CountVotes = Callable[[PublicBatch], Ref]
 """Gives poll's counts for a batch, (rows, classes), once they are needed."""
 
 
@@ -64,7 +64,7 @@ def release(
     mechanism: Mechanism,
     classes: Sequence[str],
     batches: Sequence[PublicBatch],
-    votes: Votes,
+    votes: CountVotes,
 ) -> list[Ref]:
     """Answer the batches in order, or replay them; returns the released file of each.
 
@@ -158,7 +158,7 @@ class Passage:
         self._ahead = set(self._known)  # batches on record that this walk has not come to
         self._unasked = (0, 0)  # batches and rows that came after the session had ended
 
-    def pass_through(self, batch: PublicBatch, votes: Votes) -> None:
+    def pass_through(self, batch: PublicBatch, votes: CountVotes) -> None:
         """Release one batch, or what was released for it."""
         state = self.door.ledger.session(self.session)
         rows_digest = self._on_record(batch, state)

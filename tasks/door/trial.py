@@ -158,7 +158,7 @@ def confusion(
     matrix = np.zeros((len(encoding.classes),) * 2, dtype=np.int64)
     with silenced():
         for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=TEST):
-            predicted = answers(says, _as_read(rows, encoding, codes), encoding.classes)
+            predicted = classes_given(says, _as_read(rows, encoding, codes), encoding.classes)
             np.add.at(matrix, (_truth(rows), predicted), 1)
     return _kept(matrix, vault, f"{folder}/confusion")
 
@@ -181,7 +181,7 @@ def errors_aside(
     with silenced():
         for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=TEST):
             for at, (says, codes) in enumerate(candidates):
-                predicted = answers(says, _as_read(rows, encoding, codes), encoding.classes)
+                predicted = classes_given(says, _as_read(rows, encoding, codes), encoding.classes)
                 errors[at] += np.count_nonzero(predicted != _truth(rows))
     return _kept(errors, vault, f"{folder}/errors")
 
@@ -200,7 +200,7 @@ def _kept(counts: Ints, vault: Vault, path: str) -> Ref:
     return sink.ref
 
 
-def answers(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
+def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
     """The class (rows,) that a student gives each row (rows, width), asked about each by itself.
 
     In company, what it says of a row could change with the others: matrix products round by position, and any estimator

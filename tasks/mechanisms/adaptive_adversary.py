@@ -73,7 +73,7 @@ GAME_FOR_NOTHING = (
 
 TOLERANCE = 1e-13
 """Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""
-MOST_CELLS = 4096
+MOST_GRID_CELLS = 4096
 """Of the grid from 1 to e^ε: with more, only tables whose steps are tiny would be played more finely."""
 MARGINS = (8.0, 4.0)
 """How far the grid of log x reaches below 0 and above ε, in units of 1/(order − 1), over which values fall e-fold."""
@@ -190,7 +190,7 @@ def adaptive_delta(table: Table, cutoff: int, epsilon: float, order: float, poin
     """
     p, answered = probabilities(table)
     step = float(np.log(p[:-1] / p[1:]).max(initial=0.0))
-    width = epsilon / max(1, round(min(MOST_CELLS, epsilon * points / max(step, 1e-300))))
+    width = epsilon / max(1, round(min(MOST_GRID_CELLS, epsilon * points / max(step, 1e-300))))
     start = round(epsilon / width)
     below, above = (math.ceil(room / (order - 1) / width) for room in MARGINS)
     logs = width * np.arange(-below, start + above + 1)

@@ -32,7 +32,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, gaussians_delta, least_epsilon, least_noise, with_moves
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussians_delta, least_noise, with_moves
 from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
 
@@ -140,7 +140,7 @@ class Confident(FieldSettings):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:
         """ε at `delta` of so many tests and released rows, at least one, at the same scales."""
-        return least_epsilon(replace(self, queries=asked, answers=min(self.answers, max(1, asked - refused))))
+        return exact_epsilon(replace(self, queries=asked, answers=min(self.answers, max(1, asked - refused))))
 
     def odds(self, votes: Floats) -> Odds:
         """Odds of failing the test, and of a label changed by the noise of its counts."""

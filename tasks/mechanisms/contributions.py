@@ -40,7 +40,7 @@ Span = tuple[int, int]
 """First code of a field, and the one past its last."""
 
 STEPS_A_NAT = 256
-FARTHEST = 8192
+FARTHEST_LOGIT = 8192
 """Steps of logits beyond which a probability falls no more: e^−32 is below 2^−31."""
 TABLE_DIGEST = "ac0e74e271c9a1bb1f8fb8ded24587416fc5ca0530ddc9422305fa421441545d"
 LARGEST_WEIGHT = 2**40
@@ -54,7 +54,7 @@ def odds_table() -> Ints:
     """T[d] = ⌊2^31·e^(−d/256)⌋ for d = 0 … 8192, by decimal arithmetic, and checked."""
     with localcontext(prec=60):
         step, power, found = (Decimal(-1) / STEPS_A_NAT).exp(), Decimal(2**31), []
-        for _ in range(FARTHEST + 1):
+        for _ in range(FARTHEST_LOGIT + 1):
             found.append(int(power))
             power *= step
     table = np.array(found, "<i8")
@@ -207,7 +207,7 @@ def _expected(question: Question, codes: CodeRows) -> Ints:
     logits = np.stack([_logits(column, start, codes) for column, start in _by_column(question.model)])
     if question.classes == 2:
         return _two(logits, steps, least)
-    odds = odds_table()[np.minimum(logits.max(axis=0) - logits, FARTHEST)]
+    odds = odds_table()[np.minimum(logits.max(axis=0) - logits, FARTHEST_LOGIT)]
     return np.asarray(least + rest * odds // odds.sum(axis=0))
 
 
@@ -224,7 +224,7 @@ def _logits(weights: Ints, intercept: Any, codes: CodeRows) -> Ints:
 
 
 def _two(logits: Ints, steps: int, least: int) -> Ints:
-    below = _below(steps)[np.minimum(np.abs(logits), FARTHEST)]
+    below = _below(steps)[np.minimum(np.abs(logits), FARTHEST_LOGIT)]
     return np.where(logits > 0, steps - below, below).clip(least, steps - least)
 
 

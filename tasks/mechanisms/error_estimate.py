@@ -71,7 +71,7 @@ class ErrorEstimate(FieldSettings):
 
     def upper_rate(self, noisy: int, beta: float) -> float:
         """A rate that the mean of all shards passes with probability at most β over the noise, rounding included."""
-        check(fractions={"beta": beta}, positive={})
+        check_parameters(fractions={"beta": beta}, positive={})
         # Pr[noise <= −t] is p^t/(1 + p) for whole t, p = e^(−1/scale)
         margin = math.ceil(max(0.0, -self.scale * (math.log(beta) + math.log1p(math.exp(-1 / self.scale)))))
         return min(1.0, max(0.0, (noisy + margin + self.shards / 2) / (self.shards * self.steps)))
@@ -93,11 +93,11 @@ def exact_cutoff(*, error: float, queries: int, beta: float, teachers: int) -> i
     With probability 1 − β none of k teachers, each wrong on Binomial(m, p) rows at most, is wrong on more than B rows;
     then fewer than 3B rows have over k/3 wrong votes (Lemma 3.3), so that the T-th refusal does not come.
     """
-    check(fractions={"error": error, "beta": beta}, positive={"queries": queries, "teachers": teachers})
+    check_parameters(fractions={"error": error, "beta": beta}, positive={"queries": queries, "teachers": teachers})
     return max(1, 3 * int(binom.isf(beta / teachers, queries, error)))
 
 
-def check(*, fractions: dict[str, float], positive: dict[str, float]) -> None:
+def check_parameters(*, fractions: dict[str, float], positive: dict[str, float]) -> None:
     """Raises WrongInput naming the first argument that is out of its range."""
     for name, value in fractions.items():
         if not 0 < value < 1:

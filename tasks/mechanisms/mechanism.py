@@ -242,7 +242,7 @@ def _expected_up_to(most: int, trials: int, chance: float) -> float:
     return below + most * float(binom.sf(most - 1, trials, chance))
 
 
-class Pure(Protocol):
+class OneAnswer(Protocol):
     """A mechanism with one answer: public settings, and ε."""
 
     @property
@@ -254,7 +254,7 @@ class Pure(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
-Answering = TypeVar("Answering", bound=Pure)
+Answering = TypeVar("Answering", bound=OneAnswer)
 
 
 @dataclass(frozen=True)

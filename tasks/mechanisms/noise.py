@@ -197,7 +197,7 @@ def within_budget(mechanism: Priced) -> bool:
     return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 
 
-def least_epsilon(mechanism: Exact) -> float:
+def exact_epsilon(mechanism: Exact) -> float:
     """ε at which it costs no more than its δ, exactly: `cost` has that at the ε it was calibrated to alone."""
 
     def beyond(epsilon: float) -> float:

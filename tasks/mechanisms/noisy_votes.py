@@ -30,7 +30,7 @@ from scipy.special import ndtr, ndtri
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, least_epsilon, least_noise, with_moves
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_delta, least_noise, with_moves
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_moved
 
 
@@ -187,7 +187,7 @@ class NoisyVotes(NoisyCounts):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of so many rows at the same scale."""
-        return least_epsilon(replace(self, queries=asked))
+        return exact_epsilon(replace(self, queries=asked))
 
 
 MECHANISM = NoisyVotes

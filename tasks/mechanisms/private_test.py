@@ -161,12 +161,12 @@ class Measures:
 
         def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
             pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
-            return tuple(measured(a, e, mechanism.scale, misses, others) for a, e in pairs)
+            return tuple(measured_share(a, e, mechanism.scale, misses, others) for a, e in pairs)
 
         recall, together = shares(of_class, misses), shares(of_class, misses / mechanism.classes)
         return cls(
             rows=max(0, int(noisy[0]) + int(noisy[1])),
-            accuracy=measured(int(noisy[0]), int(noisy[1]), mechanism.pair_scale, misses, 1),
+            accuracy=measured_share(int(noisy[0]), int(noisy[1]), mechanism.pair_scale, misses, 1),
             balanced_accuracy=Measured(*(float(np.mean([getattr(r, of) for r in together])) for of in ENDS)),
             recall=recall,
             precision=shares(of_said, misses),
@@ -176,7 +176,7 @@ class Measures:
 ENDS = ("value", "low", "high")
 
 
-def measured(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
+def measured_share(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
     """The share that was right, of noisy counts: of one count, and of the sum of `others`, noise of `scale` in each.
 
     If the counts say nothing, the share is the middle of its interval.

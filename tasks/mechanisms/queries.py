@@ -72,7 +72,7 @@ from concord.tasks.mechanisms.distance import (
 )
 from concord.tasks.mechanisms.odds import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 
-LONGEST = 50_000
+LONGEST_TABLE = 50_000
 """Optimal tables longer than this are refused: a plan has at most twice as many shards."""
 
 
@@ -157,10 +157,10 @@ class OptimalRelease:
 
     def __post_init__(self) -> None:
         _check(self.epsilon, self.delta)
-        if 2 / self.epsilon * math.log1p(math.expm1(self.epsilon) / (2 * self.delta)) > LONGEST:
+        if 2 / self.epsilon * math.log1p(math.expm1(self.epsilon) / (2 * self.delta)) > LONGEST_TABLE:
             raise WrongInput(
-                f"the optimal release would refuse beyond distance {LONGEST} at epsilon = {self.epsilon:g} and delta = "
-                f"{self.delta:g}"
+                f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {self.epsilon:g} and "
+                f"delta = {self.delta:g}"
             )
 
     @cached_property
@@ -240,16 +240,16 @@ class Refusing(Protocol):
     def release(self) -> Callable[[Ints, RandomSource, int, int], Answers]: ...
 
 
-Answer = TypeVar("Answer", bound=Hashable)
+AnswerT = TypeVar("AnswerT", bound=Hashable)
 
 
 def ask(
     mechanism: Refusing,
-    answers: Iterable[Sequence[Answer]],
+    answers: Iterable[Sequence[AnswerT]],
     source: RandomSource,
     first: int = 0,
     refused: int = 0,
-) -> list[Answer | None]:
+) -> list[AnswerT | None]:
     """The answer most shards give to each question, None if refused; shorter once the cutoff was reached.
 
     answers (questions, shards); `first` and `refused` are the session's questions and refusals before these. Raises
@@ -263,7 +263,7 @@ def ask(
     return [None if label == REFUSED else winner for label, (winner, _) in zip(labels.tolist(), leads, strict=False)]
 
 
-def leaders(answers: Sequence[Answer]) -> tuple[Answer, tuple[int, int]]:
+def leaders(answers: Sequence[AnswerT]) -> tuple[AnswerT, tuple[int, int]]:
     """The answer given most, ties to the earliest shard, and how often it and the runner-up were given."""
     if not answers:
         raise WrongInput("a question needs at least one shard's answer")

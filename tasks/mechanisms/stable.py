@@ -56,11 +56,11 @@ from concord.tasks.mechanisms.odds import (
     split_attack,
 )
 
-FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
+SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 PLANNED = "planned_accountant"
 """A setting if the plan asked for another accountant, and there alone."""
 
-ROWS_AT_A_TIME = 16_384
+ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 LEAST_REFUSED = 1 / 3
 """Rows refused less often than this are no part of an attack: they show little more, at the price of long streams."""
@@ -134,13 +134,13 @@ class StableVoting:
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The mechanism that `settings` was taken from."""
         table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").astype(np.uint64)
-        fields = {key: settings[key] for key in FIELDS}
+        fields = {key: settings[key] for key in SCALAR_FIELDS}
         return cls(**fields, refusal=table, planned_accountant=settings.get(PLANNED))
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
         table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
-        fields = {key: getattr(self, key) for key in FIELDS}
+        fields = {key: getattr(self, key) for key in SCALAR_FIELDS}
         planned = {} if self.planned_accountant is None else {PLANNED: self.planned_accountant}
         return {"name": self.name, **fields, **planned, "refusal": table}
 
@@ -176,8 +176,8 @@ class StableVoting:
         if votes.ndim != 2 or draws.shape != votes.shape[:1] or draws.dtype != np.uint64:
             raise ValueError("votes must be (rows, classes) and draws uint64 (rows,)")
         labels = np.empty(len(votes), np.int64)
-        for start in range(0, len(votes), ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
+        for start in range(0, len(votes), ROWS_TOGETHER):
+            rows = slice(start, start + ROWS_TOGETHER)
             labels[rows] = self._unlimited(votes[rows], draws[rows])
         return labels[: self._halt(labels, refused)]
 

@@ -44,7 +44,7 @@ from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import (
     LARGEST_SCALE,
     check_budget,
-    least_epsilon,
+    exact_epsilon,
     least_noise,
     moved_delta,
     with_moves,
@@ -224,7 +224,7 @@ class Tallies:
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of the first `asked` rounds at the same scales."""
-        return least_epsilon(replace(self, rounds=self.rounds[:asked]))
+        return exact_epsilon(replace(self, rounds=self.rounds[:asked]))
 
     def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
         """The sums of round `number` under fresh exact discrete Gaussian noise, every number of them.

@@ -43,7 +43,7 @@ CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", 
 """Kinds of entries after which a domain may be charged otherwise."""
 
 
-def publish(
+def publish_certificate(
     certificate: Promising,
     schema: dict[str, Any],
     files: Sequence[Ref],

@@ -39,7 +39,7 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
     yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}"
     yield f"- SHA-256 of its file: `{record.file.digest}`, as `certificate.json` names it\n"
     if certificate.test:
-        yield f"- {tried(certificate.test)}\n"
+        yield f"- {test_in_words(certificate.test)}\n"
     yield "## What it is meant for\n"
     yield f"{about.use or 'The publisher has not said.'}\n"
     if about.issuer:
@@ -66,7 +66,7 @@ def holds(part: Pipeline) -> str:
     return TAKES[part[0].kind].format(part[0].size)
 
 
-def tried(test: TestRecord) -> str:
+def test_in_words(test: TestRecord) -> str:
     """What a test on private units found, in one sentence."""
     of = test.accuracy
     unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"

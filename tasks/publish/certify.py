@@ -44,7 +44,7 @@ from concord.artifacts.sessions import Session
 from concord.tasks.advice.guess import expected_agreement
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
-from concord.tasks.publish.attest import publish
+from concord.tasks.publish.attest import publish_certificate
 from concord.tasks.publish.describe import answers_of, describe, describe_answers
 from concord.tasks.publish.figures import (
     budget_figure,
@@ -61,7 +61,7 @@ from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
-DIGITS = 6
+EXPECTED_DIGITS = 6
 """Of a share that is expected."""
 
 
@@ -158,7 +158,9 @@ def write(
     page = released.write(f"{session.id}/report.html", render(certificate, drawn).encode())
     figures = {name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()}
     drawn_files = (page, *figures.values())
-    file, form, *evidence = publish(certificate, schema(), drawn_files, ledger=ledger, released=released, vault=vault)
+    file, form, *evidence = publish_certificate(
+        certificate, schema(), drawn_files, ledger=ledger, released=released, vault=vault
+    )
     return Certified(certificate=file, schema_file=form, report=page, figures=figures, evidence=tuple(evidence))
 
 
@@ -166,7 +168,7 @@ def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vau
     """Write the certificate of all that a session of questions released, with its evidence. Raises NotVerified."""
     ledger.check_witness()
     certificate = ledger.at_once(lambda now: describe_answers(session, answers_of(now, session), now, released))
-    return publish(certificate, answers_schema(), (), ledger=ledger, released=released, vault=vault)[0]
+    return publish_certificate(certificate, answers_schema(), (), ledger=ledger, released=released, vault=vault)[0]
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
@@ -193,12 +195,14 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
         return None
     mechanism, classes = from_settings(session.mechanism), len(plan.data.classes)
     if mechanism.counts:
-        return Noise(changed=round(_changed(mechanism, classes, tables(labels, released)), DIGITS), by="counts")
+        return Noise(
+            changed=round(_changed(mechanism, classes, tables(labels, released)), EXPECTED_DIGITS), by="counts"
+        )
     try:
         votes = profile(expected_agreement(plan), classes) * session.teachers
     except WrongInput:
         return None
-    return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, DIGITS), by="guess")
+    return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
 
 
 def _changed(mechanism: Mechanism, classes: int, labels: Iterable[pa.Table]) -> float:

@@ -50,7 +50,7 @@ from concord.artifacts.guarantee import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading, choices_of, trials_of
-from concord.artifacts.measures import ClassTested, Interval, Matrix, TestRecord, warnings_of
+from concord.artifacts.measures import ClassTested, ConfusionMatrix, Interval, TestRecord, warnings_of
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import TALLIES
@@ -69,7 +69,7 @@ from concord.tasks.publish.outcomes import classes_named
 SINGLE = {form.name: form for form in FORMS.values()}
 WITH_PARTS = "0.2.0"
 """The first version whose certificates tell of parts of units."""
-MOST_LISTED = 20
+MOST_COUNTS_LISTED = 20
 """Classes up to which a certificate lists all noisy counts of a test; the file that was released has them anyway."""
 
 
@@ -214,7 +214,7 @@ def record(session: Session, file: Ref, text: bytes, *, earlier: int, among: int
         accuracy=_interval(found.accuracy),
         balanced_accuracy=_interval(found.balanced_accuracy),
         majority=_majority(matrix),
-        matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_LISTED else None,
+        matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_COUNTS_LISTED else None,
         classes=tuple(
             ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
             for name, recall, precision in classes
@@ -222,7 +222,7 @@ def record(session: Session, file: Ref, text: bytes, *, earlier: int, among: int
     )
 
 
-def _majority(matrix: Matrix) -> float | None:
+def _majority(matrix: ConfusionMatrix) -> float | None:
     """The share of the largest class, by noisy counts; None if they say nothing."""
     of_class = [max(0, sum(row)) for row in matrix]
     return max(of_class) / sum(of_class) if any(of_class) else None

@@ -13,7 +13,7 @@ import yaml
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.tasks.publish.card import tried
+from concord.tasks.publish.card import test_in_words
 
 NOT_STATED = "Not stated by the publisher."
 ABOUT = {
@@ -118,7 +118,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right" if test else "No public rows tested it"
     yield f"## Utility\n\n{right}.\n"
     if certificate.test:
-        yield f"{tried(certificate.test)}.\n"
+        yield f"{test_in_words(certificate.test)}.\n"
     yield from (f"- {warning}\n" for warning in certificate.warnings)
     yield "## Bias\n"
     yield from (

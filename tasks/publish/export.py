@@ -31,7 +31,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
 from concord.tasks.publish.card import columns_of, model_card
-from concord.tasks.student.model import is_older, load, published, travelling
+from concord.tasks.student.model import is_older, load, read_published, travelling
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
@@ -62,7 +62,7 @@ def export(source: Path, target: Path) -> Exported:
     Raises WrongInput if nothing was published there, or an earlier version did; NotVerified if the student's file is
     not the one that the certificate names.
     """
-    certificate, file = published(source)
+    certificate, file = read_published(source)
     if is_older(file):
         raise WrongInput(
             f"the student in {source} is of an earlier version and needs its code: publish it anew with "

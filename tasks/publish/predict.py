@@ -20,7 +20,7 @@ import pyarrow.parquet
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.tasks.data.formats import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.student.model import AnyRows, load, published
+from concord.tasks.student.model import AnyRows, load, read_published
 
 WRITERS: dict[str, Any] = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
 CLASS = "class"
@@ -35,7 +35,7 @@ def student_of(subject: str, home: Path) -> AnyRows:
         from concord.artifacts.mlflow.read import Records  # heavy, and rarely asked for
 
         subject = Records.of(home).session_of(subject)
-    _, file = published(Path(subject) if Path(subject).is_dir() else home / "released" / subject)
+    _, file = read_published(Path(subject) if Path(subject).is_dir() else home / "released" / subject)
     return AnyRows(load(file).steps)
 
 

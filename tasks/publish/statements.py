@@ -27,7 +27,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.mlflow.describe import dataset
 from concord.tasks.publish.card import model_card
 from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, nist, registry
-from concord.tasks.student.model import load, published
+from concord.tasks.student.model import load, read_published
 
 DATED = ("registry", "openlineage")
 """Statements that are nothing without a date."""
@@ -45,7 +45,7 @@ def statement(folder: Path, kind: str) -> tuple[str, list[str]]:
     """
     if kind not in ABOUT:
         raise WrongInput(f"--as must be one of {', '.join(ABOUT)}, got {kind!r}")
-    certificate, student = published(folder)
+    certificate, student = read_published(folder)
     if kind in DATED and not certificate.about.date:
         raise WrongInput(
             f"--as {kind} needs the date of publication, and no clock is read: add [about] date = "

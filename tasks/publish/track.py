@@ -32,7 +32,7 @@ from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.student.model import is_older, load, travelling
 
 EXAMPLE_ROWS = 5
-Points = list[tuple[int, float]]
+MetricPoints = list[tuple[int, float]]
 
 
 def track(
@@ -96,7 +96,7 @@ def recorded_run(domain: str, certified: Certified, tracking: Tracking) -> Track
 
 def _series(
     session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], ledger: Ledger
-) -> dict[str, Points]:
+) -> dict[str, MetricPoints]:
     """What SERIES name: ε charged over rows and over batches, and to the domain over its sessions."""
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
     by_row = spending(session, per_refusal, refused)

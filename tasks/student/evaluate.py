@@ -28,9 +28,9 @@ from concord.tasks.data.tables import find_files
 
 MOST_LISTED = 100
 """Classes up to which the whole matrix is listed."""
-BINS = 10
+CONFIDENCE_BINS = 10
 """Of how sure a student is."""
-DIGITS = 6
+PROBABILITY_DIGITS = 6
 """Of a mean probability: its last bits may be another machine's."""
 
 
@@ -74,11 +74,13 @@ def _calibration(model: Any, X: Any, right: NDArray[np.bool_]) -> tuple[Surety, 
     if not hasattr(model, "predict_proba"):
         return None
     sure = np.asarray(model.predict_proba(X), dtype=np.float64).max(axis=1)
-    at = np.clip((sure * BINS).astype(np.int64), 0, BINS - 1)
-    rows = np.bincount(at, minlength=BINS)
-    means = (np.bincount(at, weights, BINS) / np.maximum(rows, 1) for weights in (sure, right))
+    at = np.clip((sure * CONFIDENCE_BINS).astype(np.int64), 0, CONFIDENCE_BINS - 1)
+    rows = np.bincount(at, minlength=CONFIDENCE_BINS)
+    means = (np.bincount(at, weights, CONFIDENCE_BINS) / np.maximum(rows, 1) for weights in (sure, right))
     return tuple(
-        Surety(rows=int(many), sure=round(float(mean), DIGITS), right=round(float(share), DIGITS))
+        Surety(
+            rows=int(many), sure=round(float(mean), PROBABILITY_DIGITS), right=round(float(share), PROBABILITY_DIGITS)
+        )
         for many, mean, share in zip(rows, *means, strict=True)
         if many
     )
@@ -89,7 +91,7 @@ def digest_of_table(path: str) -> str:
     return sha256_of_all(file.path.read_bytes() for file in find_files(path, "data.test"))
 
 
-def remember(home: Path, test: PublicTest, path: str) -> None:
+def keep_table_path(home: Path, test: PublicTest, path: str) -> None:
     """Keep where the table of a test lies."""
     (home / "tests").mkdir(exist_ok=True)
     with write_whole(home / "tests" / test.table, home) as file:

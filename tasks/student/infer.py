@@ -47,7 +47,7 @@ from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, ne
 from concord.tasks.student.evaluate import measured
 from concord.tasks.student.joint import KAPPAS
 
-Published = Mapping[str, Any]
+RoundFile = Mapping[str, Any]
 """What a released round's file says."""
 PICTURES = 1 << 16
 """Public rows that a space is learned from at most: who learns it has several copies of them in memory."""
@@ -68,12 +68,12 @@ class Follower:
     units: int | None = None
     public: Callable[[], pl.DataFrame] | None = None
 
-    def codes_after(self, released: Sequence[Published]) -> Codes:
+    def codes_after(self, released: Sequence[RoundFile]) -> Codes:
         """The codes that the next round asks about, after those that were released."""
         learned = [each["next"]["codes"] for each in released if each["next"] and each["next"].get("codes")]
         return Codes.model_validate_json(json.dumps(learned[-1])) if learned else self.codes
 
-    def question(self, released: Sequence[Published]) -> Question:
+    def question(self, released: Sequence[RoundFile]) -> Question:
         """What the next round asks, after those that were released."""
         number, codes = len(released), self.codes_after(released)
         spans = [(field.start, field.start + field.size) for field in codes.fields]
@@ -89,7 +89,7 @@ class Follower:
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
-    def follow(self, released: Sequence[Published], question: Question, sums: Ints) -> dict[str, Any]:
+    def follow(self, released: Sequence[RoundFile], question: Question, sums: Ints) -> dict[str, Any]:
         """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
         next. Code totals by themselves tell of no class."""
         number = len(released)
@@ -121,7 +121,7 @@ class Follower:
         return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
 
 
-def heard(published: Published) -> Heard:
+def heard(published: RoundFile) -> Heard:
     """A released round as the decoder takes it."""
     question = Question.from_record(published["question"])
     return Heard(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))

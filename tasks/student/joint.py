@@ -167,8 +167,8 @@ def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats,
     return Linearised(
         jacobian=jacobian,
         target=released - expected_sums(rounds, codes, weights, units) + jacobian @ weights,
-        labels=squared(asking_labels, every, total),
-        rows=squared(places, off, total),
+        labels=gram_matrix(asking_labels, every, total),
+        rows=gram_matrix(places, off, total),
         noise=np.diag(np.repeat([measured.noise**2 for measured in rounds], sizes)),
     )
 
@@ -181,7 +181,7 @@ def crossed(left: Places, right: Places, weight: Floats, shape: tuple[int, int])
     return found
 
 
-def squared(places: Places, weight: Floats, size: int) -> Floats:
+def gram_matrix(places: Places, weight: Floats, size: int) -> Floats:
     """LᵀL of the matrix (m, size) whose row i has weight[i, a] at places[i, a]; half of it is computed."""
     found = np.zeros((size, size))
     for at, column in enumerate(places.T):

@@ -267,7 +267,7 @@ class AnyRows(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
         return pd.DataFrame({name: pd.Series([row.get(name) for row in listed], dtype=object) for name in names})
 
 
-def published(folder: Path) -> tuple[Certificate, bytes]:
+def read_published(folder: Path) -> tuple[Certificate, bytes]:
     """The certificate and the student's file in a session's published folder, or a copy of it.
 
     Raises WrongInput if nothing was published there, or answers to questions alone; NotVerified if it is no

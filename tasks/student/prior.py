@@ -40,7 +40,7 @@ SPREADS = (0.02, 3.0)
 SMOOTH = 0.9
 LENGTH = 0.25
 """Over what part of a number's intervals weights are alike."""
-NEIGHBOURS = 8
+CELL_NEIGHBOURS = 8
 """Over how many cells of a vector weights are alike."""
 EVEN = 1e-13
 """Of the largest variance of a sum: added to each, so that rounding makes no covariance singular."""
@@ -116,7 +116,7 @@ def correlations(field: CodedField) -> Floats:
         points = field.points.astype(np.float64)
         products = points @ points.T
         squares = np.maximum(0, np.diag(products)[:, None] + np.diag(products) - 2 * products)
-        near = np.sort(squares, axis=1)[:, min(NEIGHBOURS, len(points) - 1)].mean() or 1.0
+        near = np.sort(squares, axis=1)[:, min(CELL_NEIGHBOURS, len(points) - 1)].mean() or 1.0
         found[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
     return found
 

@@ -255,7 +255,7 @@ def _constant(names: NDArray[Any]) -> DummyClassifier:
     return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(names), 1)), names)
 
 
-def student_of(released: bytes, encoding: Encoding) -> Pipeline:
+def student_of_hypothesis(released: bytes, encoding: Encoding) -> Pipeline:
     """The student that a released hypothesis is, from raw public columns to class names."""
     hypothesis = json.dumps(json.loads(released)["hypothesis"], sort_keys=True)
     return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())

@@ -28,7 +28,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
 from concord.tasks.publish.describe import describe, describe_answers, form_of
 from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.verify.checks import Subject, equal, promising
+from concord.tasks.verify.checks import CheckedSession, equal, promising
 
 FIELDS = dict.fromkeys((*AnswersCertificate.model_fields, *Certificate.model_fields))
 COMPARED_FIELDS = [*(name for name in FIELDS if name != "versions"), "versions"]
@@ -59,7 +59,7 @@ class Claim:
     wrong: ConcordError | None = None
 
     @classmethod
-    def of(cls, subject: Subject) -> "Claim":
+    def of(cls, subject: CheckedSession) -> "Claim":
         """The claim of a session's certificate. Raises NotVerified if its files are not what it says."""
         path = f"{subject.session.id}/certificate.json"
         ref = subject.released.find(path)
@@ -115,7 +115,7 @@ class Claim:
 class Certificates:
     """What the history of a ledger says of the certificates of some sessions."""
 
-    def __init__(self, subjects: Iterable[Subject], ledger: Ledger, released: Released) -> None:
+    def __init__(self, subjects: Iterable[CheckedSession], ledger: Ledger, released: Released) -> None:
         self._released = released
         self._claims: dict[str, Claim | ConcordError] = {}
         for subject in subjects:
@@ -129,7 +129,7 @@ class Certificates:
             if claim.alike < 0:  # its domain never stood so: the sentence tells how it stands now
                 claim.compare(ledger, released)
 
-    def check(self, subject: Subject) -> str:
+    def check(self, subject: CheckedSession) -> str:
         """The certificate says what the ledger says, and the files it names are as it digests them."""
         claim = self._claims[subject.session.id]
         if isinstance(claim, ConcordError):

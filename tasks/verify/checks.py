@@ -1,10 +1,10 @@
 """Checks: what verification looks at of one session and of the whole home, and how it says what it found.
 
-A check of a session is a function of a `Subject`: it says what it found, or raises NotVerified naming what is not as it
-was released or certified. MLflow is a mirror of the ledger and of released files, and is rebuilt from them, so only
-what an auditor relies on is compared. The home is checked for sessions that the ledger does not know: a ledger that was
-deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule, and that the home
-holds more than it says is what gives it away.
+A check of a session is a function of a `CheckedSession`: it says what it found, or raises NotVerified naming what is
+not as it was released or certified. MLflow is a mirror of the ledger and of released files, and is rebuilt from them,
+so only what an auditor relies on is compared. The home is checked for sessions that the ledger does not know: a ledger
+that was deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule, and that
+the home holds more than it says is what gives it away.
 
 Assumes      the certificate was compared with the ledger; MLflow gives back what it holds; a session's recipe is in the
              vault when its first row is asked, and its folder in `released` afterwards
@@ -31,7 +31,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.mlflow.describe import SERIES, listing, tags, whole, words
+from concord.artifacts.mlflow.describe import SERIES, guarantee_text, listing, tags, whole
 from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
 from concord.artifacts.mlflow.store import own_store
 from concord.artifacts.sessions import Session
@@ -74,7 +74,7 @@ def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> 
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedSession:
     """One session and what there is to check about it.
 
     run     what MLflow has of it: its latest run, or the one asked for; None if it has none
@@ -193,7 +193,7 @@ BY_ONE = (("round", "a round"), ("answer", "an answer"))
 """What is released one by one, a file a batch, in a folder of that name."""
 
 
-def labels(subject: Subject) -> str:
+def labels(subject: CheckedSession) -> str:
     """Released labels are those the ledger committed, and no other file of the session holds an answer."""
     session, released = subject.session, subject.released
     batches = subject.ledger.batches(session.id)
@@ -237,7 +237,7 @@ def _named(sessions: set[str]) -> str:
     return f"{', '.join(shown)}{more}"
 
 
-def run_files(subject: Subject) -> str:
+def run_files(subject: CheckedSession) -> str:
     """Certificate, report and figures: MLflow's copies, and the released files, are as they were logged."""
     run = _run(subject)
     logged = {name.removeprefix("digest."): tag for name, tag in run.tags.items() if name.startswith("digest.")}
@@ -253,11 +253,11 @@ def run_files(subject: Subject) -> str:
     return f"{len(logged)} files are as logged"
 
 
-def model(subject: Subject) -> str:
+def model(subject: CheckedSession) -> str:
     """The student is registered as it was logged, under the certificate's words and tags, and is the one it digests."""
     run = _run(subject)
     certificate = _certificate(run)
-    equal("the registered model's description", run.model_description, words(certificate))
+    equal("the registered model's description", run.model_description, guarantee_text(certificate))
     _all_equal("model tag", run.model_tags, tags(certificate))
     if run.model_files.get(MODEL_FILE) != certificate.student.file.digest:
         raise NotVerified(f"the registered model's {MODEL_FILE} is not the student that was certified")
@@ -266,7 +266,7 @@ def model(subject: Subject) -> str:
     return f"{len(run.model_files)} files are as registered, and the student is the certified one"
 
 
-def run_figures(subject: Subject) -> str:
+def run_figures(subject: CheckedSession) -> str:
     """The guarantee and the figures that MLflow shows are the certificate's, and its guarantee is the ledger's."""
     run = _run(subject)
     certificate = _certificate(run)
@@ -288,7 +288,7 @@ def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, o
         equal(f"MLflow's {kind} {name}", found.get(name), value)
 
 
-def _run(subject: Subject) -> Recorded:
+def _run(subject: CheckedSession) -> Recorded:
     if subject.run is None:
         raise NotVerified(f"MLflow has no finished run of session {subject.session.id}")
     return subject.run

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from concord.tasks.verify.recompute_filter import covered
+from concord.tasks.verify.recompute_filter import largest_mu_squared
 
 RecordBody = dict[str, Any]
 """What a record's body says."""
@@ -68,7 +68,7 @@ class Amount:
 
 
 @dataclass
-class Account:
+class DomainSums:
     """A domain. `terms` never change, the order among them, of which a Gaussian filter has none; `lost` says whether
     sessions may be missing from the record."""
 
@@ -81,7 +81,7 @@ class Account:
     lost: bool = False
 
     @classmethod
-    def of(cls, body: RecordBody) -> "Account":
+    def of(cls, body: RecordBody) -> "DomainSums":
         """A domain as a record says it."""
         cap, split = cap_of(body["filter"])
         return cls((body["unit"], body["neighbours"], order_of(body["filter"])), cap, split)
@@ -115,7 +115,7 @@ class Account:
         """B, or the μ² of the cap, and δ_A."""
         if self.order is None:
             additive = Fraction(math.ceil(self.split[1] / LEAST_CHARGED)) * LEAST_CHARGED
-            return Amount(delta=additive, square=Fraction(covered(float(self.cap[0]), float(self.split[0]))))
+            return Amount(delta=additive, square=Fraction(largest_mu_squared(float(self.cap[0]), float(self.split[0]))))
         with localcontext(prec=BUDGET_DIGITS):
             nats = _budget(self.cap[0], self.split[0], self.order)
             return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])

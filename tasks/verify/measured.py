@@ -7,9 +7,9 @@ By another path than `tasks.student.evaluate`: the published pipeline reads raw 
 
 Assumes      the certificate's student is the file that it digests, which is checked before
 Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give
-Not covered  rows on which another machine's last bits turn a tie: up to ALIKE of them. How sure the student is, which
-             only illustrates. CSV whose plan declared another format than is found in it: a certificate does not hold
-             that. Checked by tests/tasks/verify/test_verify_measured.py
+Not covered  rows on which another machine's last bits turn a tie: up to TIED_SHARE of them. How sure the student is,
+             which only illustrates. CSV whose plan declared another format than is found in it: a certificate does not
+             hold that. Checked by tests/tasks/verify/test_verify_measured.py
 """
 
 import math
@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
@@ -28,13 +27,13 @@ from concord.artifacts.schemas import Ref
 from concord.tasks.data.cells import class_index
 from concord.tasks.data.formats import format_of
 from concord.tasks.data.tables import open_public
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.evaluate import digest_of_table, remembered
 from concord.tasks.student.model import load
 from concord.tasks.verify.checks import equal
 
-ALIKE = 1 / 1000
+TIED_SHARE = 1 / 1000
 """Part of the rows that another machine may answer otherwise."""
-Counts = NDArray[np.int64]
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
@@ -69,7 +68,7 @@ def _shares_follow(test: PublicTest) -> None:
         _shares_of(test, matrix)
 
 
-def _shares_of(test: PublicTest, matrix: Counts) -> None:
+def _shares_of(test: PublicTest, matrix: Ints) -> None:
     _close("the accuracy", np.trace(matrix) / test.rows, test.accuracy)
     for at, item in enumerate(test.classes):
         for what, share, of in (("recall", item.recall, matrix[at]), ("precision", item.precision, matrix[:, at])):
@@ -79,13 +78,13 @@ def _shares_of(test: PublicTest, matrix: Counts) -> None:
                 _close(f"the {what} of {item.name!r}", matrix[at, at] / of.sum(), share)
 
 
-def _answers(test: PublicTest, matrix: Counts) -> None:
+def _answers(test: PublicTest, matrix: Ints) -> None:
     """Raise NotVerified if those are not the test's answers; of too many classes to list, how many are right."""
     if test.matrix is None:
         other = abs(int(np.trace(matrix)) - round(test.accuracy * test.rows))
     else:
         other = int(np.abs(matrix - np.array(test.matrix)).sum()) // 2
-    if other > ALIKE * test.rows:
+    if other > TIED_SHARE * test.rows:
         raise NotVerified(f"the student answers {other} of {test.rows} public test rows otherwise than was certified")
 
 
@@ -106,7 +105,7 @@ def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None
     return path if found == test.table else None
 
 
-def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str) -> Counts:
+def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str) -> Ints:
     """The student's answers on the raw rows at `path`, (classes, classes)."""
     table = open_public(path, "--test", format_of(path, field="--test"))
     rows = pl.concat(table.frames((*features, test.label)), how="vertical_relaxed")

@@ -37,7 +37,7 @@ from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_vers
 from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal, known_faults
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, least_delta
-from concord.tasks.verify.signed import UNSIGNED, Published, certificate_file, check_counts, signer, statement_of
+from concord.tasks.verify.signed import UNSIGNED, PublishedSession, certificate_file, check_counts, signer, statement_of
 
 SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
@@ -61,7 +61,7 @@ def verify_published(path: Path, test: str | None = None, key: str | None = None
     Raises WrongInput if there is no certificate.
     """
     try:
-        at = Published.at(path)
+        at = PublishedSession.at(path)
     except NotVerified as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
     certificate = at.certificate
@@ -81,7 +81,7 @@ def verify_published(path: Path, test: str | None = None, key: str | None = None
     return [*found, *_left(at, key)]
 
 
-def _left(at: Published, key: str | None) -> Iterator[Check]:
+def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
     """What was not checked, and what a reader has to know of who signed."""
     session = at.certificate.session
     if at.unsigned:
@@ -178,14 +178,14 @@ def _consistent(certificate: Certificate) -> str:
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"
 
 
-def _files(at: Published) -> str:
+def _files(at: PublishedSession) -> str:
     """Every file that the certificate names is there, with the bytes it digests."""
     for ref in at.certificate.files:
         at.named(ref)
     return f"{len(at.certificate.files)} files are as the certificate digests them"
 
 
-def _counts(at: Published) -> str:
+def _counts(at: PublishedSession) -> str:
     """The released labels are as many as it counts, and no more than its settings pay for.
 
     What was not asked row by row has no such labels.
@@ -213,7 +213,7 @@ def _counts(at: Published) -> str:
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
-def _answers(certificate: AnswersCertificate, at: Published) -> str:
+def _answers(certificate: AnswersCertificate, at: PublishedSession) -> str:
     """Each released answer is the one that it tells of, and they are as many as it counts."""
     for record in certificate.answers:
         released = json.loads(at.named(record.file))

@@ -34,7 +34,7 @@ from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify import recompute, recompute_filter
-from concord.tasks.verify.holdings import Account, Amount, Holding, RecordBody, cap_of, or_endless, order_of
+from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, or_endless, order_of
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """By how much of itself an amount may have been rounded up."""
@@ -68,7 +68,7 @@ class Reckoning:
     """Domains and sessions as the records so far leave them."""
 
     def __init__(self) -> None:
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, DomainSums] = {}
         self.holdings: dict[str, Holding] = {}
         self._keys: set[str] = set()
         self._witnessed = False
@@ -93,7 +93,7 @@ class Reckoning:
     def _domain(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         if record.domain in self.accounts:
             yield "the domain was named before"
-        self.accounts[record.domain] = account = Account.of(body)
+        self.accounts[record.domain] = account = DomainSums.of(body)
         if (account.order is None) != (record.kind == "gaussian"):
             yield "the kind of the entry names another filter than its body"
         yield from account.faults()
@@ -127,7 +127,7 @@ class Reckoning:
     def _restore(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
         self._end_all()
         for standing in body["standings"]:
-            name, seen = standing["domain"]["name"], Account.of(standing["domain"])
+            name, seen = standing["domain"]["name"], DomainSums.of(standing["domain"])
             account = self.accounts.setdefault(name, seen)
             if account.terms != seen.terms:
                 yield f"unit, neighbours or order of domain {name} are not those it was named with"
@@ -218,7 +218,7 @@ def reckon(records: Iterable[RecordKept]) -> Iterator[str]:
             yield f"{named} cannot be followed from those before"
 
 
-def _covered(account: Account, by: str) -> Iterator[str]:
+def _covered(account: DomainSums, by: str) -> Iterator[str]:
     for part, total in account.charged.items():
         if not total <= account.budget:
             whose = "the domain" if account.divided is None else f"the {part} part of the domain"
@@ -269,6 +269,6 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
 def _prices(mechanism: str, order: float | None) -> tuple[Price, Price | None]:
     settings = json.loads(mechanism)
     if order is None:
-        square, delta = recompute_filter.charge(settings)
+        square, delta = recompute_filter.gaussian_charge(settings)
         return (0.0, delta, square), None
     return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)

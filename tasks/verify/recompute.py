@@ -238,7 +238,7 @@ def epochs(settings: PublicSettings) -> tuple[float, float]:
     return _epoch(settings), _escapes(settings)
 
 
-def shifts(settings: PublicSettings) -> tuple[float, int]:
+def laplace_moves(settings: PublicSettings) -> tuple[float, int]:
     """ε of one Laplace count that a teacher moves, and how many it does."""
     return 1 / float(settings["scale"]), _moved(settings, "queries")
 

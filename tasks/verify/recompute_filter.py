@@ -5,8 +5,8 @@ quantiles are SciPy's, while they sum series in decimals; δ is an integral over
 have its closed form; the δ of rounding to integers is summed to 60 digits.
 
 Assumes      settings are those that ran
-Guarantees   `charge` is μ² and additive δ that the settings are proved to cost, less QUANTILES of it at most; `covered`
-             is the cap's μ², more QUANTILES of it at most
+Guarantees   `gaussian_charge` is μ² and additive δ that the settings are proved to cost, less QUANTILES of it at
+             most; `largest_mu_squared` is the cap's μ², more QUANTILES of it at most
 Not covered  mechanisms without a route here: refused. Checked by tests/tasks/verify/test_recompute_filter.py
 """
 
@@ -20,7 +20,7 @@ from scipy.special import erfinv, ndtri_exp
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify import recompute
-from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, moved, theta
+from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, moved_norm, theta
 from concord.tasks.verify.recompute_questions import question_slip
 
 QUANTILES = 1e-9
@@ -28,19 +28,19 @@ QUANTILES = 1e-9
 LEAST_SCALE = 3
 """Least scale of a discrete Gaussian that is taken for a continuous one of variance σ² − VARIANCE."""
 LATTICE = Decimal(2)
-DIGITS = 60
-Moves = Sequence[tuple[int, int, float]]
+FILTER_DIGITS = 60
+PartMoves = Sequence[tuple[int, int, float]]
 """Squared norm of the move, coordinates it may move, scale."""
 
 
-def charge(settings: PublicSettings) -> tuple[float, float]:
+def gaussian_charge(settings: PublicSettings) -> tuple[float, float]:
     """μ² and the additive δ that the settings cost. Raises NotVerified if no other path is known."""
     square, delta = _charge(settings)
     return square * (1 - QUANTILES), delta
 
 
 @lru_cache(maxsize=64)
-def covered(epsilon: float, delta: float) -> float:
+def largest_mu_squared(epsilon: float, delta: float) -> float:
     """The largest μ² at which δ is at most `delta` at `epsilon`."""
 
     def beyond(mu: float) -> float:
@@ -64,7 +64,7 @@ def _charge(settings: PublicSettings) -> tuple[float, float]:
             each, slips = recompute.epochs(settings)
             return int(settings["cutoff"]) * _pure(each), slips
         case "laplace_votes":
-            each, times = recompute.shifts(settings)
+            each, times = recompute.laplace_moves(settings)
             return times * _pure(each), 0.0
         case "universal" | "student_choice" if "secret" in settings:
             return _pure(recompute.pure(settings) / 2), 0.0  # a loss within ε/2 of its middle
@@ -88,15 +88,15 @@ def _pure(epsilon: float) -> float:
     return 4 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) ** 2
 
 
-def _moves(settings: PublicSettings) -> Moves:
+def _moves(settings: PublicSettings) -> PartMoves:
     if settings["name"] == "tallies":
-        return [(moved(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
+        return [(moved_norm(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
     return [(count, count, scale) for count, scale in recompute.groups(settings)]
 
 
-def _moved(moves: Moves) -> tuple[float, float]:
+def _moved(moves: PartMoves) -> tuple[float, float]:
     """Σ N/(σ² − t²), and e^a + e^b − 2 for what rounding to integers changes."""
-    with localcontext(prec=DIGITS):
+    with localcontext(prec=FILTER_DIGITS):
         square = sum((Decimal(norm) / (Decimal(scale) ** 2 - LATTICE**2) for norm, _, scale in moves), Decimal(0))
         near = theta(LATTICE)
         above = sum((cells * (1 + near).ln() for _, cells, _ in moves), Decimal(0))

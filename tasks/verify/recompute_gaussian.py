@@ -206,7 +206,7 @@ def tallies_delta(settings: PublicSettings, epsilon: float) -> float:
         return min(_by_rounding(settings, epsilon), _by_curve(float(_rho(settings)), epsilon))
 
 
-def moved(settings: PublicSettings, of_round: PublicSettings) -> int:
+def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
     classes, steps = int(settings["classes"]), int(settings["steps"])
     fields, count = int(of_round["fields"]), int(of_round["count"])
@@ -239,7 +239,9 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
 
 def _rounds(settings: PublicSettings) -> list[tuple[int, int, Decimal]]:
     """N, numbers and scale of each."""
-    return [(moved(settings, each), int(each["cells"]), Decimal(float(each["scale"]))) for each in settings["rounds"]]
+    return [
+        (moved_norm(settings, each), int(each["cells"]), Decimal(float(each["scale"]))) for each in settings["rounds"]
+    ]
 
 
 def _rho(settings: PublicSettings) -> Decimal:

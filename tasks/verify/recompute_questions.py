@@ -16,12 +16,12 @@ import numpy as np
 DIGITS = 40
 TWO_TO_64 = 2**64
 OPTIMAL = "optimal_release"
-Settings = Mapping[str, Any]
-Odds = tuple[Decimal, Decimal]
+QuestionSettings = Mapping[str, Any]
+Chances = tuple[Decimal, Decimal]
 """Of being answered, and of being refused."""
 
 
-def question_delta(settings: Settings, epsilon: float) -> float:
+def question_delta(settings: QuestionSettings, epsilon: float) -> float:
     """The least δ at which the settings are (epsilon, δ)-DP: what the likelier outcomes have over e^ε times the other
     side's, at its worst."""
     with localcontext(prec=DIGITS):
@@ -30,17 +30,17 @@ def question_delta(settings: Settings, epsilon: float) -> float:
         return float(max([odds[0][0], *(_over(here, there, grows) for here, there in sides)]))
 
 
-def question_slip(settings: Settings) -> float:
+def question_slip(settings: QuestionSettings) -> float:
     """The additive δ that one question is charged: the one asked for, or of the papers' form the tail of its noise."""
     with localcontext(prec=DIGITS):
         return float(settings["delta"] if settings["name"] == OPTIMAL else _odds(settings)[0][0])
 
 
-def _over(here: Odds, there: Odds, grows: Decimal) -> Decimal:
+def _over(here: Chances, there: Chances, grows: Decimal) -> Decimal:
     return sum((max(p - grows * q, Decimal(0)) for p, q in zip(here, there, strict=True)), Decimal(0))
 
 
-def _odds(settings: Settings) -> list[Odds]:
+def _odds(settings: QuestionSettings) -> list[Chances]:
     """By distance. Of the papers' form, up to where they only go on as they did on the other side of the threshold."""
     if settings["name"] == OPTIMAL:
         table = [int(entry) for entry in np.frombuffer(base64.b64decode(settings["refusal"]), "<u8")]
@@ -49,7 +49,7 @@ def _odds(settings: Settings) -> list[Odds]:
     return [_tail(Decimal(settings["scale"]), least - distance) for distance in range(2 * least + 1)]
 
 
-def _tail(scale: Decimal, least: int) -> Odds:
+def _tail(scale: Decimal, least: int) -> Chances:
     """Of discrete Laplace noise: that it is at least `least`, and that it is below."""
     ratio = (-1 / scale).exp()
     small = ratio ** (least if least > 0 else 1 - least) / (1 + ratio)

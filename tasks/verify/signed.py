@@ -30,7 +30,7 @@ from concord.artifacts.certificate import (
 )
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, opened
+from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
@@ -52,7 +52,7 @@ UNSIGNED = (
 BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
-MOST = {
+LARGEST_SETTINGS = {
     **dict.fromkeys(("copies", "steps", "threshold", "threshold_scale", "query_scale"), 2**22),
     "classes": 2**10,
     "cutoff": 2**30,
@@ -62,7 +62,7 @@ MOST = {
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedSession:
     """A certificate where it was published, and the files beside it."""
 
     certificate: Promising
@@ -117,10 +117,12 @@ class Published:
 
 
 def check_counts(settings: object) -> None:
-    """Raise NotVerified if one of MOST, anywhere inside settings, is larger than that."""
+    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that."""
     for name, item in settings.items() if isinstance(settings, dict) else ():
-        if name in MOST and isinstance(item, int | float) and not item <= MOST[name]:
-            raise NotVerified(f"the mechanism's {name} is beyond {MOST[name]:,}, with which Concord does not run")
+        if name in LARGEST_SETTINGS and isinstance(item, int | float) and not item <= LARGEST_SETTINGS[name]:
+            raise NotVerified(
+                f"the mechanism's {name} is beyond {LARGEST_SETTINGS[name]:,}, with which Concord does not run"
+            )
     for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
         check_counts(part)
 
@@ -199,7 +201,7 @@ def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Exc
 def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statement:
     """The statement that the key signed. Raises NotVerified if there is none."""
     try:
-        payload = opened(read(f"{certificate.session}/{ATTESTATION_FILE}"), PAYLOAD_TYPE, key)
+        payload = payload_of(read(f"{certificate.session}/{ATTESTATION_FILE}"), PAYLOAD_TYPE, key)
     except NotVerified as wrong:
         raise NotVerified(f"{ATTESTATION_FILE} is not signed by what {KEY_FILE} holds: {wrong}") from None
     try:

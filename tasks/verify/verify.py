@@ -21,7 +21,7 @@ from pathlib import Path
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.excerpt import SECRET, hiding
+from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.vulnerabilities import concerning, opened_by
@@ -29,8 +29,8 @@ from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
     Check,
+    CheckedSession,
     Home,
-    Subject,
     checked,
     equal,
     known_faults,
@@ -42,7 +42,7 @@ from concord.tasks.verify.checks import (
 )
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
-from concord.tasks.verify.signed import UNSIGNED, Published, kept_excerpt
+from concord.tasks.verify.signed import UNSIGNED, PublishedSession, kept_excerpt
 
 SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
@@ -73,7 +73,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
     return [*checks, *held.checks(), *_of_sessions(named, ledger, Released(home))]
 
 
-def _of_sessions(subjects: list[Subject], ledger: Ledger, released: Released) -> Iterator[Check]:
+def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:
     certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
     for subject in subjects:
         shown = {} if subject.session.asks else WHEN_PUBLISHED  # answers have a certificate alone
@@ -104,7 +104,9 @@ def _witness(ledger: Ledger) -> list[Check]:
     return [Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")] if named else []
 
 
-def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, asked: str | None) -> Iterator[Subject]:
+def _subjects(
+    ledger: Ledger, released: Released, records: Records, held: Home, asked: str | None
+) -> Iterator[CheckedSession]:
     """The sessions that are asked about; those of other homes are verified there, where their files are."""
     everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
     sessions = {name: session for name, session in everywhere.items() if name not in held.others}
@@ -112,7 +114,7 @@ def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, 
         for session in sessions.values() if asked is None else [sessions[asked]] if asked in sessions else []:
             latest = next(iter(records.runs(session.id)), None)
             run = records.recorded(latest) if latest else None
-            yield Subject(session, ledger, released, run, latest=True)
+            yield CheckedSession(session, ledger, released, run, latest=True)
         return
     run = records.recorded(asked)
     name = "" if run is None else run.tags.get("session", "")
@@ -121,10 +123,10 @@ def _subjects(ledger: Ledger, released: Released, records: Records, held: Home, 
     if name not in sessions:
         raise WrongInput(f"there is no session and no run {asked!r}")
     session = sessions[name]
-    yield Subject(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
+    yield CheckedSession(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
 
 
-def _known(subject: Subject) -> Iterator[Check]:
+def _known(subject: CheckedSession) -> Iterator[Check]:
     """Which known faults of the version that opened the session may weaken its guarantee; nothing if none may.
 
     What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
@@ -134,7 +136,7 @@ def _known(subject: Subject) -> Iterator[Check]:
     yield from known_faults(session.id, opened_by(session), found)
 
 
-def _guarantee(subject: Subject) -> str:
+def _guarantee(subject: CheckedSession) -> str:
     """The settings prove what the session claims."""
     session = subject.session
     stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
@@ -147,7 +149,7 @@ def _guarantee(subject: Subject) -> str:
     return f"at ε = {session.epsilon:g} the settings prove δ = {delta:.6g} of the {session.delta:g} claimed"
 
 
-def _public_test(subject: Subject) -> str:
+def _public_test(subject: CheckedSession) -> str:
     """The measures on public test rows are the student's."""
     path, released = f"{subject.session.id}/certificate.json", subject.released
     ref = released.find(path)
@@ -156,10 +158,10 @@ def _public_test(subject: Subject) -> str:
     return public_test(parsed(released.read(ref), path), released.read, subject.test, released.root.parent)
 
 
-def _signature(subject: Subject) -> str:
+def _signature(subject: CheckedSession) -> str:
     """What is published is as it was signed, and the excerpt of the ledger beside it carries it."""
     try:
-        at = Published.at(subject.released.root / subject.session.id)
+        at = PublishedSession.at(subject.released.root / subject.session.id)
     except WrongInput as missing:
         raise NotVerified(str(missing)) from None
     return "; ".join(check() for check in at.evidence(subject.key).values()) or UNSIGNED
@@ -173,9 +175,9 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
     """
 
     def check() -> str:
-        at = Published.at(kept)
+        at = PublishedSession.at(kept)
         found = kept_excerpt(at.certificate, at.read, key)
-        if not (home / "vault" / "secrets" / SECRET).is_file():
+        if not (home / "vault" / "secrets" / EXCERPT_SECRET).is_file():
             raise NotVerified("the vault lacks the secret that opens what an excerpt commits to")
         ledger = Ledger.of(home)
         ledger.verify()
@@ -187,8 +189,8 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
     return [checked("kept certificate", check)]
 
 
-AT_THE_DOOR: dict[str, Callable[[Subject], str]] = {"released labels": labels, "guarantee": _guarantee}
-WHEN_PUBLISHED: dict[str, Callable[[Subject], str]] = {
+AT_THE_DOOR: dict[str, Callable[[CheckedSession], str]] = {"released labels": labels, "guarantee": _guarantee}
+WHEN_PUBLISHED: dict[str, Callable[[CheckedSession], str]] = {
     "report and figures": run_files,
     "model": model,
     "MLflow": run_figures,

@@ -10,7 +10,7 @@ from model_signing import hashing, signing, verifying
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import SECRET
+from concord.artifacts.home.signing import SIGNING_SECRET
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.model_signature import NONCE, ORDER, ModelKey, check
 from concord.tasks.mechanisms.stable import StableVoting
@@ -78,7 +78,7 @@ def test_a_home_that_signs_by_another_key_has_none_of_its_own(tmp_path: Path) ->
     """Else nobody would be told if it signed by its own one day, because the other was not named."""
     vault = Vault(tmp_path / "vault")
     ModelKey.of(vault)
-    assert not vault.has_secret(SECRET)
+    assert not vault.has_secret(SIGNING_SECRET)
 
 
 def test_nonces_are_those_of_the_standard_s_example() -> None:

@@ -37,7 +37,7 @@ from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.infer import Follower, Published
+from concord.tasks.student.infer import Follower, RoundFile
 from tests.benchmarks.tables import Case
 
 Ints = NDArray[np.int64]
@@ -167,12 +167,12 @@ def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
     return parse_plan(said)
 
 
-def learn(data: Coded, epsilon: float, mechanism: Tallies) -> Published:
+def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
     """All rounds, each under fresh exact noise: what the last one's file would say."""
     (codes, places), source = data.at(epsilon), Drawn()
     rows = places.public
     follower = Follower(mechanism, codes, rows, public=(lambda: data.public) if deepens(codes) else None)
-    released: list[Published] = []
+    released: list[RoundFile] = []
     for number, each in enumerate(mechanism.rounds):
         question, asked = follower.question(released), follower.codes_after(released)
         private = places.private if asked is codes else asked.of(data.private)

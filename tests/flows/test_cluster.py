@@ -183,7 +183,7 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     other = Security.temporary()  # type: ignore[no-untyped-call]
     for name, file in named.files.items():
         file.write_text(getattr(other, f"tls_{name}"))
-    monkeypatch.setattr(cluster, "PATIENCE", 3)
+    monkeypatch.setattr(cluster, "START_SECONDS", 3)
     with dask.config.set(named.settings), pytest.raises(EnvironmentFailed, match="lets us in"):
         task_runner(teachers, tmp_path / "home")
 

@@ -7,7 +7,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.flows import console, precheck
-from concord.flows.precheck import in_words, is_worth_asking, look_over, rounded
+from concord.flows.precheck import is_worth_asking, look_over, rounded, shares_in_words
 from concord.tasks.data.precheck import Unmatched
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
@@ -22,7 +22,7 @@ def test_shares_are_rounded() -> None:
         "about 13%",
         "about 100%",
     ]
-    assert list(in_words(WRONG)) == [
+    assert list(shares_in_words(WRONG)) == [
         "about 100% of the private rows match no class of data.classes and count as the first",
         "about 13% of the private rows hold nothing known in 'shade', which counts as missing",
     ]

@@ -18,7 +18,7 @@ from concord.artifacts.plan import Plan
 from concord.flows.start import start
 from concord.tasks.data.encode import frame_bytes
 from concord.tasks.door import online as door_online
-from concord.tasks.door.online import Known, Online, Waiting, fit
+from concord.tasks.door.online import KnownRows, Online, Waiting, as_staged
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people
@@ -125,7 +125,7 @@ def test_an_index_that_lost_a_row_would_be_seen(session: str, home: Path, monkey
     forgets: Callable[..., Any] = lambda self, rows: rows  # noqa: ARG005,E731
     asked = online.state.asked
     with monkeypatch.context() as patch:
-        patch.setattr(Known, "new", forgets)
+        patch.setattr(KnownRows, "new", forgets)
         online.answers(ROWS[:1])
     assert online.state.asked == asked + 1
 
@@ -147,8 +147,10 @@ def test_a_row_is_what_it_is_alone_whatever_is_asked_beside_it(session: str, hom
     encoding = opened(home, session)._recipe.encoding
     values = (1, 1.5, "1.25", True, None, Decimal("1.50"), Decimal("1.5000001"), 10**17 + 1, "7 ", float("nan"), -0.0)
     odd = [{**ROWS[0], "size": value, "shade": value} for value in values]
-    together = fit(odd, encoding)
-    assert [frame_bytes(together[at]) for at in range(len(odd))] == [frame_bytes(fit([row], encoding)) for row in odd]
+    together = as_staged(odd, encoding)
+    assert [frame_bytes(together[at]) for at in range(len(odd))] == [
+        frame_bytes(as_staged([row], encoding)) for row in odd
+    ]
 
 
 def test_what_fails_for_some_fails_for_no_others(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +163,8 @@ def test_what_fails_for_some_fails_for_no_others(session: str, home: Path, monke
         return answer(self, rows)
 
     monkeypatch.setattr(Online, "_answer", failing)
-    monkeypatch.setattr(door_online, "MOST", 2)
-    others = Waiting(fit(ROWS[:2], online._recipe.encoding))
+    monkeypatch.setattr(door_online, "MOST_ROWS", 2)
+    others = Waiting(as_staged(ROWS[:2], online._recipe.encoding))
     online._waiting.append(others)
     answers = online.answers(ROWS[2:6])
     with pytest.raises(EnvironmentFailed, match="disk is full"):

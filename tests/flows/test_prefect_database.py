@@ -115,7 +115,7 @@ def test_a_sound_database_stays(database: Path, content: str, capsys: pytest.Cap
 def test_a_home_keeps_two_databases_of_a_bounded_size(
     database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server, "MOST_BYTES", database.stat().st_size - 1)
+    monkeypatch.setattr(server, "LARGEST_DATABASE", database.stat().st_size - 1)
     first = database.read_bytes()
     with sound_database(database.parents[1]):
         assert not database.exists()

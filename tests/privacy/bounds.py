@@ -23,7 +23,7 @@ from typing import Protocol
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.advice.expect import selection_rows
-from concord.tasks.mechanisms.error_estimate import check, exact_cutoff
+from concord.tasks.mechanisms.error_estimate import check_parameters, exact_cutoff
 
 Accuracy = Callable[[float, float], float]
 """α of a learner, from the rows it is given and the probability with which it may fail."""
@@ -62,7 +62,7 @@ def printed_cutoff(*, error: float, queries: int, beta: float, teachers: int) ->
     The root is half of what Bernstein's inequality gives, and the union is over m where it should be over the k
     teachers: T may be passed more often than printed. `exact_cutoff` has the theorem's guarantee.
     """
-    check(fractions={"error": error, "beta": beta}, positive={"queries": queries})
+    check_parameters(fractions={"error": error, "beta": beta}, positive={"queries": queries})
     expected = error * queries
     return max(1, math.ceil(3 * (expected + math.sqrt(expected * math.log(queries / beta) / 2))))
 
@@ -98,7 +98,7 @@ def consistent_setting(
     Each map rises with its argument, so iterating from T = 1 reaches the least solution and passes none. Raises
     WrongInput if the circle does not close below `queries` refusals: n is too small.
     """
-    check(fractions={"beta": beta}, positive={"rows": rows, "queries": queries})
+    check_parameters(fractions={"beta": beta}, positive={"rows": rows, "queries": queries})
     needed, found = 1, 0
     while needed > found:
         found, k = needed, teachers(needed)
@@ -154,7 +154,7 @@ def agnostic_rate(
 
 def claimed_queries(*, alpha: float, beta: float) -> float:
     """m of BTT18, Claim 4.1: 4·ln(1/(αβ))/α queries, for which labels are said to err 3γ + 7α at most."""
-    check(fractions={"alpha": alpha, "beta": beta}, positive={})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={})
     return -4 * math.log(alpha * beta) / alpha
 
 
@@ -164,14 +164,16 @@ def labelling_error(*, queries: float, alpha: float, beta: float, gamma: float) 
     The printed display divides by p where it should multiply. At `claimed_queries` this is at most 3γ + 7α for γ = 0,
     and passes it once γ is many times α; it stays O(γ + α). It inherits the deviation of `printed_cutoff`.
     """
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"queries": queries})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"queries": queries})
     error = gamma + alpha
     return beta + 3 * (error + math.sqrt(error * math.log(queries / beta) / (2 * queries)))
 
 
 def _unit(rows: float, queries: float, dimension: float, epsilon: float) -> float:
     """V/(εn): the rate at which the papers' bounds count."""
-    check(fractions={}, positive={"rows": rows, "queries": queries, "dimension": dimension, "epsilon": epsilon})
+    check_parameters(
+        fractions={}, positive={"rows": rows, "queries": queries, "dimension": dimension, "epsilon": epsilon}
+    )
     return dimension / (epsilon * rows)
 
 
@@ -190,19 +192,19 @@ def realizable_sizes(
     *, dimension: float, alpha: float, beta: float, epsilon: float, public: float, private: float
 ) -> Sizes:
     """BTT18, Theorem 4.2 (γ = 0, err = O(α)): m = public·(V + ln(1/β))/α², n = private·V^(3/2)/(ε·α^(3/2))."""
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
     return Sizes(public * (dimension - math.log(beta)) / alpha**2, private * dimension**1.5 / (epsilon * alpha**1.5))
 
 
 def erm_sizes(*, dimension: float, alpha: float, epsilon: float, public: float, private: float) -> Sizes:
     """BTT18, Remark 2 (γ = 0, a student that minimises empirical risk): m = public·V/α, n = private·V^(3/2)/(εα)."""
-    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
+    check_parameters(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
     return Sizes(public * dimension / alpha, private * dimension**1.5 / (epsilon * alpha))
 
 
 def efficient_sizes(*, dimension: float, alpha: float, epsilon: float, public: float, private: float) -> Sizes:
     """BTT18, Remark 3 (γ = 0, no agnostic learner, teachers of accuracy 1/m): m = public·V/α, n = private·V²/(εα)."""
-    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
+    check_parameters(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon})
     return Sizes(public * dimension / alpha, private * dimension**2 / (epsilon * alpha))
 
 
@@ -210,7 +212,7 @@ def agnostic_sizes(
     *, dimension: float, alpha: float, beta: float, epsilon: float, public: float, private: float
 ) -> Sizes:
     """BTT18, Theorem 4.3 (err = O(α + γ)): m = public·(V + ln(1/β))/α², n = private·V^(3/2)/(ε·α^(5/2))."""
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension, "epsilon": epsilon})
     return Sizes(public * (dimension - math.log(beta)) / alpha**2, private * dimension**1.5 / (epsilon * alpha**2.5))
 
 
@@ -220,7 +222,9 @@ def relabelled_rows(*, dimension: float, alpha: float, epsilon: float, queries: 
     Up to m = α⁻³ that is the size learning takes without privacy. The abstract gives the shape at constant ε; the 1/ε
     is derived, from a subset of about εn rows being relabelled. The theorem's own condition on m is not known to us.
     """
-    check(fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon, "queries": queries})
+    check_parameters(
+        fractions={"alpha": alpha}, positive={"dimension": dimension, "epsilon": epsilon, "queries": queries}
+    )
     growth = max(1.0, math.sqrt(queries) * alpha * math.sqrt(alpha))
     return private * dimension / (epsilon * alpha * alpha) * growth
 
@@ -241,7 +245,7 @@ def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
     Least n >= 8/α with 2·(2en/V)^(2V)·2^(−αn/2) <= β: double sampling (Blumer et al. 1989) over the differences of two
     hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
     """
-    check(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension})
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"dimension": dimension})
 
     def log_odds(rows: float) -> float:
         return math.log(2) * (1 - alpha * rows / 2) + 2 * dimension * math.log(2 * math.e * rows / dimension)

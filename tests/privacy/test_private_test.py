@@ -14,7 +14,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import Measures, PrivateTest, measured, quantile
+from concord.tasks.mechanisms.private_test import Measures, PrivateTest, measured_share, quantile
 from concord.tasks.verify import recompute
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
 
@@ -156,7 +156,7 @@ def coverage(units: int, chance: float, scale: float, level: float, others: int 
 
     @cache
     def covers(right: int, wrong: int) -> bool:
-        found = measured(right, wrong, scale, 1 - level, others)
+        found = measured_share(right, wrong, scale, 1 - level, others)
         return found.low <= chance <= found.high
 
     total = 0.0

@@ -18,7 +18,7 @@ from scipy.stats import binom
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.private_test import measured
+from concord.tasks.mechanisms.private_test import measured_share
 from concord.tasks.mechanisms.student_choice import StudentChoice, level_for
 from concord.tasks.verify import recompute
 
@@ -203,7 +203,7 @@ def missed(level: float) -> float:
     low_or_high = [
         not (found.low <= CHANCE <= found.high)
         for right in range(UNITS_TRIED + 1)
-        for found in [measured(right, UNITS_TRIED - right, 0.05, 1 - level, 1)]
+        for found in [measured_share(right, UNITS_TRIED - right, 0.05, 1 - level, 1)]
     ]
     return float(binom.pmf(np.arange(UNITS_TRIED + 1), UNITS_TRIED, CHANCE)[low_or_high].sum())
 

@@ -7,7 +7,7 @@ import pytest
 
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.ask import Terms
+from concord.flows.ask import QuestionTerms
 from concord.flows.cli.show import erased
 from concord.flows.start import start_question
 from concord.tasks.asking.questions import Question
@@ -25,7 +25,7 @@ def leaking(rows: pl.DataFrame) -> Any:
 
 def ask(scene: Scene, question: Any, name: str, *, epsilon: float = 0.5, cutoff: int | None = 3) -> dict[str, Any]:
     plan = scene.plan(privacy__delta=1e-12)  # half of the shards have no answer: released with probability 4e-9
-    return start_question(plan, Question(name, question), scene.home, Terms(epsilon, "optimal", cutoff, False))
+    return start_question(plan, Question(name, question), scene.home, QuestionTerms(epsilon, "optimal", cutoff, False))
 
 
 def killed(*_: object, **__: object) -> None:

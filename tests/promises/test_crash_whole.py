@@ -51,7 +51,7 @@ def lighter(rows: pl.DataFrame) -> Any:
 def asking(home: Path, data: Path) -> None:
     plan = changed(tables_of_plan(data), teachers__count=2, teachers__block=1, privacy__epsilon=2.0)
     for number in (1, 2):
-        terms = ask.Terms(epsilon=2.0, form="optimal", cutoff=3, new_session=False)
+        terms = ask.QuestionTerms(epsilon=2.0, form="optimal", cutoff=3, new_session=False)
         ask.ask(plan, Question(f"question {number}", lighter), home, terms)
 
 

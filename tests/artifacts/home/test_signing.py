@@ -19,7 +19,7 @@ from securesystemslib.dsse import Envelope as TheirEnvelope
 from securesystemslib.signer._key import SSlibKey
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.signing import Envelope, PublicKey, SigningKey, opened
+from concord.artifacts.home.signing import Envelope, PublicKey, SigningKey, payload_of
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import SIGNING_KEY
 
@@ -56,7 +56,7 @@ def test_another_reader_verifies_it(key: SigningKey) -> None:
 def test_a_home_has_one_key_and_signs_the_same_bytes(tmp_path: Path, key: SigningKey) -> None:
     again = SigningKey.of(Vault(tmp_path / "vault"))
     assert again.envelope(KIND, STATEMENT) == key.envelope(KIND, STATEMENT)
-    assert opened(key.envelope(KIND, STATEMENT), KIND, key.public) == STATEMENT
+    assert payload_of(key.envelope(KIND, STATEMENT), KIND, key.public) == STATEMENT
     assert SigningKey.of(Vault(tmp_path / "other")).public != key.public
 
 
@@ -66,7 +66,7 @@ def test_any_changed_bit_of_an_envelope_is_refused(key: SigningKey) -> None:
         changed = bytearray(envelope)
         changed[at // 8] ^= 1 << at % 8
         with pytest.raises(NotVerified):
-            opened(bytes(changed), KIND, key.public)
+            payload_of(bytes(changed), KIND, key.public)
 
 
 def test_another_key_another_type_and_another_spelling_are_refused(tmp_path: Path, key: SigningKey) -> None:
@@ -80,7 +80,7 @@ def test_another_key_another_type_and_another_spelling_are_refused(tmp_path: Pat
         (b"\xff", KIND, key.public),
     ):
         with pytest.raises(NotVerified):
-            opened(text, kind, public)
+            payload_of(text, kind, public)
 
 
 def test_a_key_is_named_by_file_digits_or_fingerprint(tmp_path: Path, key: SigningKey) -> None:

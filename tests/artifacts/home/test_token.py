@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from typer.testing import CliRunner
 
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.signing import SigningKey, opened
+from concord.artifacts.home.signing import SigningKey, payload_of
 from concord.artifacts.home.token import TokenKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import SIGNING_KEY
@@ -69,7 +69,7 @@ def test_a_key_in_a_token_signs_as_one_in_a_file_does(folder: Path) -> None:
     key = TokenKey.of(address(folder))
     signed = SigningKey(key).envelope(KIND, b"statement")
     assert signed == SigningKey(TokenKey.of(address(folder))).envelope(KIND, b"statement")
-    assert opened(signed, KIND, SigningKey(key).public) == b"statement"
+    assert payload_of(signed, KIND, SigningKey(key).public) == b"statement"
     assert isinstance(key.public_key(), Ed25519PublicKey)
     assert len(key.sign(b"")) == 64
 

@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 
 from concord.artifacts.plan import load_plan
 from concord.tasks.advice.draft import usual_delta
-from concord.tasks.advice.keys import SCHEMA_FILE
+from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
 from tests.support.console import concord as without_home
 
 FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
@@ -215,10 +215,10 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wron
 
 
 def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:
-    (folder / SCHEMA_FILE).write_text("of an older version")
+    (folder / PLAN_SCHEMA_FILE).write_text("of an older version")
     text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED)
-    assert text.startswith(f"#:schema {SCHEMA_FILE}\n")
-    Draft7Validator(json.loads((folder / SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
+    assert text.startswith(f"#:schema {PLAN_SCHEMA_FILE}\n")
+    Draft7Validator(json.loads((folder / PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
 
 
 def test_it_says_how_a_database_is_named() -> None:

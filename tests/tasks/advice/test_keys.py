@@ -14,7 +14,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import Candidate
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.keys import (
-    SCHEMA_FILE,
+    PLAN_SCHEMA_FILE,
     SCHEMA_LINE,
     SHIPPED,
     explained,
@@ -64,7 +64,7 @@ def keys_of(model: Any, above: str = "") -> list[str]:
 
 def test_the_page_and_the_schema_are_those_of_the_plan_s_types() -> None:
     assert (PLANS / "README.md").read_text(encoding="utf-8") == page(), "make reference writes it anew"
-    assert SHIPPED.resolve() == PLANS / SCHEMA_FILE
+    assert SHIPPED.resolve() == PLANS / PLAN_SCHEMA_FILE
     assert SHIPPED.read_text(encoding="utf-8") == schema_text(), "make reference writes it anew"
 
 

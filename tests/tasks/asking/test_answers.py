@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.tasks.asking.answers import DEEPEST, LARGEST, LONGEST, canonical, from_plain
+from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, canonical, from_plain
 
 
 class Shade(IntEnum):
@@ -90,7 +90,7 @@ def test_the_sets_tried_do_list_their_parts_in_two_orders() -> None:
             ("a", frozenset({"\udfff"})),
             pl.Series([1]),
             "a" * LONGEST,
-            2 ** (LARGEST + 1),
+            2 ** (LARGEST_INTEGER + 1),
             (("x" * 99,) * 99,),
         ),
     ],

@@ -25,7 +25,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.asking.alone import frame
 from concord.tasks.asking.answers import LONGEST, NO_ANSWER, from_plain
 from concord.tasks.asking.questions import Question, rehearse_question
-from concord.tasks.asking.shards import answer_of, answers, as_bytes, asking
+from concord.tasks.asking.shards import answer_of, answers, as_bytes, forking_helper
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -128,7 +128,7 @@ def test_a_shard_whose_process_ends_still_answers(table: Table, end: Callable[[]
 
 
 def test_an_answer_is_taken_from_a_helper_that_is_there_alone() -> None:
-    with pytest.raises(EnvironmentFailed, match="has ended"), asking() as helper:
+    with pytest.raises(EnvironmentFailed, match="has ended"), forking_helper() as helper:
         answer_of(helper, Question("q", lambda _: os.kill(os.getppid(), signal.SIGKILL)).portable, people(5, 1))
 
 
@@ -165,7 +165,7 @@ def codes(rows: pl.DataFrame) -> int:
 def test_one_shard_s_words_do_not_change_what_another_answers() -> None:
     def ask(*shards: list[str]) -> list[str]:
         question = Question("q", codes).portable
-        with asking() as helper:
+        with forking_helper() as helper:
             return [answer_of(helper, question, pl.DataFrame({"shade": words})) for words in shards]
 
     rest = ["b", "c"], ["c", "b"], ["b", "b"]

@@ -10,7 +10,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import HypothesesPlan
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
-from concord.tasks.asking.relabel import candidates, columns_of, cut_points, hypothesis_space, public_matrix
+from concord.tasks.asking.relabel import candidates, cut_points, hypothesis_space, positions_of, public_matrix
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -92,4 +92,4 @@ def test_what_cannot_be_listed_is_refused(
 
 def test_a_column_that_is_not_there_is_named(world: World) -> None:
     with pytest.raises(WrongInput, match="got 'shade'"):
-        columns_of(["shade"], world[0], "relabel")
+        positions_of(["shade"], world[0], "relabel")

@@ -103,7 +103,7 @@ def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, un
 
 
 def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking_tally, "KNOWN", 100)
+    monkeypatch.setattr(asking_tally, "MOST_DECODED", 100)
     one = Asked(tmp_path / "one", PEOPLE, None)
     rows, units = known(one.blocks, one.codes, one.vault)
     assert 50 < len(rows) <= 100 < units

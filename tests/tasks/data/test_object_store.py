@@ -177,6 +177,6 @@ def test_init_writes_a_plan_over_tables_of_a_store(store: Any, tmp_path: Path, m
 
 def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(places, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(places, "RETRY_FOR", timedelta(seconds=1))
     with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
         at_hand(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))

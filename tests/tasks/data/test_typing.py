@@ -13,7 +13,7 @@ from concord.artifacts.plan import load_plan, parse_plan
 from concord.artifacts.schemas import Encoding, Hashed, OneHot, Scaled
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import encode, learn_columns
-from concord.tasks.data.formats import CODES, FREE_TEXT, MAY_BE_NAMES, check_target, remarks_on
+from concord.tasks.data.formats import FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, check_target, remarks_on
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.track import column_types
 from tests.flows.cli.test_init import Terminal
@@ -60,7 +60,7 @@ def test_a_session_that_took_them_for_numbers_goes_on(tmp_path: Path) -> None:
 def test_what_is_said_of_columns(folder: Path) -> None:
     table = open_public(str(folder / "public.csv"))
     said = remarks_on(table, table.kinds(table.names))
-    assert said == {"zip": CODES, "ward": MAY_BE_NAMES, "remark": FREE_TEXT}
+    assert said == {"zip": LEADING_ZEROS, "ward": MAY_BE_NAMES, "remark": FREE_TEXT}
     remarks_on(open_public(str(folder / "public.csv")), {})
 
 
@@ -69,7 +69,7 @@ def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -
     given = ("init", "--private", "private.csv", "--public", "public.csv", "--label", "outcome", *stated)
     assert without_home(*given)[0] == 0
     text = (folder / "plan.toml").read_text()
-    assert f'"zip", # categorical; {CODES}' in text
+    assert f'"zip", # categorical; {LEADING_ZEROS}' in text
     assert f'"ward", # numeric; {MAY_BE_NAMES}' in text
     assert f'# "remark", # categorical; {FREE_TEXT}' in text
     assert load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")

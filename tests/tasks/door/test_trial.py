@@ -21,7 +21,7 @@ from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
 from concord.tasks.door.admit import Asked, claim, reserve_session
 from concord.tasks.door.release import Stores
-from concord.tasks.door.trial import answers, confusion, planned_test, release_trial, trial_of
+from concord.tasks.door.trial import classes_given, confusion, planned_test, release_trial, trial_of
 from concord.tasks.mechanisms.private_test import PrivateTest
 from tests.support.at_door import STABLE, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -54,9 +54,9 @@ def test_what_is_said_of_a_row_does_not_change_with_the_others(says: Callable[[M
     X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     X[7] = X[3]
     X[9], X[10] = 0.0, -0.0
-    alone = [int(answers(says, X[at : at + 1], CLASSES)[0]) for at in range(60)]
-    assert answers(says, X, CLASSES).tolist() == alone
-    assert answers(says, X[::-1], CLASSES).tolist() == alone[::-1]
+    alone = [int(classes_given(says, X[at : at + 1], CLASSES)[0]) for at in range(60)]
+    assert classes_given(says, X, CLASSES).tolist() == alone
+    assert classes_given(says, X[::-1], CLASSES).tolist() == alone[::-1]
 
 
 def test_rows_that_differ_in_a_sign_of_zero_are_two() -> None:
@@ -64,12 +64,12 @@ def test_rows_that_differ_in_a_sign_of_zero_are_two() -> None:
         return np.where(np.signbit(X[:, 0]), "yes", "no")
 
     X = np.array([[0.0], [-0.0], [0.0]], dtype=np.float32)
-    assert answers(by_bit, X, CLASSES).tolist() == [0, 1, 0]
+    assert classes_given(by_bit, X, CLASSES).tolist() == [0, 1, 0]
 
 
 def test_a_row_it_fails_on_counts_as_given_the_first_class() -> None:
     X = np.array([[2.0], [0.5], [-1.0]], dtype=np.float32)
-    assert answers(of_some_only, X, CLASSES).tolist() == [0, 1, 0]
+    assert classes_given(of_some_only, X, CLASSES).tolist() == [0, 1, 0]
 
 
 @pytest.fixture

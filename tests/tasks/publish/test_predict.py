@@ -14,7 +14,7 @@ from concord.artifacts.errors import WrongInput
 from concord.flows.api import load_student
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import published
+from concord.tasks.student.model import read_published
 from tests.support.console import concord
 from tests.support.published import CLASSES, SESSION, World, certified, world
 
@@ -94,7 +94,7 @@ def test_a_student_takes_rows_as_they_come(small: World) -> None:
 
 
 def test_a_loaded_student_is_the_published_one(small: World) -> None:
-    certificate, _ = published(small.home / "released" / SESSION)
+    certificate, _ = read_published(small.home / "released" / SESSION)
     student = load_student(SESSION, home=small.home)
     assert tuple(student.classes_) == CLASSES
     assert certificate.session == SESSION

@@ -9,7 +9,7 @@ from sklearn.dummy import DummyClassifier
 
 from concord.artifacts.measures import PublicTest, warnings_of
 from concord.artifacts.schemas import Encoding
-from concord.tasks.student.evaluate import digest_of_table, measured, remember, remembered
+from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, remembered
 
 
 class Says:
@@ -80,9 +80,9 @@ def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> N
 def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
     test = said_of(tmp_path, "ab", "ab")
     assert remembered(tmp_path, test.table) is None
-    remember(tmp_path, test, str(tmp_path / "test.csv"))
+    keep_table_path(tmp_path, test, str(tmp_path / "test.csv"))
     assert remembered(tmp_path, test.table) == str(tmp_path / "test.csv")
-    remember(tmp_path, test, f"snapshot:///where/the/home/was/vault#public/tables/{'0' * 32}/1")
+    keep_table_path(tmp_path, test, f"snapshot:///where/the/home/was/vault#public/tables/{'0' * 32}/1")
     assert remembered(tmp_path, test.table) == f"snapshot://{tmp_path}/vault#public/tables/{'0' * 32}/1"
     (tmp_path / "test.csv").write_text("class\nb\n")
     assert digest_of_table(str(tmp_path / "test.csv")) != test.table

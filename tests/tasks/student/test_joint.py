@@ -14,7 +14,7 @@ from concord.tasks.student.decode import (
     decode,
     model_places,
 )
-from concord.tasks.student.joint import MeasuredColumn, crossed, linearised, squared
+from concord.tasks.student.joint import MeasuredColumn, crossed, gram_matrix, linearised
 from concord.tasks.student.prior import (
     SPREADS,
     Linear,
@@ -50,7 +50,7 @@ def test_sums_by_places_are_those_of_one_hot_matrices() -> None:
     expected = one_hot(left, 9).T @ (weight[:, None] * one_hot(right, 6))
     assert np.allclose(crossed(left, right, weight, (9, 6)), expected)
     scaled = one_hot(left[:, :1], 9) * each[:, :1] + one_hot(left[:, 1:], 9) * each[:, 1:]
-    assert np.allclose(squared(left, each, 9), scaled.T @ scaled)
+    assert np.allclose(gram_matrix(left, each, 9), scaled.T @ scaled)
 
 
 def test_the_jacobian_is_the_derivative_of_what_sums_should_be() -> None:

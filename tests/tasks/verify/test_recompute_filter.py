@@ -64,7 +64,7 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
 def test_what_a_session_is_charged_is_what_its_settings_cost_by_another_path(name: str) -> None:
     mechanism = MECHANISMS[name]()
     charged = RULE.charge(mechanism.cost)
-    square, delta = recompute_filter.charge(mechanism.settings())
+    square, delta = recompute_filter.gaussian_charge(mechanism.settings())
     assert square <= charged.mu_squared <= Decimal(square) * Decimal(1 + 1e-8)
     assert Decimal(delta) * Decimal(1 - 1e-9) <= charged.delta <= Decimal(delta) * Decimal(1 + 1e-6) + Decimal("1e-35")
 
@@ -72,13 +72,13 @@ def test_what_a_session_is_charged_is_what_its_settings_cost_by_another_path(nam
 @pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 4e-5), (0.1, 1e-9), (30.0, 1e-3)])
 def test_what_a_cap_covers_is_the_same_by_another_path(epsilon: float, delta: float) -> None:
     rule = GaussianFilter.freeze(epsilon, delta)
-    found = recompute_filter.covered(epsilon, delta * 0.75)
+    found = recompute_filter.largest_mu_squared(epsilon, delta * 0.75)
     assert rule.budget <= found <= float(rule.budget) * (1 + 1e-8)
 
 
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(NotVerified, match="'a new one' costs a Gaussian filter cannot be recomputed"):
-        recompute_filter.charge({"name": "a new one", "epsilon": 1.0})
+        recompute_filter.gaussian_charge({"name": "a new one", "epsilon": 1.0})
 
 
 TESTED, LOUDER = MECHANISMS["private_test"](), NoisyVotes.calibrate(epsilon=3.0, delta=1e-6, queries=10, classes=2)
@@ -233,7 +233,7 @@ def test_settings_that_state_less_than_they_prove_are_found(name: str) -> None:
     whole = settings.get("relabel", settings)
     whole["epsilon"] = whole["epsilon"] * 0.9
     with pytest.raises(NotVerified, match="they state"):
-        recompute_filter.charge(settings)
+        recompute_filter.gaussian_charge(settings)
     if name in ("relabelled", "optimal_release", "laplace_release"):
         with pytest.raises(NotVerified, match="they state"):
             recompute.charge(settings, 5.75)

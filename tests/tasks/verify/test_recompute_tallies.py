@@ -10,7 +10,7 @@ from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import _squares, moved
+from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -51,7 +51,7 @@ def test_the_charge_is_the_mechanisms_cost(
 ) -> None:
     mechanism = made(epsilon, classes, rounds, secret, many)
     settings = settings_of(mechanism)
-    assert [moved(settings, each) for each in settings["rounds"]] == [n for n, _ in mechanism.squares_by_round]
+    assert [moved_norm(settings, each) for each in settings["rounds"]] == [n for n, _ in mechanism.squares_by_round]
     for order in (2.0, 4.0, 50.0):
         nats, additive = charge(settings, order)
         cost = mechanism.cost.renyi[ORDERS.index(order)]
@@ -86,7 +86,7 @@ def test_another_grid_or_neighbours_are_found(key: str, value: Any) -> None:
 def test_labels_of_units_of_many_rows_cost_more() -> None:
     settings = settings_of(made(1.0, 7, 1, "labels", False))
     (each,) = settings["rounds"]
-    assert moved({**settings, "many": True}, each) > moved(settings, each) == 2 * 14 * (1 << 32)
+    assert moved_norm({**settings, "many": True}, each) > moved_norm(settings, each) == 2 * 14 * (1 << 32)
 
 
 @pytest.mark.parametrize("scale", [0.8, 2.5])

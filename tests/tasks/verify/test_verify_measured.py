@@ -11,7 +11,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.evaluate import digest_of_table, remember
+from concord.tasks.student.evaluate import digest_of_table, keep_table_path
 from concord.tasks.verify.measured import public_test
 from tests.support.published import SESSION, World, certified, world
 
@@ -44,9 +44,9 @@ def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Pa
     certificate = read(small)
     assert "not at hand" in public_test(certificate, small.released.read, None, None)
     assert certificate.student.public_test is not None
-    remember(small.home, certificate.student.public_test, small.plan.path("test"))
+    keep_table_path(small.home, certificate.student.public_test, small.plan.path("test"))
     assert "300 rows" in public_test(certificate, small.released.read, None, small.home)
-    remember(small.home, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
+    keep_table_path(small.home, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
     assert "not at hand" in public_test(certificate, small.released.read, None, small.home)
     pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(NotVerified, match="the digest of other"):

@@ -17,7 +17,7 @@ from concord.artifacts.mlflow.describe import SERIES, tags, whole
 from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.checks import Subject
+from concord.tasks.verify.checks import CheckedSession
 from concord.tasks.verify.verify import WHEN_PUBLISHED, verify
 from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
@@ -41,14 +41,14 @@ def small(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def subject(small: World) -> Subject:
+def subject(small: World) -> CheckedSession:
     records = Records.of(small.home)
     ledger = Ledger.of(small.home)
     run = records.recorded(records.runs(SESSION)[0])
-    return Subject(ledger.session(SESSION), ledger, small.released, run, latest=True)
+    return CheckedSession(ledger.session(SESSION), ledger, small.released, run, latest=True)
 
 
-def found(subject: Subject) -> list[str]:
+def found(subject: CheckedSession) -> list[str]:
     wrong = []
     for check in WHEN_PUBLISHED.values():
         try:
@@ -85,7 +85,7 @@ def other(value: Any) -> Any:
     return value + 0.125 if isinstance(value, float) else f"{value}x"
 
 
-def test_what_was_published_is_found_whole(subject: Subject) -> None:
+def test_what_was_published_is_found_whole(subject: CheckedSession) -> None:
     assert subject.run is not None
     relied = relied_on(subject.run)
     assert found(subject) == []
@@ -94,7 +94,7 @@ def test_what_was_published_is_found_whole(subject: Subject) -> None:
     assert {"epsilon", "delta", "domain_epsilon_spent", "rows_answered"} <= relied["metrics"]
 
 
-def test_every_change_of_what_is_relied_on_is_found_and_named(subject: Subject) -> None:
+def test_every_change_of_what_is_relied_on_is_found_and_named(subject: CheckedSession) -> None:
     """Each tag, parameter, figure and digest: changed, and gone."""
     run = subject.run
     assert run is not None
@@ -110,13 +110,13 @@ def test_every_change_of_what_is_relied_on_is_found_and_named(subject: Subject) 
 
 
 @pytest.mark.parametrize("field", ["params", "metrics", "files", "model_files"])
-def test_what_was_added_is_found(subject: Subject, field: str) -> None:
+def test_what_was_added_is_found(subject: CheckedSession, field: str) -> None:
     assert subject.run is not None
     planted = {**getattr(subject.run, field), "added": 0.5}
     assert found(replace(subject, run=with_field(subject.run, field, planted)))
 
 
-def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(subject: Subject) -> None:
+def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(subject: CheckedSession) -> None:
     run = subject.run
     assert run is not None
     assert found(replace(subject, run=replace(run, model_description="ε = 0.1")))

@@ -23,7 +23,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify import published
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.recompute import least_delta
-from concord.tasks.verify.signed import Published
+from concord.tasks.verify.signed import PublishedSession
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, certified, opening, rewrite, world
@@ -250,7 +250,7 @@ def test_a_path_that_leads_out_of_what_is_published_is_not_read(folder: Path, tm
     outside.write_bytes(b"of somebody else")
     path = way.format(session=SESSION, file=outside)
     with pytest.raises(NotVerified, match="lies outside what is published"):
-        Published.at(folder).read(path)
+        PublishedSession.at(folder).read(path)
 
 
 def test_a_home_s_excerpt_that_nobody_wrote_so_is_a_fault_and_no_traceback(home: World, tmp_path: Path) -> None:
