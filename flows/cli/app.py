@@ -23,6 +23,8 @@ from concord.flows.console import err, out
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": ("concord run plan.toml", "concord run plan.toml --from study", "concord run plan.toml --json > run.json"),
     "extend": ("concord extend census-1751dd7e --public arriving/",),
+    "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
+    "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
     "demo": ("concord demo --home /tmp/try",),
     "init": (
         "concord init",
@@ -33,44 +35,47 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "concord plan --explain labeling.cutoff",
         "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
     ),
+    "estimate": ("concord estimate plan.toml --epsilon 0.2",),
     "budget": ("concord budget", "concord budget --json"),
     "domain": ('concord domain census --epsilon 8 --delta 8e-5 --reason "the board, 3 May"',),
     "link": ('concord link census survey --reason "the survey drew from the census"',),
     "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
     "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
     "forget": ("concord forget census-1751dd7e",),
+    "erase": ("concord erase --domain census --unit P000123",),
+    "export": ("concord export census-1751dd7e --to classifier",),
+    "predict": (
+        "concord predict census-1751dd7e more.csv --out classes.parquet",
+        "concord predict models:/census-student@champion more.parquet --out classes.csv",
+    ),
     "verify": (
         "concord verify",
         "concord verify census-1751dd7e --json",
         "concord verify copied/census-1751dd7e --key publisher.pem",
         "concord verify --kept copied/census-1751dd7e",
     ),
-    "key": ("concord key > publisher.pem", "concord key --json"),
     "certify": (
         "concord certify census-1751dd7e --as registry --out census.yaml",
         "concord certify census-1751dd7e --as nist",
     ),
+    "key": ("concord key > publisher.pem", "concord key --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
-    "predict": (
-        "concord predict census-1751dd7e more.csv --out classes.parquet",
-        "concord predict models:/census-student@champion more.parquet --out classes.csv",
-    ),
-    "export": ("concord export census-1751dd7e --to classifier",),
     "ui": ("concord ui --port 8080",),
-    "estimate": ("concord estimate plan.toml --epsilon 0.2",),
-    "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
-    "erase": ("concord erase --domain census --unit P000123",),
-    "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
 }
+"""Of every command, in the order in which --help shows them."""
 
 
 class WithExamples(TyperGroup):
-    """The commands, each ending its help with its examples."""
+    """The commands, in the order of their examples, with which each ends its help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Their names, in the order of EXAMPLES."""
+        return list(EXAMPLES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, if there is one."""
         command = super().get_command(ctx, cmd_name)
-        if command is not None and cmd_name in EXAMPLES:
+        if command is not None:
             command.epilog = "\n\n".join(("Examples:", *EXAMPLES[cmd_name]))
         return command
 
