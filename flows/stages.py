@@ -128,8 +128,15 @@ def teach_models(place: Place, block: Block, plan: Plan, encoding: Encoding) -> 
 
 @mapped("teach", version=2, reads=("teachers.estimator", "teachers.params"))
 def teach_arrays(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher a shard, for one block of shards, as an array."""
+    """Train one teacher a shard, for one block of shards, as an array, each by itself: in sessions that began so."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.ARRAY}"
+    return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
+
+
+@mapped("teach", version=3, reads=("teachers.estimator", "teachers.params"))
+def teach_together(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
+    """Train one teacher a shard, for one block of shards, as an array, many at once."""
+    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.TOGETHER}"
     return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 

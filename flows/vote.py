@@ -23,7 +23,7 @@ from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
 from concord.flows.steps import check_unchanged, covered, find, saying_room
 from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asking.teachers import are_arrays, learner_of
+from concord.tasks.asking.teachers import ARRAY, TOGETHER, learner_of, teachers_kind
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
 from concord.tasks.door.checkpoint import online_votes, read_checkpoint
@@ -89,14 +89,15 @@ def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[R
 def teach(run: RunContext, admitted: Admitted[Mechanism], trained: Training) -> list[Ref]:
     """Train one teacher a shard, block by block: as arrays if the plan wants that and its learner is known, or else by
     its estimator. A session that goes on keeps the kind it began with, whatever version that was: their votes are on
-    record, and those of the other kind differ on rows near a tie.
+    record, and those of another kind differ on rows near a tie.
     """
     plan, encoding, session = run.plan, admitted.stream.encoding, admitted.session
     begun = read_checkpoint(run.stores.vault, session.id) if session else None
-    wanted = plan.teachers.arrays if begun is None else are_arrays(begun.teachers)
-    arrays = wanted and learner_of(plan.teachers, encoding) is not None
-    parts = stages.blocks(plan, trained.shards)
-    return (stages.teach_arrays if arrays else stages.teach_models)(run, parts, plan, encoding)
+    new = TOGETHER if plan.teachers.arrays else ""
+    kind = teachers_kind(begun.teachers) if begun else new
+    trains = {TOGETHER: stages.teach_together, ARRAY: stages.teach_arrays, "": stages.teach_models}
+    known = learner_of(plan.teachers, encoding) is not None
+    return trains[kind if known else ""](run, stages.blocks(plan, trained.shards), plan, encoding)
 
 
 def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teachers: Sequence[Ref]) -> Disclosure:

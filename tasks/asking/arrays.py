@@ -10,9 +10,10 @@ linear in a row's numbers and their squares.
 Assumes      the learner is of KNOWN by its name and each parameter; all others are fitted and asked by themselves
 Guarantees   which fit is taken follows from plan and encoding, which are public. Weights are scikit-learn's for the
              same rows in double precision, converged, within 1e-4 of the largest. A teacher follows from its own shard
-             alone to the bit: it is fitted by itself, with its own stopping rule. A vote follows from the row and its
-             own teacher: shapes of products are public, and a score is a sum of its own teacher's weights alone.
-             Checked by tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
+             alone to the bit, with its own stopping rule, whether it is fitted by itself or beside others. A vote
+             follows from the row and its own teacher: shapes of products are public, and a score is a sum of its own
+             teacher's weights alone. Checked by tests/tasks/asking/test_linear_teachers.py and
+             tests/privacy/test_linear_alone.py
 Not covered  rows within rounding of a tie may go another way than with scikit-learn, which takes single precision. A
              `max_iter` or `tol` that would stop earlier than scikit-learn's own leaves the learner to scikit-learn; one
              that would stop later changes nothing, since a fit ends when it has converged
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from concord.artifacts.learners import TeachersPlan
+from concord.tasks.asking.gradients import logistic_of_many
 from concord.tasks.asking.linear import (
     Classes,
     Numbers,
@@ -49,10 +51,12 @@ UNKNOWNS = 192
 """Of a logistic regression, beyond which scikit-learn's first-order steps take less time than a Hessian."""
 WIDEST = 4096
 """Columns times classes of other learners."""
+# Sizes of products decide how sums are grouped, and so votes near a tie, which are on record: these three are the same
+# for all sessions and machines, and stay as they are. Half a mebibyte of scores fits a processor's own cache.
 TEACHERS_AT_A_TIME = 250
 """Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
 ROWS_IN_CACHE = 512
-"""… and of so many rows, so that they stay in a processor's own cache."""
+"""… and of so many rows."""
 LACKS = -1e38
 """The offset of a class that a shard has no row of. −∞ could meet a zero in a product, which is no number."""
 MOST_HELD = 1 << 26
@@ -64,6 +68,7 @@ class Known:
     """A learner whose fit is known.
 
     fit        what fits a shard, in `linear` or `logistic`
+    together   what fits many of two classes in less time, if there is anything; None of one that is left to `fit`
     params     which values of which parameters it knows; a plan that names others is left to scikit-learn
     required   parameters that a plan must name, since scikit-learn's default is another learner
     fits       whether it is for so many columns and classes
@@ -75,6 +80,7 @@ class Known:
     required: frozenset[str] = frozenset()
     fits: Callable[[int, int], bool] = lambda width, classes: width * classes <= WIDEST
     squares: bool = False
+    together: Callable[..., list[Numbers | None]] | None = None
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
@@ -118,6 +124,7 @@ KNOWN: Mapping[str, Known] = {
             "random_state": anything,
         },
         fits=lambda width, classes: (width + 1) * (1 if classes == 2 else classes) <= UNKNOWNS,
+        together=logistic_of_many,
     ),
     "sklearn.linear_model.RidgeClassifier": Known(
         ridge,
@@ -202,12 +209,35 @@ def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
         counts[:, at] += np.add.reduce(winner == at, axis=0, dtype=np.uint8)
 
 
-def weights_of(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int, fixed: int) -> Weights:
+def weights_together(
+    learner: Known, params: Mapping[str, Any], shards: Sequence[tuple[Rows, Classes, int]], classes: int
+) -> list[Weights]:
+    """The weights of each shard's teacher: of X, y and the fixed vote, as `weights_of` takes them. They are those of a
+    converged fit, too, but other ones in their last digits.
+    """
+    held = [np.flatnonzero(np.bincount(y, minlength=classes)) for _, y, _ in shards]
+    two = [at for at, there in enumerate(held) if learner.together is not None and len(there) == 2]
+    pairs = [(shards[at][0], (shards[at][1] == held[at][1]).astype(np.int64)) for at in two]
+    found = dict(zip(two, learner.together(pairs, **params), strict=True)) if learner.together else {}
+    return [weights_of(learner, params, X, y, classes, fixed, found.get(at)) for at, (X, y, fixed) in enumerate(shards)]
+
+
+def weights_of(
+    learner: Known,
+    params: Mapping[str, Any],
+    X: Rows,
+    y: Classes,
+    classes: int,
+    fixed: int,
+    found: Numbers | None = None,
+) -> Weights:
     """The weights (outputs, numbers + 1) of one shard's teacher: X (rows, width) and class indices y (rows,), in memory
     of their own. Of a shard that cannot be fitted, those that vote `fixed` on every row.
+
+    found   what the learner finds for the classes that the shard holds, if that is known
     """
     try:
-        return _fitted(learner, params, X, y, classes)
+        return _fitted(learner, params, X, y, classes, found)
     except MemoryError:
         raise  # the machine's fault, not the shard's: it must not change a teacher
     except PRIVATE_FAILURES:
@@ -219,17 +249,19 @@ def weights_of(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, c
         )
 
 
-def _fitted(learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int) -> Weights:
+def _fitted(
+    learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int, found: Numbers | None
+) -> Weights:
     held = np.bincount(y, minlength=classes) > 0
     there, places = np.flatnonzero(held), np.cumsum(held) - 1
     if len(there) < 2:
         raise LinAlgError("a fit needs two classes")
-    own = learner.fit(X, places[y], len(there), **params)
+    own = learner.fit(X, places[y], len(there), **params) if found is None else found
     weights = (own[1:] - own[:1] if classes == 2 else own - own.mean(axis=0)).astype(learner.dtype)
     if not np.isfinite(weights).all():
         raise LinAlgError("a weight is no number")
     if classes == 2:
         return weights
-    found = np.zeros((classes, weights.shape[1]), dtype=learner.dtype)
-    found[:, -1], found[there] = LACKS, weights
-    return found
+    all_of_them = np.zeros((classes, weights.shape[1]), dtype=learner.dtype)
+    all_of_them[:, -1], all_of_them[there] = LACKS, weights
+    return all_of_them

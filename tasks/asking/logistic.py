@@ -3,7 +3,8 @@
     minimise  loss of the rows  +  |weights|² / 2C        the offsets are not penalised
 
 The optimum is scikit-learn's for an L2 penalty. A Hessian of a few dozen unknowns costs less than the Python between
-two of scikit-learn's first-order steps; each shard stops by its own rule. Checked by
+two of scikit-learn's first-order steps; each shard stops by its own rule. So are shards fitted that hold more than two
+classes, those that `tasks.asking.gradients` leaves, and all of a session that began so. Checked by
 tests/tasks/asking/test_linear_teachers.py
 """
 

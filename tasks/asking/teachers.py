@@ -21,7 +21,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
-from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of
+from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of, weights_together
 from concord.tasks.asking.linear import aligned
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
@@ -31,7 +31,9 @@ Classes = NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
 ARRAY = ".npy"
-"""How the path of teachers that are an array ends."""
+"""How the path of teachers that are an array ends …"""
+TOGETHER = f".together{ARRAY}"
+"""… and of those that were fitted together, which differ in their last digits."""
 PROPOSED = Learner(
     estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
     params={"solver": "lsqr", "shrinkage": "auto"},
@@ -83,14 +85,19 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
 
 @private_stage
 def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Train the teachers of one block, of a plan whose learner is known (`arrays.known`), as one array in one file."""
+    """Train the teachers of one block, of a plan whose learner is known (`arrays.known`), as one array in one file:
+    together if that is how the path ends, or else each by itself.
+    """
     classes, found = len(encoding.classes), learner_of(teachers, encoding)
     assert found is not None, "who calls this has asked"
     with silenced():
-        block_of = [
-            weights_of(found, teachers.params, X, y, classes, fixed_vote(shard, y, classes))
-            for shard, X, y in _each(shards, read_frame(block, vault), encoding)
+        each = [
+            (X, y, fixed_vote(shard, y, classes)) for shard, X, y in _each(shards, read_frame(block, vault), encoding)
         ]
+        if path.endswith(TOGETHER):
+            block_of = weights_together(found, teachers.params, each, classes)
+        else:
+            block_of = [weights_of(found, teachers.params, X, y, classes, fixed) for X, y, fixed in each]
     with vault.create(path) as sink:
         sink.write(LinearTeachers(np.stack(block_of, axis=1)).save())
     return sink.ref
@@ -101,9 +108,9 @@ def learner_of(teachers: TeachersPlan, encoding: Encoding) -> Known | None:
     return known(teachers, encoding.width, len(encoding.classes))
 
 
-def are_arrays(blocks: Sequence[Ref]) -> bool:
-    """Whether those teachers are arrays; their files may be gone."""
-    return any(block.path.endswith(ARRAY) for block in blocks)
+def teachers_kind(blocks: Sequence[Ref]) -> str:
+    """Whether those teachers are TOGETHER, ARRAY or, of neither, models; their files may be gone."""
+    return next((kind for kind in (TOGETHER, ARRAY) if any(block.path.endswith(kind) for block in blocks)), "")
 
 
 def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:

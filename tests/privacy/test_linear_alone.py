@@ -2,8 +2,8 @@
 
 Law 8 for teachers that are fitted and asked as arrays. A block of shards is trained with and without a row of one of
 them, and weights are compared as bytes: one teacher may change. Votes of one are compared beside others of any weights.
-Planted: padding to the longest shard, a stopping rule that shards share, a scale that they share; weights that are
-scaled together.
+Planted: padding to the longest shard, a stopping rule that shards share, sums that they share, a scale that they share;
+weights that are scaled together.
 """
 
 import os
@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking import logistic
+from concord.tasks.asking import gradients, logistic
 from concord.tasks.asking.arrays import Known, LinearTeachers, known, weights_of
-from concord.tasks.asking.teachers import aligned_copy, fixed_vote, load_teachers, teach_arrays
+from concord.tasks.asking.teachers import ARRAY, TOGETHER, aligned_copy, fixed_vote, load_teachers, teach_arrays
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, write_frame
 from concord.tasks.data.guard import silenced
@@ -94,17 +94,19 @@ def weights_are_kept_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Known, "dtype", np.float64)
 
 
-@pytest.mark.parametrize("estimator", LEARNERS)
+@pytest.mark.parametrize(
+    ("estimator", "kind"), [*((name, ARRAY) for name in LEARNERS), (next(iter(LEARNERS)), TOGETHER)]
+)
 @pytest.mark.parametrize("cases", [8, pytest.param(150, marks=pytest.mark.slow)])
 def test_a_row_of_one_shard_changes_one_teacher(
-    estimator: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    estimator: str, kind: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
     vault, plan = Vault(tmp_path / "vault"), plan_of(estimator)
 
     def taught(shards: Sequence[Shard], classes: int) -> list[bytes]:
         rows = write_frame(frame_of(shards), vault, "rows")
-        trained = teach_arrays(rows, range(COUNT), plan, encoding_of(classes), vault, "teachers")
+        trained = teach_arrays(rows, range(COUNT), plan, encoding_of(classes), vault, f"teachers{kind}")
         found = load_teachers(trained, vault)
         assert isinstance(found, LinearTeachers)
         return [found.weights[:, at].tobytes() for at in range(COUNT)]
@@ -127,6 +129,14 @@ def each_alone(shards: Sequence[Shard], classes: int) -> list[bytes]:
             weights_of(learner, {}, aligned_copy(X), aligned_copy(y), classes, fixed_vote(0, y, classes)).tobytes()
             for X, y in shards
         ]
+
+
+def all_together(shards: Sequence[Shard], classes: int) -> list[bytes]:  # noqa: ARG001, as the others
+    """Logistic teachers of the rows that are of the first two classes, as they are fitted together."""
+    of_two = [(X[y < 2], y[y < 2]) for X, y in shards]
+    with silenced():
+        found = gradients.logistic_of_many([(aligned_copy(X), aligned_copy(y)) for X, y in of_two])
+    return [b"" if weights is None else weights.tobytes() for weights in found]
 
 
 def padded(shards: Sequence[Shard], classes: int) -> list[bytes]:  # noqa: ARG001
@@ -165,8 +175,28 @@ def scaled_together(shards: Sequence[Shard], classes: int) -> list[bytes]:
     return each_alone([((X / scale).astype(np.float32), y) for X, y in shards], classes)
 
 
-@pytest.mark.parametrize("bug", [padded, stopped_together, scaled_together])
-def test_what_couples_shards_is_found(bug: Taught) -> None:
+def sharing(name: str) -> Taught:
+    """A planted bug: what a function finds for each shard of a stack is taken from the first that is largest."""
+    found = getattr(gradients, name)
+
+    def shared(shards: Sequence[Shard], classes: int) -> list[bytes]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gradients, name, lambda a, b: np.full_like(found(a, b), found(a, b).max()))
+            return all_together(shards, classes)
+
+    return shared
+
+
+PLANTED = [
+    (padded, each_alone),
+    (stopped_together, each_alone),
+    (scaled_together, each_alone),
+    (sharing("_dot"), all_together),
+]
+
+
+@pytest.mark.parametrize(("bug", "right"), PLANTED)
+def test_what_couples_shards_is_found(bug: Taught, right: Taught) -> None:
     rng = np.random.default_rng(1)
     for tried in range(24):
         classes, sizes = 2 + tried % 2, (32, 30, 28, 15, 5 + tried)
@@ -177,9 +207,34 @@ def test_what_couples_shards_is_found(bug: Taught) -> None:
             shards.append((X.astype(np.float32), y))
         for at in range(COUNT):
             if changed(bug, (shards, classes, at)) > 1:
-                assert changed(each_alone, (shards, classes, at)) == 1
+                assert changed(right, (shards, classes, at)) == 1
                 return
     raise AssertionError("the planted bug was not found")
+
+
+@st.composite
+def companions(draw: st.DrawFn) -> tuple[list[Shard], list[int]]:
+    """Shards of any kind, many of one size, and some of them in another order."""
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    kinds = draw(st.lists(st.sampled_from(["plain", "huge", "constant", "apart"]), min_size=2, max_size=40))
+    shards = []
+    for kind in kinds:
+        rows = draw(st.sampled_from([8, 9, 40, 100, 104]))
+        X, y = rng.normal(size=(rows, WIDTH)), rng.permutation(np.arange(rows) % 2)
+        X *= {"huge": 1e9, "constant": 0}.get(kind, 1)
+        X[:, 0] += 20 * y * (kind == "apart")
+        shards.append((X.astype(np.float32), y))
+    return shards, draw(st.lists(st.integers(0, len(kinds) - 1), min_size=1, max_size=6, unique=True))
+
+
+@settings(max_examples=12)
+@given(companions(), st.sampled_from([1, 1 << 14, 1 << 22]))
+def test_a_teacher_is_the_same_beside_any_others(company: tuple[list[Shard], list[int]], stacked: int) -> None:
+    shards, some = company
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradients, "STACKED", stacked)
+        whole = all_together(shards, 2)
+    assert all_together([shards[at] for at in some], 2) == [whole[at] for at in some]
 
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1e38, 3e38, 1e-45, np.nan, np.inf, -np.inf])

@@ -16,7 +16,8 @@ from sklearn.base import ClassifierMixin
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking.arrays import LACKS, LinearTeachers, known, weights_of
+from concord.tasks.asking.arrays import LACKS, LinearTeachers, known, weights_of, weights_together
+from concord.tasks.asking.gradients import logistic_of_many
 from concord.tasks.asking.linear import own
 from concord.tasks.asking.teachers import Teacher, add_votes, aligned_copy, fixed_vote, poll, teach, teach_arrays
 from concord.tasks.data.cells import LABEL
@@ -73,8 +74,14 @@ def plan_of(estimator: str, params: dict[str, Any], **more: Any) -> TeachersPlan
 def taught(plan: TeachersPlan, X: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
     learner = known(plan, X.shape[1], classes)
     assert learner is not None
+    fixed = fixed_vote(0, y, classes)
     with silenced():
-        return weights_of(learner, plan.params, X, y, classes, fixed_vote(0, y, classes))
+        alone = weights_of(learner, plan.params, X, y, classes, fixed)
+        beside = weights_together(learner, plan.params, [(X, y, fixed)], classes)[0]
+    if alone[:, :-1].any():  # together, a shard may have a fit that has none by itself
+        large = np.abs(alone[alone > LACKS / 2]).max()
+        assert np.allclose(alone, beside, rtol=0, atol=1e-5 * (1e-3 + large))
+    return beside
 
 
 def fitted(plan: TeachersPlan, X: np.ndarray, y: np.ndarray) -> ClassifierMixin | None:
@@ -142,6 +149,34 @@ def test_votes_are_those_of_scikit_learn_but_near_ties(
     size = 1 + np.abs(weights[weights > LACKS / 2]).max() * (1 + np.abs(public).max(axis=1)) ** 2
     clear = best[-1] - best[-2] > 1e-3 * size
     assert np.array_equal(counts.argmax(axis=1)[clear], model.predict(public.astype(np.float64))[clear])
+
+
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("size", [1e2, 1e5, 1e8])
+def test_huge_and_equal_columns_are_fitted_no_worse_than_by_scikit_learn(size: float, C: float) -> None:
+    """A Hessian that is singular to rounding: the fit of least loss, not the fixed vote."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 6)) * ([size] * 2 + [1] * 4) + ([0, size] + [0] * 4)
+    X[:, 2] = X[:, 0]
+    y = (X[:, 3] + rng.normal(size=40) > 0).astype(np.int64)
+    X = aligned_copy(X.astype(np.float32))
+    model, plan = fitted(plan_of(LOGISTIC, {"C": C}), X, y), plan_of(LOGISTIC, {"C": C})
+    assert model is not None
+
+    def loss(weights: np.ndarray) -> float:
+        odds = X.astype(np.float64) @ weights[:-1] + weights[-1]
+        penalty: float = weights[:-1] @ weights[:-1] / 2 / C
+        return float(np.logaddexp(0, np.where(y == 1, -odds, odds)).sum() + penalty)
+
+    (ours,) = weights_in_double(plan, X, y)
+    assert loss(ours) <= (1 + 1e-9) * loss(np.append(model.coef_, model.intercept_))
+
+
+def weights_in_double(plan: TeachersPlan, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    with silenced():
+        found = logistic_of_many([(X, y)], **plan.params)[0]
+    assert found is not None
+    return found[1:]
 
 
 def test_a_fit_that_overflows_votes_its_most_common_label() -> None:

@@ -1,0 +1,203 @@
+"""Logistic regression of many shards of two classes at once, each until it has converged, by conjugate gradients.
+
+    minimise  loss of the rows  +  |weights|² / 2C        the offset is not penalised
+
+The Hessian at zero, AᵀA / 4 + P = L Lᵀ, bounds all others (Böhning and Lindsay 1988, doi:10.1007/BF00049423). With
+B = A L⁻ᵀ and weights L⁻ᵀ z, the slope is Bᵀ(shares − y − odds / 4) + z and the Hessian I − Bᵀ(1/4 − V)B lies below I.
+So a step as long as the bound allows always descends, and conjugate gradients (Polak and Ribière, restarted) need no
+other Hessian. If AᵀA / 4 + P is singular to rounding, L is that of a QR decomposition, which squares nothing.
+
+Assumes      at least one row of each class
+Guarantees   a shard's weights do not depend on those fitted beside it, to the bit: the rows it is given, zeros after
+             its own, are as many as its own number says; sums are one call of BLAS a shard, on memory that begins at a
+             cache line; all else is added, multiplied and compared number by number; each stops by its own rule
+Not covered  how long it takes, which the slowest of a stack decides. Checked by
+             tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, qr
+from scipy.linalg.lapack import dtrtri
+from scipy.special import expit
+
+from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, factor, gram, on_diagonal, own
+from concord.tasks.asking.logistic import CONVERGED
+from concord.tasks.data.guard import PRIVATE_FAILURES
+
+MOST_GRADIENTS = 200
+"""A shard that takes more is left to Newton's method."""
+OVERSHOT = 0.5
+"""A step that ends where the slope along it is more than this share of what it was, upwards, is taken by the bound."""
+SINGULAR = 1e-10
+"""Of a Hessian's diagonal: if a pivot is less, its factor is found without squaring what it is a factor of."""
+LEAST_CURVATURE = 1e-14
+"""Of the bound: what is left of a curvature if all of it was subtracted."""
+STACKED = 1 << 22
+"""Bytes of the matrices B of shards whose steps are taken at once: they are read twice a step, from a cache."""
+
+
+def logistic_of_many(shards: Iterable[tuple[Rows, Classes]], C: float = 1.0, **_: Any) -> list[Numbers | None]:
+    """Logistic regression of many shards of two classes, X (rows, width) and y (rows,) in 0 and 1, with an L2 penalty:
+    the weights (2, width + 1) of each; None of one that is left to `logistic`."""
+    given = list(shards)
+    found: list[Numbers | None] = [None] * len(given)
+    for places in _of_one_size(given):
+        stack = _Stack([given[place] for place in places], C)
+        for place, weights in zip(places, stack.weights(), strict=True):
+            found[place] = weights
+    return found
+
+
+def rows_given(rows: int) -> int:
+    """The rows that a shard of so many is given, with zeros, so that many have the same: by its own number alone."""
+    unit = max(8, 1 << max(0, rows.bit_length() - 3))
+    return -(-rows // unit) * unit
+
+
+def _of_one_size(shards: Sequence[tuple[Rows, Classes]]) -> Iterator[list[int]]:
+    """The places of shards of one size, in parts of STACKED bytes."""
+    places: dict[int, list[int]] = {}
+    for place, (X, _) in enumerate(shards):
+        places.setdefault(rows_given(len(X)), []).append(place)
+    for rows, same in places.items():
+        most = max(1, STACKED // (8 * rows * (shards[same[0]][0].shape[1] + 1)))
+        yield from (same[first : first + most] for first in range(0, len(same), most))
+
+
+class _Stack:
+    """Shards of one size, in the coordinates in which the Hessian at zero is the identity: B (shards, rows, n) and the
+    classes less a half (shards, rows); zeros for one that has no such coordinates."""
+
+    def __init__(self, shards: Sequence[tuple[Rows, Classes]], C: float) -> None:
+        rows, n = rows_given(len(shards[0][0])), shards[0][0].shape[1] + 1
+        self.B, self.target = aligned(len(shards), rows, n), aligned(len(shards), rows)
+        self.B[...], self.target[...] = 0, 0
+        penalty = np.append(np.full(n - 1, 1 / C), 0.0)
+        room, lower = aligned(rows, n), aligned(n, n).T
+        self.roots: list[Numbers | None] = []
+        for B, target, (X, y) in zip(self.B, self.target, shards, strict=True):
+            room[: len(X), :-1], room[: len(X), -1], room[len(X) :] = X, 1, 0
+            target[: len(X)] = y - 0.5
+            try:
+                self.roots.append(inverse_root(room, penalty, B, lower))
+            except MemoryError:
+                raise  # the machine's fault, not the shard's
+            except PRIVATE_FAILURES:
+                self.roots.append(None)
+
+    def weights(self) -> Iterator[Numbers | None]:
+        """The weights of each shard, None of one that has not converged."""
+        with np.errstate(all="ignore"):
+            points = least_points(self.B, self.target)
+        for root, z in zip(self.roots, points, strict=True):
+            yield None if root is None or z is None else np.stack([np.zeros(len(z)), z @ root])
+
+
+def inverse_root(A: Numbers, penalty: Numbers, B: Numbers, lower: Numbers) -> Numbers:
+    """L⁻¹ of one shard's A (rows, n), and B, which is written. Raises LinAlgError.
+
+    lower   where a lower triangle of this size was before
+    """
+    lower[...] = 0  # a factor that failed may have left anything
+    hessian = gram(A, lower)
+    hessian *= 0.25
+    on_diagonal(hessian)[...] += penalty
+    before = on_diagonal(hessian).copy()
+    with suppress(LinAlgError):
+        root = factor(hessian)
+        if (on_diagonal(root) ** 2 > SINGULAR * before).all():
+            found = own(dtrtri(root, lower=1)[0])
+            np.matmul(A, found.T, out=B)
+            return found
+    both = aligned(A.shape[1], len(A) + A.shape[1]).T
+    np.divide(A, 2, out=both[: len(A)])
+    both[len(A) :] = np.diag(np.sqrt(penalty))
+    Q, R = qr(both, overwrite_a=True, mode="economic", check_finite=False)
+    found, failed = dtrtri(own(R.T).T)
+    if failed:
+        raise LinAlgError("the Hessian is singular")
+    np.multiply(Q[: len(A)], 2, out=B)
+    return own(found.T)
+
+
+def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
+    """The least point (n,) of each shard, None of one that takes too many steps: from zero, by conjugate gradients.
+
+    B (shards, rows, n), target (shards, rows). One that has ended is carried on until half have, to no effect.
+    """
+    found: list[Numbers | None] = [None] * len(B)
+    shards, rows, n = B.shape
+    wide = -(-n // 8) * 8  # of a vector of its own: whole cache lines
+    going, ended, flattest = np.arange(shards), np.zeros(shards, dtype=bool), np.ones((shards, 1))
+    odds, half, change, left = (_zeros(shards, rows) for _ in range(4))
+    z, slope, along, last = (_zeros(shards, wide) for _ in range(4))
+
+    def look() -> None:
+        """The shares less a half, and the slope, at these odds."""
+        expit(odds, out=half)
+        np.subtract(half, 0.5, out=half)
+        np.subtract(half, target, out=left)
+        np.subtract(left, odds / 4, out=left)
+        np.matmul(left[:, None, :], B, out=slope[:, None, :n])
+        np.add(slope, z, out=slope)
+
+    def move(by: Numbers) -> None:
+        np.add(z, by * along, out=z)
+        np.add(odds, by * change, out=odds)
+        look()
+
+    look()
+    np.negative(slope, out=along)
+    for _ in range(MOST_GRADIENTS):
+        squared = _dot(slope, slope)
+        done = (np.sqrt(squared) <= CONVERGED * flattest * np.sqrt(_dot(z, z)))[:, 0]
+        for at in np.flatnonzero(done & ~ended):
+            found[going[at]] = own(z[at, :n])
+        ended |= done | ~np.isfinite(squared[:, 0])
+        if ended.all():
+            break
+        if 2 * np.count_nonzero(ended) >= len(ended):
+            on = np.flatnonzero(~ended)
+            going, ended, flattest, squared = going[on], ended[on], flattest[on], squared[on]
+            B, target, odds, half, change, left = (_picked(part, on) for part in (B, target, odds, half, change, left))
+            z, slope, along, last = (_picked(part, on) for part in (z, slope, along, last))
+        np.matmul(B, along[:, :n, None], out=change[:, :, None])
+        length, falls = _dot(along, along), -_dot(slope, along)
+        np.multiply(half, change, out=left)
+        curve = np.maximum(length - _dot(left, left), LEAST_CURVATURE * length)
+        step, short = falls / curve, falls / length
+        last[...] = slope
+        move(step)
+        if (over := _dot(slope, along) > OVERSHOT * falls).any():
+            move(np.where(over, short - step, 0.0))
+        flattest = np.minimum(flattest, curve / length)
+        np.subtract(slope, last, out=last)
+        turn = np.maximum(_dot(slope, last) / squared, 0.0)
+        np.subtract(turn * along, slope, out=along)
+        if (rises := _dot(along, slope) >= 0).any():
+            np.copyto(along, -slope, where=rises)
+    return found
+
+
+def _zeros(*shape: int) -> Numbers:
+    found = aligned(*shape)
+    found[...] = 0
+    return found
+
+
+def _picked(stack: Numbers, on: NDArray[np.int64]) -> Numbers:
+    """Those of a stack, in memory of their own."""
+    found = aligned(len(on), *stack.shape[1:])
+    np.take(stack, on, axis=0, out=found)
+    return found
+
+
+def _dot(a: Numbers, b: Numbers) -> Numbers:
+    """The product of each pair of vectors (shards, 1)."""
+    found: Numbers = np.vecdot(a, b)[:, None]
+    return found
