@@ -1,8 +1,10 @@
 """One Prefect server for the whole session of tests, and a home folder of its own for each that runs the flow."""
 
+import gc
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +23,21 @@ os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # as a home has it
 
+MEMORY, ROOM = "/dev/shm", 8 << 30
+if "TMPDIR" not in os.environ and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > ROOM:
+    # Homes are synced hundreds of thousands of times, for which a disk takes more time than all else that is tested.
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
 # The same examples at every run, however slow the machine is.
 hypothesis.settings.register_profile(
     "concord", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("concord")
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded to collect the tests is no garbage: do not look through it again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,12 @@ FRESH.set_forkserver_preload(
     [
         "pytest",
         "concord.tasks.door.choose",
-        "concord.tasks.door.choose",
         "tests.artifacts.ledger.openings",
         "tests.support.at_door",
         "tests.support.relabelling",
         "tests.promises.test_crash_learn",
+        "sqlalchemy.dialects.sqlite",
+        "tests.support.frozen",
     ]
 )
 OURS = ("CONCORD_", "MLFLOW_", "PREFECT_")
