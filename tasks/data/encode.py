@@ -166,18 +166,18 @@ def stage_public(
     return tuple(batches)
 
 
-def labelled_rows(path: str, encoding: Encoding, field: str = "data.test") -> tuple[pl.DataFrame, NDArray[np.int64]]:
+def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """Cast rows of a public labelled table, and their class indices (rows,).
 
     Raises WrongInput if the table does not fit, or names a class that is not declared.
     """
-    table = open_public(path, field, encoding.format)
+    table = open_public(path, "data.test", encoding.format)
     table.check(encoding)
     raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
     index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
     foreign = raw.filter(index.is_null())[encoding.label]
     if len(foreign):
-        rule = f"{field} must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}"
+        rule = f"data.test must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}"
         held = ", ".join(map(repr, raw[encoding.label].drop_nulls().unique().sort().head(MOST_LABELS_SHOWN)))
         raise WrongInput(f"{rule}: the column holds {held}, and data.classes names {', '.join(encoding.classes)}")
     return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)

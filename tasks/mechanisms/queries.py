@@ -115,10 +115,6 @@ class LaplaceRelease:
         asked = {"name": self.name, "epsilon": self.epsilon, "delta": self.delta}
         return {**asked, "scale": self.scale, "threshold": self.threshold}
 
-    def stability_required(self, beta: float) -> float:
-        """The distance at which a question is answered with probability at least 1 − beta (Theorem 2.5), in votes."""
-        return (math.log(1 / self.delta) + math.log(1 / beta)) / self.epsilon
-
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels, REFUSED if refused: votes (rows, classes), noise (rows,) of `scale`."""
         return _labels(votes, distance_to_instability(votes) + noise > self.threshold)

@@ -30,7 +30,7 @@ from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
-from concord.tasks.publish.card import columns_of, model_card
+from concord.tasks.publish.disclosures import columns_of, model_card
 from concord.tasks.student.model import is_older, load, read_published, travelling
 from concord.tasks.student.trust import trusted_types
 

@@ -25,8 +25,7 @@ from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.mlflow.describe import dataset
-from concord.tasks.publish.card import model_card
-from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, nist, registry
+from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, nist, registry
 from concord.tasks.student.model import load, read_published
 
 DATED = ("registry", "openlineage")

@@ -18,7 +18,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.card import columns_of, holds
+from concord.tasks.publish.disclosures import columns_of, holds
 from concord.tasks.publish.export import EVIDENCE, example_row
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import Encode, dump, load, published_student

@@ -19,8 +19,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import Interval, TestRecord
 from concord.artifacts.schemas import Budget
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.card import model_card
-from concord.tasks.publish.disclosures import ABOUT, description, nist
+from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
 from tests.support.console import concord
