@@ -210,9 +210,9 @@ def freeze(kind: FilterKind, epsilon: float, delta: float) -> AnyFilter:
     return Filter.freeze(epsilon, delta) if kind == "renyi" else GaussianFilter.freeze(epsilon, delta)
 
 
-def same_rule(one: AnyFilter, other: AnyFilter) -> bool:
+def same_rule(first: AnyFilter, other: AnyFilter) -> bool:
     """Whether charges of one are charges of the other: they differ in the cap alone."""
-    return (one.kind, one.order) == (other.kind, other.order)
+    return (first.kind, first.order) == (other.kind, other.order)
 
 
 @lru_cache(maxsize=1024)

@@ -157,12 +157,12 @@ class StudentPlan(Fitted):
             return self
         for key in Fitted.model_fields:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning where there are candidates, each of which has its own")
+                raise ValueError(f"{key} has no meaning if there are candidates, each of which has its own")
         for at, candidate in enumerate(self.candidates):
             if candidate in self.candidates[:at]:
                 raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")
         if self.epsilon is None:
-            raise ValueError("epsilon must be given where there are candidates: what the choice may spend")
+            raise ValueError("epsilon must be given if there are candidates: what the choice may spend")
         return self
 
     @property

@@ -221,8 +221,8 @@ class Plan(Section):
     @property
     def epsilon_of_labels(self) -> float:
         """What released labels may spend: all, or what the choice of a universal student leaves."""
-        beside = self.student.epsilon if self.student.learner == "universal" else None
-        return self.privacy.epsilon - (beside or 0.0)
+        on_choice = self.student.epsilon if self.student.learner == "universal" else None
+        return self.privacy.epsilon - (on_choice or 0.0)
 
     @property
     def epsilon_of_choice(self) -> float:

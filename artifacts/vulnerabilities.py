@@ -73,19 +73,19 @@ class Vulnerability(BaseModel):
         return older(version, self.fixed) and SCOPES[self.scope](mechanism, promised)
 
 
-def opened_by(session: Session) -> str:
+def opening_version(session: Session) -> str:
     """The version that opened a session."""
     return session.version or WITHOUT_A_NAME
 
 
 def oldest(sessions: Iterable[Session]) -> str:
     """The oldest of the versions that opened some sessions."""
-    return reduce(lambda session, other: other if older(other, session) else session, map(opened_by, sessions))
+    return reduce(lambda session, other: other if older(other, session) else session, map(opening_version, sessions))
 
 
 def concerning(session: Session, domain: Domain) -> tuple[Vulnerability, ...]:
     """All that can concern a session of that domain."""
-    return faults_of(opened_by(session), session.mechanism, domain)
+    return faults_of(opening_version(session), session.mechanism, domain)
 
 
 def faults_of(version: str, mechanism: Mapping[str, Any], promised: Promised) -> tuple[Vulnerability, ...]:

@@ -99,8 +99,8 @@ def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure)
     record, domain = record_of(file, json.loads(stores.released.read(file))), admitted.balance.domain
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     shown = {"question": record.question, "outcome": record.outcome, "answer": record.answer}
-    told = {"question": record.question, "outcome": record.outcome, "answer": canonical_json(record.answer)}
-    fields = {**claim, **told, "name": session.mechanism["name"], "shards": session.teachers}
+    disclosed = {"question": record.question, "outcome": record.outcome, "answer": canonical_json(record.answer)}
+    fields = {**claim, **disclosed, "name": session.mechanism["name"], "shards": session.teachers}
     return {
         **shown,
         "session": session.id,

@@ -104,7 +104,7 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
     try:
         with Client(address, security=security, timeout=START_SECONDS, set_as_default=False) as client:  # type: ignore[no-untyped-call]
             client.wait_for_workers(1, timeout=START_SECONDS)
-            shown = client.run(seen, str(home), on_error="return")
+            shown = client.run(worker_identity, str(home), on_error="return")
     except (OSError, ValueError) as failed:  # of TLS too; a timeout is an OSError
         raise EnvironmentFailed(
             f"teachers.address names {address}, where no scheduler with workers lets us in ({type(failed).__name__})"
@@ -120,7 +120,7 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
             )
 
 
-def seen(home: str) -> tuple[str, str]:
+def worker_identity(home: str) -> tuple[str, str]:
     """What a worker shows: its version, and a digest that only who can open this home's vault can make."""
     vault = Path(home) / "vault"
     try:

@@ -29,9 +29,9 @@ from concord.tasks.door.trial import (
     left_for_test,
     planned_choice,
     planned_test,
-    settled,
     settled_now,
     trial_of,
+    with_chosen_student,
 )
 from concord.tasks.mechanisms.mechanism import Once
 from concord.tasks.mechanisms.private_test import PrivateTest
@@ -61,7 +61,9 @@ def check_test(run: RunContext, admitted: Admitted[Asking]) -> Admitted[Asking]:
     choice = planned_choice(plan)
     if plan.test is None:
         return admitted
-    if session is not None and (choice is None or settled(run.stores, session, plan) or choices(run, session)):
+    if session is not None and (
+        choice is None or with_chosen_student(run.stores, session, plan) or choices(run, session)
+    ):
         return admitted
     reserved = domain.filter.charge(admitted.asked.mechanism.cost) if session is None else session.reserved
     charges = [(domain.filter.charge(choice.cost), choice.epsilon)] if choice else []
@@ -104,7 +106,7 @@ def choose(
     also    files that this run published before, beside those that passed the door
     """
     plan, stores, session = run.plan, run.stores, passed.session
-    known = settled(stores, session, plan)
+    known = with_chosen_student(stores, session, plan)
     if known is plan:
         return ChosenRun(run, passed, ())
     if known is None:

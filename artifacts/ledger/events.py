@@ -117,7 +117,7 @@ class Watch:
     reason: str = ""
 
 
-def missing(witnessed: Charge, own: Charge) -> Charge:
+def shortfall(witnessed: Charge, own: Charge) -> Charge:
     """What has to be added to `own` so that it is nowhere less than what was witnessed."""
     return (witnessed - own).most(Charge())
 

@@ -81,11 +81,11 @@ class Excerpt(BaseModel):
     @classmethod
     def of(cls, records: Sequence[LogRecord], domain: str, covered: Mapping[str, int], hide: Hide) -> "Excerpt":
         """What those records say of the domain's charges; of a session that is open, the batches that are `covered`."""
-        told = _told(records, domain, covered)
+        disclosed = _disclosed(records, domain, covered)
         lines = [
             _line(record, event, hide)
             for record in records
-            for event in _shown(record, domain, told.get(record.seq, ()), hide)
+            for event in _shown(record, domain, disclosed.get(record.seq, ()), hide)
         ]
         return cls(entries=tuple(lines))
 
@@ -142,13 +142,13 @@ class Excerpt(BaseModel):
                     "signed, or the vault lacks the secret that it was made with"
                 )
         last = known[self.entries[-1].commitment] if self.entries else 0
-        told = {line.session: line.body["asked"] for line in self.entries if line.kind == "commit"}
+        disclosed = {line.session: line.body["asked"] for line in self.entries if line.kind == "commit"}
         names = {line.domain for line in self.entries if line.domain}
-        if len(names) != 1 or Excerpt.of(records[:last], names.pop(), told, hide) != self:
+        if len(names) != 1 or Excerpt.of(records[:last], names.pop(), disclosed, hide) != self:
             raise NotVerified("the ledger says otherwise what an excerpt says that was signed")
 
 
-def _told(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
+def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
     """The batches of each session of the domain as one, at the entry that ends it; a batch that was begun and never
     committed is told if its session was settled, since its rows may have been refused."""
     asked: dict[str, list[tuple[LogRecord, Batch | BatchOutcome]]] = {}

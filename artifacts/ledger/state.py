@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from concord.artifacts.domains import Domain, Recap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
-from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, missing
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, shortfall
 from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session, Settlement, Terms
@@ -115,7 +115,7 @@ class LedgerState:
             name, known = standing.domain.name, self.domains.get(standing.domain.name)
             _require(known is None or known.differs_only_in_cap(standing.domain))
             self.domains[name] = standing.domain
-            self._lost[name] = self._lost.get(name, Charge()) + missing(standing.charge, least(self.totals(name)))
+            self._lost[name] = self._lost.get(name, Charge()) + shortfall(standing.charge, least(self.totals(name)))
 
     def _end_all(self) -> None:
         """Charge every open session whole, and close it: nobody knows how far it went elsewhere."""

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.whole import sync_folder, take_lock
 from concord.artifacts.ledger.database import LedgerRows
-from concord.artifacts.ledger.events import Entry, Restoration, Standing, Watch, missing
+from concord.artifacts.ledger.events import Entry, Restoration, Standing, Watch, shortfall
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.settings import WITNESS, Settings
@@ -146,7 +146,7 @@ def _last_line(file: BinaryIO) -> tuple[int, bytes]:
 
 
 GONE = (
-    "put it back, or name where it is; where it is lost, `concord restore --reason WHY` goes on {how}, ending every "
+    "put it back, or name where it is; if it is lost, `concord restore --reason WHY` goes on {how}, ending every "
     "open session at its whole charge"
 )
 
@@ -259,4 +259,4 @@ def _since(then: LedgerState, state: LedgerState, standing: Standing) -> Charge:
     """What the domain was charged in this ledger for what it did not hold then."""
     domain = standing.domain.name
     new = (session.charge for session in state.sessions_of(domain) if session.id not in then.sessions)
-    return reduce(add, new, missing(state.lost(domain), then.lost(domain)))
+    return reduce(add, new, shortfall(state.lost(domain), then.lost(domain)))

@@ -80,6 +80,6 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
 def _tells(aside: float | None, units: Sequence[UnitsNeeded]) -> str:
     if aside is None:
         return "How many units that is follows from how many there are, which the plan does not state."
-    apart = [f"candidates {item.gap:.1%} apart" for item in units if item.drawn <= aside]
-    tells = apart[-1] if apart else f"no candidates that are less than {GAPS[0]:.1%} apart"
+    distinguished = [f"candidates {item.gap:.1%} apart" for item in units if item.drawn <= aside]
+    tells = distinguished[-1] if distinguished else f"no candidates that are less than {GAPS[0]:.1%} apart"
     return f"About {aside:,.0f} of the units stated are set aside: the draw tells {tells}."

@@ -84,13 +84,13 @@ def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
     if not tallies.feasible and worth < enough(len(plan.data.classes), fields_of(public.encoding)):
         raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: {would_work(plan, public)}")
     if tallies.feasible and tallies.worth > worth:
-        beside = no_votes(plan) or f"votes would teach as much as {worth:,.0f}"
-        return plan.naming(TALLIES), f"{tallies.reason}; {beside}"
+        otherwise = no_votes(plan) or f"votes would teach as much as {worth:,.0f}"
+        return plan.naming(TALLIES), f"{tallies.reason}; {otherwise}"
     assert mechanism is not None
     less = f"tallies would teach as much as {tallies.worth:,.0f}"
-    beside = less if tallies.feasible else f"no tallies: {tallies.reason}"
+    otherwise = less if tallies.feasible else f"no tallies: {tallies.reason}"
     votes = f"{mechanism.name} of {plan.teachers.count:,} teachers is as good as {worth:,.0f} labels"
-    return plan.naming(mechanism.name, mechanism.cutoff), f"{votes}; {beside}"
+    return plan.naming(mechanism.name, mechanism.cutoff), f"{votes}; {otherwise}"
 
 
 def no_votes(plan: Plan) -> str | None:

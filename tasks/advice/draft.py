@@ -183,14 +183,14 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     """
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))
-    said = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
-    said |= dict.fromkeys(kinds.keys() - private_names(wishes.private, wishes.format), ABSENT)
-    if said.keys() == kinds.keys() and {*said.values()} <= {*LEFT_OUT}:
+    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
+    remarks |= dict.fromkeys(kinds.keys() - private_names(wishes.private, wishes.format), ABSENT)
+    if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
         raise WrongInput(
             "--public must hold a column to learn from, but each is missing in --private, or holds one value alone, or "
             "free text"
         )
-    features = {name: f"{kind}{said.get(name, '') and '; '}{said.get(name, '')}" for name, kind in kinds.items()}
+    features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = SCHEMA_LINE + PLAN_HEAD + "\n".join(sections)
@@ -215,8 +215,8 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
-    hidden = {name: "# " * said.endswith(LEFT_OUT) for name, said in features.items()}
-    names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {said}" for name, said in features.items())
+    hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
+    names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
     return f"""\
 [data]
 private = {_path(wishes.private, folder)}

@@ -74,8 +74,8 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     voting = _ensemble(wishes, public)
     worth = voting.best.worth if voting.best.feasible else 0.0
     if tallies is None and asked.feasible and asked.worth > worth:
-        beside = f"votes would teach as much as {worth:,.0f}" if worth else "votes would not do"
-        return Suggested(text=direct, ensemble=None, reason=f"{asked.reason}; {beside}")
+        otherwise = f"votes would teach as much as {worth:,.0f}" if worth else "votes would not do"
+        return Suggested(text=direct, ensemble=None, reason=f"{asked.reason}; {otherwise}")
     if not worth:
         ways = would_work(plan, public)
         raise WrongInput(f"nothing can teach a student within the budget, from {wishes.rows:,} rows: {ways}")

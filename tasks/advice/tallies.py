@@ -132,8 +132,8 @@ def expect_tallies(plan: Plan, codes: Codes, rows: int) -> TalliesAhead:
         RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
         for each in mechanism.rounds
     )
-    told = next(each for each in rounds if each.what == "labels")
-    seen = 4 * told.noise  # a unit moves its code's sum by half a vote
+    of_labels = next(each for each in rounds if each.what == "labels")
+    seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
     known = plan.labeling.rows is not None
     option = tallies_option(plan, codes, rows)
     return TalliesAhead(

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import COMMAS, Column, Encoding, Hashed, Kind, OneHot, Passed, Scaled, TextFormat
-from concord.tasks.data.names import decoded, named
+from concord.tasks.data.names import decoded, names_as_text
 
 LABEL = "concord.label"
 """Name of the column that holds the class index in cast rows."""
@@ -171,7 +171,7 @@ def nothing(dtype: Type) -> pl.Expr:
 def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
     """Canonical text of an identifier, one however it is stored (tasks.data.names). `rounded`: numbers as doubles."""
     words = _identifier(name, dtype)
-    return words.map_batches(partial(named, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
+    return words.map_batches(partial(names_as_text, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
 
 
 def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:

@@ -47,7 +47,7 @@ Words = tuple[str | None, ...]
 
 
 @contextmanager
-def asked(query: str, variable: str, field: str) -> Iterator[tuple[list[str], Iterator[Sequence[Words]]]]:
+def rows_of_query(query: str, variable: str, field: str) -> Iterator[tuple[list[str], Iterator[Sequence[Words]]]]:
     """The columns of a query, and its rows as words, some at a time, read in one transaction.
 
     variable   of the environment, which holds the address of the database

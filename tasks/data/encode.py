@@ -40,7 +40,7 @@ from concord.tasks.data.cells import (
     systematic_sample,
     word_index,
 )
-from concord.tasks.data.sound import listed
+from concord.tasks.data.sound import quoted
 from concord.tasks.data.tables import PublicTable, open_public
 
 VOCABULARY = 100
@@ -133,7 +133,7 @@ def learn_encoding(plan: Plan) -> Encoding:
     for key, listed_in in (("categories", plan.data.categories), ("text", plan.data.text)):
         for name in listed_in or ():
             if name not in features:
-                raise WrongInput(f"data.{key} must be features, got {name!r}; they are {listed(features)}")
+                raise WrongInput(f"data.{key} must be features, got {name!r}; they are {quoted(features)}")
     if "" in features:
         raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
     names = class_names(plan.data.classes)

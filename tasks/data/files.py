@@ -34,10 +34,10 @@ from concord.tasks.data.places import Elsewhere, Format, KeptTable, Partition, R
 from concord.tasks.data.sound import (
     csv_names,
     declare_to_find,
-    listed,
     nulls,
     parquet_footer,
     polars_type,
+    quoted,
     read_lines,
     read_rows,
     sound,
@@ -177,7 +177,7 @@ class TableFile:
         Of a private file no name is shown, since Prefect keeps the sentence: the first line of a CSV file may be a row,
         and a pivoted table has values for names.
         """
-        shown = "" if self.field == PRIVATE else f": its columns are {listed(self.names)}"
+        shown = "" if self.field == PRIVATE else f": its columns are {quoted(self.names)}"
         return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
 
     def holds_rows(self) -> bool:

@@ -54,7 +54,7 @@ def words_of(form: TextFormat) -> str:
     """What is unusual in a format, in words."""
     names = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
     usual = COMMAS.model_dump()
-    said = {
+    in_words = {
         "separator": f"cells between {names[form.separator]}",
         "decimal": "decimal commas",
         "thousands": f"digits in groups, with {form.thousands!r} between",
@@ -62,7 +62,7 @@ def words_of(form: TextFormat) -> str:
         "encoding": form.encoding,
         "quoted_line_breaks": "line breaks within quotes",
     }
-    return ", ".join(words for name, words in said.items() if getattr(form, name) != usual[name])
+    return ", ".join(words for name, words in in_words.items() if getattr(form, name) != usual[name])
 
 
 def _encoding(paths: Sequence[AnyPath]) -> str:

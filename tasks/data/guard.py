@@ -52,12 +52,12 @@ def silenced() -> Iterator[None]:
     process's own standard output, whoever writes there) and on one core each, so that sums are added in one order and
     a teacher is the same however many are trained beside it."""
     token = _silent.set(True)
-    _calm.enter()
+    _silence.enter()
     try:
         with _libraries(len(sys.modules)).limit(limits=1, user_api="openmp"):  # which counts its threads by caller
             yield
     finally:
-        _calm.leave()
+        _silence.leave()
         _silent.reset(token)
 
 
@@ -80,7 +80,7 @@ class _Valve:
         return getattr(self._stream, name)
 
 
-class _Calm:
+class _Silence:
     """What is the whole process's: set by the first thread that enters, undone by the last that leaves."""
 
     def __init__(self) -> None:
@@ -146,4 +146,4 @@ def _descriptor_hushed(descriptor: int) -> Iterator[None]:
 
 
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
-_calm = _Calm()
+_silence = _Silence()

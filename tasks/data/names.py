@@ -61,7 +61,7 @@ ODD = (
 BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 
 
-def named(words: pl.Series, *, rounded: bool) -> pl.Series:
+def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
     """The names of ids as text. Only odd ones are looked at one by one.
 
     rounded   whether numbers are those of their nearest doubles

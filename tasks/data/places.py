@@ -82,8 +82,8 @@ class Remote(Elsewhere):
     def stamp(self) -> object:
         """What a store says of the object, which differs once it is written anew."""
         with self.raw() as file:
-            said = {name.lower(): value for name, value in file.metadata().items()}
-        return [said.get(name) for name in STAMPS]
+            stamps = {name.lower(): value for name, value in file.metadata().items()}
+        return [stamps.get(name) for name in STAMPS]
 
     def __str__(self) -> str:
         return self.address

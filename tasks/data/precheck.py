@@ -54,9 +54,9 @@ def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     if unit is not None:
         name = canonical_id(unit, frame.schema[unit])
         known = known.with_columns(frame.select((name.is_null() | name.is_in(NULL_WORDS)).alias("unit")))
-    said = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)
+    filled = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)
     return known.with_columns(
-        (said[column] & cells[column].is_null()).alias(f"feature {column}") for column in cells.columns
+        (filled[column] & cells[column].is_null()).alias(f"feature {column}") for column in cells.columns
     )
 
 

@@ -94,7 +94,7 @@ def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
     return f"; its cells are cut at {form.separator!r}, as data.format says"
 
 
-def listed(names: Sequence[str]) -> str:
+def quoted(names: Sequence[str]) -> str:
     """Names in quotes; the first, if there are many."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(map(repr, names[:SHOWN_NAMES])) + more

@@ -35,7 +35,7 @@ from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.databases import asked, word_of
+from concord.tasks.data.databases import rows_of_query, word_of
 from concord.tasks.data.files import find_files
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
@@ -155,7 +155,7 @@ def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], f
 def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str) -> None:
     """Read a query's rows into a snapshot of one file, in the order of keyed digests of their cells."""
     sealing, key = Sealing(vault, f"{folder}/00000"), derive(vault.secret("installation"), "rows of a query")
-    with asked(query, variable, field) as (names, parts):
+    with rows_of_query(query, variable, field) as (names, parts):
         columns = pl.Schema(dict.fromkeys(names, pl.String()))
         with spilling(vault, f"{folder}/spill", pl.Schema({**columns, ORDER_COLUMN: pl.Binary()})) as spill:
             for rows in parts:

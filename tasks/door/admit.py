@@ -19,7 +19,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import NEIGHBOURS, Opening, Session
-from concord.artifacts.vulnerabilities import opened_by
+from concord.artifacts.vulnerabilities import opening_version
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.parts import division_of
@@ -322,8 +322,8 @@ def check_going_on(vault: Vault, session: Session, mechanism: Charged) -> None:
     session_key(vault, session.id)
     if not runs(session, mechanism):
         raise NotVerified(
-            f"version {opened_by(session)} of concord opened session {session.id} with another table or scale for "
-            f"{session.mechanism.get('name')!r} than version {__version__} would take, so nothing more can be drawn in "
-            "it: what it released stays valid; --new-session opens another, which costs again, and "
+            f"version {opening_version(session)} of concord opened session {session.id} with another table or scale "
+            f"for {session.mechanism.get('name')!r} than version {__version__} would take, so nothing more can be "
+            "drawn in it: what it released stays valid; --new-session opens another, which costs again, and "
             f"`concord close {session.id}` ends it"
         )

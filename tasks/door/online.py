@@ -44,7 +44,7 @@ from concord.tasks.door.checkpoint import (
     online_votes,
     session_key,
 )
-from concord.tasks.door.release import RUN, Passage, Stores, alone, opened
+from concord.tasks.door.release import RUN, Passage, Stores, alone, open_door
 
 Row = Mapping[str, Any] | pl.DataFrame
 MOST_ROWS = 4096
@@ -249,7 +249,7 @@ class Online:
         vault, state = self.door.vault, self.state
         path = online_votes(vault, self._recipe.teachers, rows)
         votes = vault.find(path) or self._polled(rows, path)
-        with opened(self.door, state):
+        with open_door(self.door, state):
             known, passage = self._walk
             if passage is None or known != state.batches:  # another process asked as well
                 passage = Passage(self.door, self.id, self._mechanism, self._recipe.plan.data.classes)

@@ -34,7 +34,7 @@ from concord.tasks.asking.questions import Question
 from concord.tasks.data.guard import private_stage
 from concord.tasks.door.admit import Asked
 from concord.tasks.door.checkpoint import Randomness, session_key
-from concord.tasks.door.release import Stores, opened, publish_answer
+from concord.tasks.door.release import Stores, open_door, publish_answer
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
 from concord.tasks.mechanisms.stable import StableVoting
@@ -153,7 +153,7 @@ def release_question(door: Stores, session: Session, questions: Questions, name:
     What was begun by a process that is gone is released first. Raises NotVerified if answers or key are not those
     on record, BudgetRefused if the session has ended.
     """
-    with opened(door, session):
+    with open_door(door, session):
         for begun in _pending(door, session.id):
             _release(door, session, questions, begun)
         known = batch_of(door, session.id, name)

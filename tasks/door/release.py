@@ -71,7 +71,7 @@ def release(
     votes   asked for in order, of no batch after the session's end; meanwhile the door is free, for whoever closes it
     Raises NotVerified if rows, votes or key are not those on record.
     """
-    with opened(door, session):
+    with open_door(door, session):
         passage = Passage(door, session.id, mechanism, classes)
     for batch in batches:
         passage.pass_through(batch, votes)
@@ -94,7 +94,7 @@ def release_once(
     publish   writes the answer that was drawn, the same for the same answer; returns the released file
     Raises NotVerified if question, numbers or key are not those on record.
     """
-    with opened(door, session):
+    with open_door(door, session):
         key = derive(session_key(door.vault, session.id), "digests")
         batch = Batch(
             index=0,
@@ -126,7 +126,7 @@ def replay(
     Raises WrongInput if rows were put to the session and not answered yet, NotVerified if a file is not there
     or not what was released.
     """
-    with opened(door, session):
+    with open_door(door, session):
         passage = Passage(door, session.id, mechanism, classes)
         for batch in batches:
             passage.pass_again(batch)
@@ -134,7 +134,7 @@ def replay(
 
 
 @contextmanager
-def opened(door: Stores, session: Session) -> Iterator[None]:
+def open_door(door: Stores, session: Session) -> Iterator[None]:
     """The door to this process alone. Raises NotVerified if the session's key is not the one it was opened with."""
     with alone(door.vault, session.id):
         check_key(door.vault, session)

@@ -34,7 +34,7 @@ from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.guard import private_stage
 from concord.tasks.door.admit import Asked, known_by
 from concord.tasks.door.checkpoint import Randomness, session_key
-from concord.tasks.door.release import Stores, opened
+from concord.tasks.door.release import Stores, open_door
 from concord.tasks.mechanisms.contributions import Question
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
@@ -103,7 +103,7 @@ def release_round(
     follow   what follows from the noisy sums, computed from them and public things alone
     Raises NotVerified if question, sums or key are not those on record.
     """
-    with opened(door, session):
+    with open_door(door, session):
         exact, key = total_of(blocks, door.vault), derive(session_key(door.vault, session.id), "digests")
         _check_paid(mechanism, number, question, exact)
         asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}

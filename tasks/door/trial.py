@@ -265,7 +265,7 @@ def release_choice(door: Stores, session: Session, choice: Once[StudentChoice], 
     return release_once(door, session, about=about, counted=counted, draw=draw, publish=published)
 
 
-def settled(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
+def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
     """The plan with the student that was chosen among its candidates for a session; None if none was chosen yet.
 
     Raises BudgetRefused if the session has chosen, or was to choose, among others: that would cost again.
@@ -289,7 +289,7 @@ def settled(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
 
 def settled_now(stores: Stores, learned: Session, plan: Plan) -> Plan:
     """The same, if nothing is chosen any more. Raises WrongInput if none was."""
-    found = settled(stores, learned, plan)
+    found = with_chosen_student(stores, learned, plan)
     if found is None:
         raise WrongInput(f"session {learned.id} has no student yet: run its plan, which chooses one of its candidates")
     return found

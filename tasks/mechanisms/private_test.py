@@ -157,7 +157,7 @@ class Measures:
         """From what was released."""
         matrix = np.asarray(noisy[2:], dtype=np.int64).reshape(mechanism.classes, mechanism.classes)
         others, misses = mechanism.classes - 1, 1 - level
-        hits, of_class, of_said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+        hits, of_class, of_predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
 
         def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
             pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
@@ -169,7 +169,7 @@ class Measures:
             accuracy=measured_share(int(noisy[0]), int(noisy[1]), mechanism.pair_scale, misses, 1),
             balanced_accuracy=Measured(*(float(np.mean([getattr(r, of) for r in together])) for of in ENDS)),
             recall=recall,
-            precision=shares(of_said, misses),
+            precision=shares(of_predicted, misses),
         )
 
 

@@ -110,7 +110,7 @@ class Tallies:
             if each.scale > LARGEST_SCALE:
                 raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
             if self.secret == "labels" and (each.count or each.what == "codes"):
-                raise WrongInput("where labels alone are secret, units and codes are not counted: they are public")
+                raise WrongInput("if labels alone are secret, units and codes are not counted: they are public")
 
     @classmethod
     def calibrate(

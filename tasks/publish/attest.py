@@ -37,7 +37,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE, ModelKey
 from concord.artifacts.schemas import Ref
-from concord.tasks.publish.describe import charged
+from concord.tasks.publish.describe import domain_charge
 
 CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", "restore")
 """Kinds of entries after which a domain may be charged otherwise."""
@@ -95,7 +95,7 @@ def _json(value: dict[str, Any]) -> bytes:
 def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
     """What the ledger said of the domain's charges when it stood as the certificate says. Raises NotVerified."""
     name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
-    made = Excerpt.of(records, name, asked_in(certificate, ledger), hide)
+    made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
     if _says(certificate, made.reading):
         return made
     then = 0  # another command charged the domain since
@@ -103,13 +103,13 @@ def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
         charges = record.domain in (name, "") and record.kind in CHARGING
         if (not charges and then == record.seq - 1) or (charges and _says(certificate, moment)):
             then = record.seq
-    made = Excerpt.of(records[:then], name, asked_in(certificate, ledger), hide)
+    made = Excerpt.of(records[:then], name, rows_covered(certificate, ledger), hide)
     if not made.entries or not _says(certificate, made.reading):
         raise NotVerified(f"the ledger never stood as the certificate of session {certificate.session} says")
     return made
 
 
-def asked_in(certificate: Promising, ledger: Reading) -> dict[str, int]:
+def rows_covered(certificate: Promising, ledger: Reading) -> dict[str, int]:
     """How many rows were asked in the batches that a certificate covers, by session."""
     files = set(certificate.files)
     sessions = [certificate.session]
@@ -128,4 +128,4 @@ def asked_in(certificate: Promising, ledger: Reading) -> dict[str, int]:
 def _says(certificate: Promising, moment: Reading) -> bool:
     """Whether the domain was charged then as the certificate says."""
     domain = moment.domain(certificate.domain.name)
-    return domain is not None and charged(domain, moment) == certificate.domain
+    return domain is not None and domain_charge(domain, moment) == certificate.domain

@@ -95,7 +95,7 @@ def describe(
     name, guarantee = str(session.mechanism["name"]), Guarantee.of(domain, session)
     others = [Beside.of(ledger.session(other), files) for other, files in beside.items()]
     sessions = [session, *map(ledger.session, beside)]
-    student, test = stated.student, tested(session, stated.student.file, ledger, released, form)
+    student, test = stated.student, latest_test(session, stated.student.file, ledger, released, form)
     labelled = tuple(file for file in labels if session.teachers or file.path.endswith("/labels.arrow"))
     learned = classes_named(labelled, released) if labelled and student.public_test is None else None
     return Certificate(
@@ -110,7 +110,7 @@ def describe(
         counts=counts,
         noise=stated.noise,
         expected=stated.expected,
-        domain=charged(domain, ledger),
+        domain=domain_charge(domain, ledger),
         labels=tuple(labels),
         caveats=caveats(domain, sessions, ledger, by, form),
         features=stated.features,
@@ -133,7 +133,7 @@ def form_of(by: str, claimed: CertificateFormat) -> CertificateFormat:
     return SECOND_FORMAT if claimed == SECOND_FORMAT else CERTIFICATE_FORMAT
 
 
-def charged(domain: Domain, ledger: Reading) -> DomainCharge:
+def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     """What a domain is charged for each of its sessions, as the ledger stands."""
     sessions = ledger.sessions(domain.name)
     divided = ledger.division(domain.name) is not None
@@ -178,7 +178,7 @@ def _proof(settings: Mapping[str, Any]) -> str:
     return f"{proof}; {RELABELLED_PROOF}" if "relabel" in settings else proof
 
 
-def tested(
+def latest_test(
     learned: Session, student: Ref, ledger: Reading, released: Released, form: CertificateFormat
 ) -> TestRecord | None:
     """The latest test of that very student, as the ledger stands; None if there is none."""
@@ -263,17 +263,17 @@ def describe_answers(
         mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
         shards=session.teachers,
         counts=Counts(asked=len(records), answered=outcomes[False], refused=outcomes[True], not_asked=0),
-        domain=charged(domain, ledger),
+        domain=domain_charge(domain, ledger),
         answers=records,
         caveats=caveats(domain, [session], ledger, by),
         versions={**library_versions(), OPENED: oldest([session])},
     )
 
 
-def record_of(file: Ref, said: dict[str, Any]) -> AnswerRecord:
+def record_of(file: Ref, released: dict[str, Any]) -> AnswerRecord:
     """What a released file says. Raises NotVerified if it is no answer."""
     try:
-        return AnswerRecord(file=file, **{name: said[name] for name in ("question", "code", "outcome", "answer")})
+        return AnswerRecord(file=file, **{name: released[name] for name in ("question", "code", "outcome", "answer")})
     except (KeyError, ValueError):
         raise NotVerified(f"the released file {file.path} is no answer to a question") from None
 

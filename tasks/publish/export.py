@@ -31,7 +31,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
 from concord.tasks.publish.disclosures import columns_of, model_card
-from concord.tasks.student.model import is_older, load, read_published, travelling
+from concord.tasks.student.model import is_older, load, modules_needed, read_published
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
@@ -79,7 +79,7 @@ def export(source: Path, target: Path) -> Exported:
     without = _write_onnx(student, target / ONNX)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
     texts = {
-        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in travelling(trusted)},
+        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules_needed(trusted)},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(certificate.student.estimator)),
         "MODEL_CARD.md": "\n".join((*model_card(certificate, student), *_to_use(without), *_to_check(target))),

@@ -29,7 +29,7 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.figures import spending
 from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.student.model import is_older, load, travelling
+from concord.tasks.student.model import is_older, load, modules_needed
 
 EXAMPLE_ROWS = 5
 MetricPoints = list[tuple[int, float]]
@@ -81,7 +81,7 @@ def track(
             trusted_types=types,
             example=_example(batches[0], encoding, vault),
             columns=column_types(plan.path("public"), encoding),
-            code=[Path(str(part.__file__)) for part in travelling(types)],
+            code=[Path(str(part.__file__)) for part in modules_needed(types)],
             started=started,
             studied=studied,
         )

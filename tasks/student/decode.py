@@ -142,7 +142,7 @@ def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
         if each.question.what == "codes":  # every field's totals add up to all units
             counts.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
     if not counts:
-        raise ValueError("the number of units must be given where no round counted them")
+        raise ValueError("the number of units must be given if no round counted them")
     precision = sum(noise**-2 for _, noise in counts)
     return max(1.0, sum(count * noise**-2 for count, noise in counts) / precision), precision**-0.5
 

@@ -4,7 +4,7 @@
                               └─ scores and labels of public rows, and the linear model as a student
 
 Assumes      rounds were released at the door, in order; rows and codes are public, as features of private rows are
-             where labels alone are secret
+             if labels alone are secret
 Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired if that
              helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
@@ -57,7 +57,7 @@ PICTURES = 1 << 16
 class Follower:
     """What a session's questions follow from: its mechanism, its codes, and those of its public rows (rows, fields).
 
-    units   how many private units there are, where labels alone are secret: then rows are one of each, or of some
+    units   how many private units there are, if labels alone are secret: then rows are one of each, or of some
     public  the public rows themselves, where each round after the first asks about a space that is learned from
             the labels so far (`deepens`)
     """
@@ -169,8 +169,8 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
     coded = ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
     crosses = [_cross(field, codes) for field in fine if isinstance(field, CrossField)]
-    beside = [("cross", Crossed(crosses))] if crosses else []
-    return Pipeline([("encode", coded), *beside, ("student", model)])
+    crossed = [("cross", Crossed(crosses))] if crosses else []
+    return Pipeline([("encode", coded), *crossed, ("student", model)])
 
 
 def _cross(field: CrossField, codes: Codes) -> list[Any]:

@@ -162,7 +162,7 @@ def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats,
     total = int(starts[-1])
     asking_labels = places[:, np.repeat([measured.guess is not None for measured in rounds], width)]
     every = np.repeat(np.sqrt(slope)[:, None], asking_labels.shape[1], axis=1)
-    jacobian = crossed(asking_labels, codes, slope, (total, len(weights)))
+    jacobian = cross_products(asking_labels, codes, slope, (total, len(weights)))
     released = np.concatenate([measured.sums for measured in rounds])
     return Linearised(
         jacobian=jacobian,
@@ -173,7 +173,7 @@ def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats,
     )
 
 
-def crossed(left: Places, right: Places, weight: Floats, shape: tuple[int, int]) -> Floats:
+def cross_products(left: Places, right: Places, weight: Floats, shape: tuple[int, int]) -> Floats:
     """Lᵀ·diag(weight)·R of the matrices whose row i has ones at left[i] and at right[i]."""
     found = np.zeros(shape)
     for column in left.T:

@@ -223,7 +223,7 @@ class _Names:
             node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
 
 
-def travelling(types: Iterable[str]) -> list[ModuleType]:
+def modules_needed(types: Iterable[str]) -> list[ModuleType]:
     """The modules of ours that a student's types are of, whose files travel with it."""
     named = {name.split(".")[0] for name in types}
     return [concord_student, *(part for part in (concord_tallied, concord_pictures) if part.NAME in named)]

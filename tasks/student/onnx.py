@@ -241,9 +241,9 @@ def _tallied(scope: Any, operator: Any, container: Any) -> None:
     codes, names = OnnxCast(X, to=WHOLE, **version), np.array(model.classes, dtype=np.str_)
     added = OnnxReduceSum(OnnxGather(model.weights, codes, axis=0, **version), np.array([1]), keepdims=0, **version)
     logits = OnnxAdd(added, model.intercept[None, :], **version)
-    odds, one = OnnxSigmoid(logits, **version), np.array([[1.0]])
+    odds, ones = OnnxSigmoid(logits, **version), np.array([[1.0]])
     if len(model.intercept) == 1:
-        found = OnnxConcat(OnnxSub(one, odds, **version), odds, axis=1, **version)
+        found = OnnxConcat(OnnxSub(ones, odds, **version), odds, axis=1, **version)
     else:
         found = OnnxDiv(odds, OnnxReduceSum(odds, np.array([1]), keepdims=1, **version), **version)
     above = found

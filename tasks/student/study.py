@@ -86,7 +86,7 @@ def study(
     for batch, file, size in zip(batches, labels, sizes, strict=True):
         if size:
             used, scores = learned(batch, file)
-            kept = even(first, size, sum(sizes), len(X))
+            kept = even_sample(first, size, sum(sizes), len(X))
             places = np.flatnonzero(used)[kept]
             X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
             targets[done : done + len(places)] = scores[kept]
@@ -104,7 +104,7 @@ def study_inferred(
     """The student fitted to inferred labels: `probabilities` (rows, classes) of the staged public rows in order, or of
     an even sample of them, as for `study`."""
     X, _ = _room(len(probabilities), encoding)
-    used, done = even(0, len(probabilities), len(probabilities), len(X)), 0
+    used, done = even_sample(0, len(probabilities), len(probabilities), len(X)), 0
     for batch in batches:
         rows = read_frame(batch.ref, vault).filter(used[batch.first : batch.first + batch.rows])
         X[done : done + rows.height] = encode(rows, encoding)
@@ -119,7 +119,7 @@ def _room(rows: int, encoding: Encoding) -> tuple[Matrix, Targets]:
     return np.empty((most, encoding.width), dtype=np.float32), np.empty((most, classes))
 
 
-def even(first: int, size: int, total: int, most: int) -> Used:
+def even_sample(first: int, size: int, total: int, most: int) -> Used:
     """Which of rows first … first + size − 1 (size,) are in the even sample of `most` of `total` rows."""
     places = np.arange(first, first + size + 1) * most // max(1, total)
     return places[1:] > places[:-1]
@@ -163,8 +163,8 @@ def teaching(labels: pa.Table, refused: Refused) -> int:
     """How many of the rows teach the student anything."""
     if refused == "published":
         return int(labels.num_rows)
-    taught = pc.sum(_taught(labels, refused)).as_py()
-    return int(taught or 0)
+    usable = pc.sum(_is_lesson(labels, refused)).as_py()
+    return int(usable or 0)
 
 
 def lessons(
@@ -180,7 +180,7 @@ def lessons(
                (BTT18, PrivateAgnostic); in all others, a row that was not asked teaches nothing
     """
     answers = _indices(labels["label"], classes)
-    used = np.ones(len(answers), dtype=bool) if refused == "published" else _taught(labels, refused).to_numpy()
+    used = np.ones(len(answers), dtype=bool) if refused == "published" else _is_lesson(labels, refused).to_numpy()
     if refused in ("random", "published"):
         drawn = np.random.default_rng(seed).integers(len(classes), size=len(answers))  # public: privacy rests elsewhere
         answers = np.where(answers < 0, drawn, answers)
@@ -192,7 +192,7 @@ def lessons(
     return used, targets[used]
 
 
-def _taught(labels: pa.Table, refused: Refused) -> pa.ChunkedArray:
+def _is_lesson(labels: pa.Table, refused: Refused) -> pa.ChunkedArray:
     return labels["label"].is_valid() if refused == "drop" else pc.not_equal(labels["outcome"], "not asked")
 
 

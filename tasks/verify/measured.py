@@ -112,7 +112,7 @@ def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str)
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
     index = {name: at for at, name in enumerate(names)}
-    said = np.array([index[name] for name in student.predict(rows.drop(test.label))])
+    predicted = np.array([index[name] for name in student.predict(rows.drop(test.label))])
     matrix = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(matrix, (truth.astype(np.int64), said), 1)
+    np.add.at(matrix, (truth.astype(np.int64), predicted), 1)
     return matrix

@@ -52,7 +52,7 @@ def least_delta(settings: PublicSettings, epsilon: float) -> float:
     return _route(settings).least_delta(settings, epsilon)
 
 
-def stated(settings: PublicSettings) -> tuple[float, float]:
+def stated_budget(settings: PublicSettings) -> tuple[float, float]:
     """The (ε, δ) that the settings state for the whole session. Raises NotVerified unless they prove it."""
     whole = settings.get("relabel", settings)
     epsilon, delta = float(whole["epsilon"]), float(whole["delta"])
@@ -65,7 +65,7 @@ def stated(settings: PublicSettings) -> tuple[float, float]:
 def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
     if "relabel" in settings:
-        epsilon, delta = stated(settings)
+        epsilon, delta = stated_budget(settings)
         return _responses_nats(epsilon, 1, order), delta
     return _route(settings).charge(settings, order)
 
@@ -221,7 +221,7 @@ def pure(settings: PublicSettings) -> float:
 
 
 def _question_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(stated(settings)[0], 1, order), question_slip(settings)
+    return _responses_nats(stated_budget(settings)[0], 1, order), question_slip(settings)
 
 
 def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:

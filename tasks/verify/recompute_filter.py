@@ -71,13 +71,13 @@ def _charge(settings: PublicSettings) -> tuple[float, float]:
         case "universal" | "student_choice" | "error_estimate":
             return _pure(recompute.pure(settings)), 0.0
         case "optimal_release" | "laplace_release":
-            return _pure(recompute.stated(settings)[0]), question_slip(settings)
+            return _pure(recompute.stated_budget(settings)[0]), question_slip(settings)
     raise NotVerified(f"what {name!r} costs a Gaussian filter cannot be recomputed by another path")
 
 
 def _whole(settings: PublicSettings) -> tuple[float, float]:
     """By the (ε, δ) of the whole session, if its settings prove it: one answer of (ε, 0), and δ."""
-    epsilon, delta = recompute.stated(settings)
+    epsilon, delta = recompute.stated_budget(settings)
     return _pure(epsilon), delta
 
 

@@ -38,7 +38,7 @@ from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
-from concord.tasks.publish.describe import charged
+from concord.tasks.publish.describe import domain_charge
 from concord.tasks.verify.checks import equal, promising
 from concord.tasks.verify.reckoning import reckon
 
@@ -223,7 +223,7 @@ def excerpt(certificate: Promising, read: Read) -> str:
     moment = found.reading
     try:
         session = moment.session(certificate.session)
-        others = [moment.session(name) for name in _beside(certificate)]
+        others = [moment.session(name) for name in _other_sessions(certificate)]
     except WrongInput as missing:
         raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
     _carries(certificate, moment, session)
@@ -245,7 +245,7 @@ def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
     equal("what is protected", claim.neighbours, domain.neighbours)
     equal("the session's claim", (claim.epsilon, claim.delta), (session.epsilon, session.delta))
     equal("the mechanism's settings", certificate.mechanism.settings, session.mechanism)
-    due = charged(domain, moment)
+    due = domain_charge(domain, moment)
     for name in type(due).model_fields:
         equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
     counts = certificate.counts
@@ -253,7 +253,7 @@ def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
     equal("the rows asked, answered and refused", (counts.asked, counts.answered, counts.refused), found)
 
 
-def _beside(certificate: Promising) -> Sequence[str]:
+def _other_sessions(certificate: Promising) -> Sequence[str]:
     return [other.session for other in certificate.beside] if isinstance(certificate, Certificate) else []
 
 

@@ -24,7 +24,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
-from concord.artifacts.vulnerabilities import concerning, opened_by
+from concord.artifacts.vulnerabilities import concerning, opening_version
 from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
@@ -133,7 +133,7 @@ def _known(subject: CheckedSession) -> Iterator[Check]:
     """
     session = subject.session
     found = concerning(session, subject.ledger.domain_of(session))
-    yield from known_faults(session.id, opened_by(session), found)
+    yield from known_faults(session.id, opening_version(session), found)
 
 
 def _guarantee(subject: CheckedSession) -> str:

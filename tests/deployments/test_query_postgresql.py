@@ -8,7 +8,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.tasks.data.databases import asked
+from concord.tasks.data.databases import rows_of_query
 from concord.tasks.data.sources import at_hand
 from tests.support.postgresql import server
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, plan_over, read
@@ -33,7 +33,7 @@ def address() -> Iterator[str]:
 
 def test_cells_of_every_type_are_words(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, address)
-    with asked(ODD, VARIABLE, "data.private") as (names, parts):
+    with rows_of_query(ODD, VARIABLE, "data.private") as (names, parts):
         rows = sorted(row for part in parts for row in part)
     assert names == ["id", "number", "moment", "truth", "exact", "word", "bits", "list"]
     assert rows == [
@@ -62,7 +62,7 @@ def test_memory_holds_few_rows(address: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(VARIABLE, address)
     query = "select repeat('x', 1000) as word from generate_series(1, 100000)"
     tracemalloc.start()
-    with asked(query, VARIABLE, "data.private") as (_, parts):
+    with rows_of_query(query, VARIABLE, "data.private") as (_, parts):
         assert sum(map(len, parts)) == 100_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -76,7 +76,10 @@ def test_text_is_what_it_is_however_clients_are_set(
     """A server that had to write other letters would fail on some; bytes are the text that they are in UTF-8."""
     monkeypatch.setenv("PGCLIENTENCODING", encoding)
     monkeypatch.setenv(VARIABLE, address)
-    with asked("select '日本é' as word, convert_to('日本é', 'UTF8') as bits", VARIABLE, "data.private") as (_, parts):
+    with rows_of_query("select '日本é' as word, convert_to('日本é', 'UTF8') as bits", VARIABLE, "data.private") as (
+        _,
+        parts,
+    ):
         assert [row for part in parts for row in part] == [("日本é", "日本é")]
 
 

@@ -64,7 +64,7 @@ def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
 
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert cluster.seen(str(tmp_path / "home"))[1] == ""
+    assert cluster.worker_identity(str(tmp_path / "home"))[1] == ""
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,7 @@ from concord.artifacts.parts import Division
 from concord.artifacts.sessions import Opening
 from concord.artifacts.settings import WITNESS
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import charged
+from concord.tasks.publish.describe import domain_charge
 from concord.tasks.verify.reckoning import reckon
 from tests.artifacts.ledger.openings import CAP, DOMAIN, batch
 from tests.artifacts.ledger.witnessed import answer, put_back, watched
@@ -64,7 +64,7 @@ def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path, k
     found = excerpt(ledger, tmp_path, open=100)
     moment, domain = found.reading, ledger.domain("census")
     assert domain is not None
-    assert charged(domain, moment) == charged(domain, ledger)
+    assert domain_charge(domain, moment) == domain_charge(domain, ledger)
     assert moment.totals("census") == ledger.totals("census")
     assert list(reckon(found.records)) == []
     counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}
@@ -80,7 +80,7 @@ def test_a_ledger_restored_without_its_witness_adds_up_as_well(tmp_path: Path, m
     ledger.restore("disk failed")
     domain = ledger.domain("census")
     assert domain is not None
-    assert charged(domain, excerpt(ledger, home).reading) == charged(domain, ledger)
+    assert domain_charge(domain, excerpt(ledger, home).reading) == domain_charge(domain, ledger)
     (restored,) = [line.body for line in excerpt(ledger, home).entries if line.kind == "restore"]
     assert restored["reason"] == ""
     assert restored["witnessed"] not in json.dumps([record.digest for record in ledger.records()])

@@ -15,7 +15,7 @@ from concord.tasks.data import concord_pictures
 from concord.tasks.data.concord_pictures import FEATURES, Pictures, gradients, levels_of, main_components, moved
 from concord.tasks.student import concord_student
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import dump, load, published_student, travelling
+from concord.tasks.student.model import dump, load, modules_needed, published_student
 from concord.tasks.student.trust import trusted_types
 
 IMAGE = Encoding(
@@ -107,7 +107,7 @@ def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
     student = published_student(IMAGE, learned())
     file = dump(student)
     assert dump(load(file)) == file
-    assert travelling(trusted_types(file)) == [concord_student, concord_pictures]
+    assert modules_needed(trusted_types(file)) == [concord_student, concord_pictures]
     (tmp_path / "student.skops").write_bytes(file)
     for module in (concord_student, concord_pictures):
         (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())

@@ -25,7 +25,14 @@ from concord.tasks.data.units import NOBODY
 from concord.tasks.door import trial
 from concord.tasks.door.admit import Asked, claim, reserve_session
 from concord.tasks.door.release import Stores
-from concord.tasks.door.trial import choice_of, errors_aside, left_for_test, planned_choice, release_choice, settled
+from concord.tasks.door.trial import (
+    choice_of,
+    errors_aside,
+    left_for_test,
+    planned_choice,
+    release_choice,
+    with_chosen_student,
+)
 from concord.tasks.mechanisms.student_choice import StudentChoice
 from tests.support.at_door import STABLE, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -140,7 +147,7 @@ def test_it_is_drawn_once_recorded_and_replayed(plan: Plan, door: Stores, monkey
     counts = counted(plan, door)
     learned, session, choice = opened(plan, door, counts)
     assert (session.part, session.epsilon, session.delta, session.chooses) == (TEST, 0.5, 0.0, True)
-    assert settled(door, learned, plan) is None
+    assert with_chosen_student(door, learned, plan) is None
     drawn: list[int] = []
 
     def draws(number: int) -> Any:
@@ -151,7 +158,7 @@ def test_it_is_drawn_once_recorded_and_replayed(plan: Plan, door: Stores, monkey
         patch.setattr(type(door.ledger), "commit_batch", killed)
         with pytest.raises(KeyboardInterrupt):
             release_choice(door, session, choice, counts)
-    assert (drawn, settled(door, learned, plan)) == ([2], None)
+    assert (drawn, with_chosen_student(door, learned, plan)) == ([2], None)
     monkeypatch.setattr(StudentChoice, "choose_least", draws(0))
     ref = release_choice(door, session, choice, counts)
     assert release_choice(door, session, choice, counts) == ref
@@ -160,12 +167,12 @@ def test_it_is_drawn_once_recorded_and_replayed(plan: Plan, door: Stores, monkey
     assert released["chosen"] == 2
     assert set(released) == {"format", "session", "epsilon", "delta", "settings", "chosen"}
     assert door.ledger.session(session.id).status == "spent"
-    found = settled(door, learned, plan)
+    found = with_chosen_student(door, learned, plan)
     assert found is not None
     assert found.student.params == {"C": 0.1}
     others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
     with pytest.raises(BudgetRefused, match="chose among other candidates: another choice costs again"):
-        settled(door, learned, others)
+        with_chosen_student(door, learned, others)
 
 
 def test_other_counts_under_the_same_choice_stop(plan: Plan, door: Stores) -> None:
@@ -199,9 +206,9 @@ LINEAR = {"learner": "linear"}
             {"student__candidates": [*CANDIDATES, CANDIDATES[1]]},
             "must differ from one another, and number 4 came before",
         ),
-        ({"student__epsilon": None}, "epsilon must be given where there are candidates: what the choice may spend"),
+        ({"student__epsilon": None}, "epsilon must be given if there are candidates: what the choice may spend"),
         ({"student__epsilon": 4.0}, "student.epsilon must be below privacy.epsilon = 4.*, got 4"),
-        ({"student__refused": "soft"}, "refused has no meaning where there are candidates, each of which has its own"),
+        ({"student__refused": "soft"}, "refused has no meaning if there are candidates, each of which has its own"),
         ({"student__candidates": [LINEAR, {}]}, "student.learner = 'linear' is the model that tallies are decoded to"),
         (
             {"student__candidates": [{"epsilon": 1}, {}]},

@@ -14,7 +14,7 @@ from concord.tasks.student.decode import (
     decode,
     model_places,
 )
-from concord.tasks.student.joint import MeasuredColumn, crossed, gram_matrix, linearised
+from concord.tasks.student.joint import MeasuredColumn, cross_products, gram_matrix, linearised
 from concord.tasks.student.prior import (
     SPREADS,
     Linear,
@@ -48,7 +48,7 @@ def test_sums_by_places_are_those_of_one_hot_matrices() -> None:
     left = np.column_stack([draw.integers(0, 4, 50), draw.integers(4, 9, 50)])
     right, weight, each = draw.integers(0, 6, (50, 3)), draw.random(50), draw.normal(size=(50, 2))
     expected = one_hot(left, 9).T @ (weight[:, None] * one_hot(right, 6))
-    assert np.allclose(crossed(left, right, weight, (9, 6)), expected)
+    assert np.allclose(cross_products(left, right, weight, (9, 6)), expected)
     scaled = one_hot(left[:, :1], 9) * each[:, :1] + one_hot(left[:, 1:], 9) * each[:, 1:]
     assert np.allclose(gram_matrix(left, each, 9), scaled.T @ scaled)
 

@@ -18,7 +18,7 @@ from concord.tasks.data.tables import open_public
 from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import linear_student
-from concord.tasks.student.model import dump, load, travelling
+from concord.tasks.student.model import dump, load, modules_needed
 from concord.tasks.student.trust import trusted_types
 
 ODD = pl.DataFrame(
@@ -84,7 +84,7 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
     student = linear_student(decoded, encoding, codes)
     file = dump(student)
     assert dump(load(file)) == file
-    assert travelling(trusted_types(file)) == [concord_student, concord_tallied]
+    assert modules_needed(trusted_types(file)) == [concord_student, concord_tallied]
     (tmp_path / "student.skops").write_bytes(file)
     for module in (concord_student, concord_tallied):
         (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())

@@ -16,7 +16,7 @@ from concord.tasks.student import study as tasks_study
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.model import canonical_file, dump, load
-from concord.tasks.student.study import Refused, even, lessons, publish_student, study, teaching
+from concord.tasks.student.study import Refused, even_sample, lessons, publish_student, study, teaching
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
 
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
@@ -93,12 +93,12 @@ def test_of_more_rows_than_fit_an_even_sample_teaches(small: World, monkeypatch:
     monkeypatch.setattr(tasks_study, "MOST_CELLS", rows * (small.encoding.width + 2 * len(CLASSES)))
     labels = np.arange(len(small.truth)) % 2
     right = (learn(small, labels, plan=neighbour).predict(small.rows) == np.array(CLASSES)[labels]).astype(int)
-    assert right[even(0, 300, 300, rows)].all()
+    assert right[even_sample(0, 300, 300, rows)].all()
     assert right.mean() < 0.9  # the others were not learned
-    parts = np.concatenate([even(first, 100, 300, rows) for first in (0, 100, 200)])
-    assert parts.tolist() == even(0, 300, 300, rows).tolist()
+    parts = np.concatenate([even_sample(first, 100, 300, rows) for first in (0, 100, 200)])
+    assert parts.tolist() == even_sample(0, 300, 300, rows).tolist()
     assert parts.sum() == rows
-    assert even(0, 300, 300, 300).all()
+    assert even_sample(0, 300, 300, 300).all()
     assert set(np.diff(np.flatnonzero(parts))) == {3, 4}
 
 
