@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan, StudentPlan, TeachersPlan
@@ -47,13 +47,13 @@ class Plan(Section):
     """Where the tables lie and what their columns mean."""
     privacy: PrivacyPlan
     """What this session may spend, the domain it is spent in, and what is secret."""
-    teachers: TeachersPlan = TeachersPlan(count=0)
+    teachers: TeachersPlan = Field(default_factory=lambda: TeachersPlan(count=0))  # once needed: it imports learners
     """How many shards the private rows are split into, and what learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     """How private rows are asked for labels of public ones, and when a session ends."""
     relabel: RelabelPlan | None = None
     """Relabelling of a secret subset of the private rows before teachers learn."""
-    student: StudentPlan = StudentPlan()
+    student: StudentPlan = Field(default_factory=StudentPlan)
     """The published classifier."""
     test: PrivateTestPlan | None = None
     """Private units that are set aside to try students out on."""

@@ -85,6 +85,13 @@ def own_store_file(home: Path) -> Path:
     return home.absolute() / "mlflow.db"
 
 
+def own_store(home: Path) -> bool:
+    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
+    return Settings.now().store_of(home) == sqlite_address(own_store_file(home))
+
+
+JOURNALS = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a database, by the end of its name; it would be applied to the next one of that name."""
 SERVER_PATIENCE = 10.0
 """Seconds a server has to answer."""
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
@@ -94,6 +93,8 @@ def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encod
 
 def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:
     """What came of the question, certified, and recorded in MLflow if it is new."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy, and the other flows are loaded with this one
+
     session, stores, (file,) = passed.session, run.stores, passed.released
     certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
     record, domain = record_of(file, json.loads(stores.released.read(file))), admitted.balance.domain

@@ -18,7 +18,6 @@ from prefect import flow
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.flows.cache import Files
@@ -271,6 +270,8 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
 
 def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
     """What the estimate came to, kept in MLflow if it is new."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy, and a run that is cached needs none
+
     session = passed.session
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     fields = {**claim, **suggestion.model_dump(), **session.mechanism}

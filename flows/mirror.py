@@ -4,43 +4,105 @@ The ledger and the released files say what happened; MLflow repeats it. So a sto
 a session was to be recorded, is made good from them: nothing is drawn, asked or spent again.
 
 Assumes      whoever records a session holds its lock RUN, so that it is recorded once
-Guarantees   a session is recorded again only if its certificate, its labels and its guarantee verify; a run that shows
-             the same files is not made twice
+Guarantees   MLflow is asked by every run, but for a replay since whose last answer nothing has changed that it looks at
+             (artifacts.mlflow.last). A session is recorded again only if its certificate, its labels and its guarantee
+             verify; a run that shows the same files is not made twice
 Not covered  forgotten sessions, whose public rows are gone; estimates and audits, which no released file tells of, and
              answers to questions, which `concord.ask` records again
              Checked by tests/flows/test_mlflow_lost.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.certificate import Certified
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.mlflow.describe import Tracked
+from concord.artifacts.mlflow.last import LastAnswer
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
+from concord.flows.console import err
 from concord.tasks.door.checkpoint import read_checkpoint, stream
 from concord.tasks.door.release import RUN, Stores, alone_if_free
 from concord.tasks.mechanisms.mechanism import from_settings
 from concord.tasks.publish.certify import write
-from concord.tasks.publish.track import track
-from concord.tasks.verify.checks import parsed
-from concord.tasks.verify.verify import verify
+from concord.tasks.publish.track import digests_of, session_of, track
+
+if TYPE_CHECKING:
+    from concord.artifacts.mlflow.write import Tracking
 
 NEEDED_CHECKS = ("released labels", "guarantee", "certificate")
 """The checks of `tasks.verify.verify` that a session must pass to be recorded again, besides those of the ledger."""
 
 
-def not_recorded(door: Stores, tracking: Tracking) -> list[Session]:
-    """Sessions that were certified and that MLflow does not show."""
-    ledger, shown = door.ledger, tracking.sessions(here=True)
+def mirrored(
+    door: Stores,
+    domain: str,
+    certified: Certified,
+    record: Callable[["Tracking"], Tracked],
+    *,
+    again: bool,
+    ready: Callable[[Path], None] | None,
+) -> tuple[Tracked, bool]:
+    """Where MLflow shows a session, recorded if it does not; and whether it was there.
+
+    again   it is to be recorded even if it is there
+    ready   makes MLflow ready, in a replay: it is not asked there if nothing has changed that it answers from since it
+            was asked last. None: it is ready
+    Raises EnvironmentFailed if MLflow fails.
+    """
+    home, session, digests = door.released.root.parent, session_of(certified), digests_of(certified)
+    question = {"domain": domain, "files": digests, "certified": [session.id for session in to_be_shown(door)]}
+    last = LastAnswer(home, door.vault, session, question)
+    if ready and (known := last.still_true()) is not None:
+        return known, True
+    from concord.artifacts.mlflow.write import Tracking  # a second, which a replay mostly saves
+
+    if ready:
+        ready(home)
+    with _still_certified(door, session):
+        tracking = Tracking.of(home)
+        known, there = tracking.find(domain, session, digests), not again
+        if known is None or again:
+            known, there = record(tracking), False
+    for missing, wrong in record_missing(home, Tracking.of(home)):
+        result = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
+        err.print(f"{'MLflow':>8} session {missing} {result}")
+    last.keep(lambda: None if not_recorded(door, tracking) else tracking.find(domain, session, digests))
+    return known, there
+
+
+@contextmanager
+def _still_certified(door: Stores, session: str) -> Iterator[None]:
+    """What MLflow fails with, and that nothing is lost by it."""
+    try:
+        yield
+    except EnvironmentFailed as failed:
+        raise EnvironmentFailed(
+            f"session {session} is certified, its files are in {door.released.root}, and it is not recorded: "
+            f"{failed}; once that is mended, the same command records it and spends nothing"
+        ) from None
+
+
+def to_be_shown(door: Stores) -> list[Session]:
+    """Sessions that were certified, which MLflow is to show."""
+    ledger, released = door.ledger, door.released
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
-    certified = [session for session in sessions if door.released.find(f"{session.id}/certificate.json")]
-    return [session for session in certified if session.kind == "labels" and session.id not in shown]
+    labelled = [session for session in sessions if session.kind == "labels"]
+    return [session for session in labelled if released.find(f"{session.id}/certificate.json")]
 
 
-def record_missing(home: Path, tracking: Tracking) -> Iterator[tuple[str, str | None]]:
+def not_recorded(door: Stores, tracking: "Tracking") -> list[Session]:
+    """Sessions that were certified and that MLflow does not show."""
+    shown = tracking.sessions(here=True)
+    return [session for session in to_be_shown(door) if session.id not in shown]
+
+
+def record_missing(home: Path, tracking: "Tracking") -> Iterator[tuple[str, str | None]]:
     """Record what MLflow lacks: each session, and why it could not be recorded, if so.
 
     One that another command goes on with is left to that. Raises EnvironmentFailed if MLflow fails.
@@ -58,7 +120,9 @@ def record_missing(home: Path, tracking: Tracking) -> Iterator[tuple[str, str | 
                 yield session.id, None
 
 
-def _record(home: Path, door: Stores, session: Session, tracking: Tracking) -> None:
+def _record(home: Path, door: Stores, session: Session, tracking: "Tracking") -> None:
+    from concord.tasks.verify.checks import parsed  # loads MLflow, and mostly nothing is missing
+
     _check(home, session)
     recipe, path = read_checkpoint(door.vault, session.id), f"{session.id}/certificate.json"
     if recipe is None:
@@ -84,6 +148,8 @@ def _record(home: Path, door: Stores, session: Session, tracking: Tracking) -> N
 
 
 def _check(home: Path, session: Session) -> None:
+    from concord.tasks.verify.verify import verify  # as above
+
     checks = {check.name: check for check in verify(home, session.id)}
     for name in ("ledger chain", "ledger rule", *(f"{session.id}: {needed}" for needed in NEEDED_CHECKS)):
         if name not in checks or not checks[name].ok:

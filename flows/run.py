@@ -12,7 +12,6 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.mlflow.store import ready_store
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding
@@ -102,8 +101,8 @@ def running(
     """A run of that plan. While it lasts, no other command goes on with its sessions, and none erases in its domain."""
     (stores, stages), domain = standing.get()(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
-    if aside := ready_store(home):
-        err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
+    if not stages.in_replay:  # that may need no MLflow, and makes it ready if it does
+        ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         erased = erased_units(stores, domain)
@@ -235,6 +234,14 @@ def _signer(stores: Stores) -> str:
     if new and stores.vault.has_secret(SIGNING_SECRET):
         err.print(f"{'signing':>8} this home had no key and has one now: `concord key` prints it; tell your readers")
     return key
+
+
+def ready_mlflow(home: Path) -> None:
+    """See that MLflow's store can be used, or make it. Raises EnvironmentFailed."""
+    from concord.artifacts.mlflow.store import ready_store  # heavy, and a run that is cached needs none
+
+    if aside := ready_store(home):
+        err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
 
 
 def _say_of_public(sentence: str) -> None:

@@ -1,24 +1,23 @@
 """The steps of a run between its stages: what is admitted, trained on, opened and written up, and in which order."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.console import err
-from concord.flows.mirror import record_missing
+from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports
-from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext
+from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure
 from concord.flows.stages import Public
 from concord.tasks.advice.choose import PublicFacts, decided, expected_at
@@ -42,9 +41,12 @@ from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_che
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import column_types, recorded_run, track
+from concord.tasks.publish.track import column_types, track
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student
+
+if TYPE_CHECKING:
+    from concord.artifacts.mlflow.write import Tracking
 
 
 def decide(run: RunContext, public: Public) -> RunContext:
@@ -252,26 +254,31 @@ def _certified_and_tracked(
         )
         classes, per_refusal = run.plan.data.classes, admitted.mechanism.per_refusal
         certified, cached = stages.certify.with_cached(run, certificate, classes, per_refusal, run.signer)
-        with _still_certified(run, session):
-            tracked, there = _tracked(run, admitted, passed, certified, studied)
+        tracked, there = mirrored(
+            stores,
+            run.plan.privacy.domain,
+            certified,
+            partial(_recorded, run, admitted, passed, certified, studied),
+            again=run.stages.again("certify"),
+            ready=ready_mlflow if run.stages.in_replay else None,
+        )
         return (certified, tracked), cached and there
 
     both: tuple[Certified, Tracked] = run.stages.uncached("certify", work)
-    for missing, wrong in record_missing(run.home, Tracking.of(run.home)):
-        result = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
-        err.print(f"{'MLflow':>8} session {missing} {result}")
     return both
 
 
-def _tracked(
-    run: RunContext, admitted: Admitted[Any], passed: Disclosure, certified: Certified, studied: datetime
-) -> tuple[Tracked, bool]:
-    """MLflow's run of the session, recorded as begun at the door; and whether it was there. MLflow alone knows."""
-    tracking, stores = Tracking.of(run.home), run.stores
-    known = recorded_run(run.plan.privacy.domain, certified, tracking)
-    if known is not None and not run.stages.again("certify"):
-        return known, True
-    tracked = track(
+def _recorded(
+    run: RunContext,
+    admitted: Admitted[Any],
+    passed: Disclosure,
+    certified: Certified,
+    studied: datetime,
+    tracking: "Tracking",
+) -> Tracked:
+    """The session, recorded in MLflow as begun at the door."""
+    stores = run.stores
+    return track(
         run.plan,
         certified,
         admitted.stream.encoding,
@@ -284,16 +291,3 @@ def _tracked(
         released=stores.released,
         tracking=tracking,
     )
-    return tracked, False
-
-
-@contextmanager
-def _still_certified(run: RunContext, session: Session) -> Iterator[None]:
-    """What MLflow fails with, and that nothing is lost by it."""
-    try:
-        yield
-    except EnvironmentFailed as failed:
-        raise EnvironmentFailed(
-            f"session {session.id} is certified, its files are in {run.stores.released.root}, and it is not recorded: "
-            f"{failed}; once that is mended, the same command records it and spends nothing"
-        ) from None

@@ -47,8 +47,26 @@ def python(folder: Path, program: str, **named: str) -> str:
 def test_the_import_loads_nothing(tmp_path: Path) -> None:
     program = "import sys, concord; print(sorted(m for m in sys.modules if m.startswith('concord')), *dir(concord)[:0])"
     assert python(tmp_path, program).strip() == "['concord']"
-    heavy = "import sys, concord.flows.cli; print([m for m in ('prefect', 'mlflow', 'sklearn') if m in sys.modules])"
-    assert python(tmp_path, heavy).strip() == "[]"
+
+
+LIGHT: dict[str, set[str]] = {
+    "concord.flows.cli": {"numpy", "scipy", "polars", "pandas", "sqlalchemy", "prefect", "mlflow", "sklearn", "skops"},
+    "concord.flows.cli.show": {"scipy", "polars", "pandas", "prefect", "mlflow", "sklearn", "skops"},
+    "concord.tasks.verify.published": {"prefect", "mlflow", "sklearn", "skops"},
+    "concord.flows.start": {"mlflow", "alembic", "matplotlib", "skops"},
+}
+"""What is loaded by --help, by `budget`, to verify a published folder and by a cached run; and what each does without.
+In this order: what one of them loads, the next has too."""
+
+
+def test_nothing_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
+    program = f"""
+import importlib, sys
+for name, without in {LIGHT!r}.items():
+    importlib.import_module(name)
+    print(*sorted(without & set(sys.modules)), sep=",")
+"""
+    assert python(tmp_path, program).split("\n")[:-1] == [""] * len(LIGHT)
 
 
 def test_it_offers_what_it_says() -> None:

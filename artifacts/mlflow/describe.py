@@ -39,6 +39,11 @@ PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
 DIGEST_SHOWN = 36
 """Characters of a digest that MLflow shows of a dataset."""
 
+MODEL_FILE = "model.skops"
+"""The student in a logged model's folder."""
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
+
 ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 
@@ -68,6 +73,15 @@ class Publication:
     code: Sequence[Path]
     started: datetime
     studied: datetime
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Where a publication is in MLflow, and whether its student is the champion of its domain."""
+
+    run_id: str
+    model_uri: str
+    champion: bool = False
 
 
 @dataclass(frozen=True)
@@ -245,6 +259,25 @@ def _measured_in_words(test: PublicTest | None) -> str:
 
 def _share(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as MLflow shows it now; digests of its files and of its model's are computed from what is there.
+
+    certificate  the bytes of its copy, empty if there is none
+    model_files  digests of the registered model's files, as who loads it gets them; empty if there is none
+    """
+
+    run_id: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    certificate: bytes
+    files: dict[str, str]
+    model_description: str
+    model_tags: dict[str, str]
+    model_files: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ import os
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -28,9 +27,18 @@ from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing, own_store
+from concord.artifacts.mlflow.describe import Recorded
+from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
-from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address, sqlite_file
+from concord.artifacts.settings import (
+    STORE,
+    Settings,
+    check_answers,
+    own_store,
+    own_store_file,
+    sqlite_address,
+    sqlite_file,
+)
 
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
 """Where an experiment keeps its files: in a folder of its own below the home's."""
@@ -38,34 +46,11 @@ COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
 KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
-MODEL_FILE = "model.skops"
-"""The student in a logged model's folder."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
 PARENT = "mlflow.parentRunId"
-NOTE = "mlflow.note.content"
-"""The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 MODEL = "student"
 """What a logged model is called."""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A run as MLflow shows it now; digests of its files and of its model's are computed from what is there.
-
-    certificate  the bytes of its copy, empty if there is none
-    model_files  digests of the registered model's files, as who loads it gets them; empty if there is none
-    """
-
-    run_id: str
-    tags: dict[str, str]
-    params: dict[str, str]
-    metrics: dict[str, float]
-    certificate: bytes
-    files: dict[str, str]
-    model_description: str
-    model_tags: dict[str, str]
-    model_files: dict[str, str]
 
 
 class Records:

@@ -21,7 +21,15 @@ from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.whole import discard, locked, passing_folder, sync_folder
-from concord.artifacts.settings import STORE, Settings, check_answers, own_store_file, sqlite_address
+from concord.artifacts.settings import (
+    JOURNALS,
+    STORE,
+    Settings,
+    check_answers,
+    own_store,
+    own_store_file,
+    sqlite_address,
+)
 
 for chatter in ("mlflow", "alembic"):  # what fails is raised as well, and ends in one sentence instead of a traceback
     logging.getLogger(chatter).setLevel(logging.CRITICAL)
@@ -32,8 +40,6 @@ AUTOFLUSH = "(raised as a result of"
 """How SQLAlchemy begins the line before the reason, if a query was what wrote."""
 STORE_LOCK = "mlflow.lock"
 """Held by the process that makes a store, or migrates it."""
-JOURNALS = ("-journal", "-wal", "-shm")
-"""What SQLite keeps beside a database, by the end of its name; it would be applied to the next one of that name."""
 
 
 @contextmanager
@@ -44,11 +50,6 @@ def in_one_sentence() -> Iterator[None]:
     except (MlflowException, OSError, sqlite3.Error) as failed:
         reason = next(line for line in f"{failed}\n".splitlines() if not line.startswith(AUTOFLUSH))
         raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
-
-
-def own_store(home: Path) -> bool:
-    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
-    return Settings.now().store_of(home) == sqlite_address(own_store_file(home))
 
 
 def ready_store(home: Path) -> Path | None:

@@ -19,7 +19,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -44,9 +43,12 @@ from mlflow.exceptions import MlflowException
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
+    MODEL_FILE,
+    NOTE,
     Champion,
     Publication,
     Stage,
+    Tracked,
     dataset,
     guarantee_text,
     listing,
@@ -57,7 +59,7 @@ from concord.artifacts.mlflow.describe import (
     whole,
 )
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
-from concord.artifacts.mlflow.read import MODEL, MODEL_FILE, NOTE, PARENT, Records
+from concord.artifacts.mlflow.read import MODEL, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.sections import ALIAS
 
@@ -103,15 +105,6 @@ HOUR = 3600
 """Seconds: all moments that MLflow is given are multiples of it."""
 AUDITS = "concord audits"
 """The experiment of audits: no domain can have its name, which holds a space."""
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """Where a publication is in MLflow, and whether its student is the champion of its domain."""
-
-    run_id: str
-    model_uri: str
-    champion: bool = False
 
 
 class Tracking(Records):

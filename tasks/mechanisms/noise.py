@@ -57,10 +57,14 @@ from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import opendp.prelude as dp
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
+from opendp.measures import zero_concentrated_divergence
+from opendp.metrics import l1_distance, l2_distance, linf_distance
+from opendp.mod import Domain, Measurement, Metric, enable_features
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
@@ -68,7 +72,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost, Moved, Whole
 from concord.tasks.mechanisms.distance import Draws, Ints
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 DRAWS_AT_A_TIME = 65_536
 """Draws asked of OpenDP at a time: it answers in Python lists, eight times as large as the array."""
@@ -80,15 +84,15 @@ DRAW = 8  # bytes of a 64-bit draw
 
 def laplace(scale: float, size: int) -> Ints:
     """`size` draws of discrete Laplace noise, probability of z ∝ exp(−|z| / scale)."""
-    return _noise(dp.m.make_laplace, dp.l1_distance(T="i64"), scale, size)
+    return _noise(make_laplace, l1_distance(T="i64"), scale, size)
 
 
 def gaussian(scale: float, size: int) -> Ints:
     """`size` draws of discrete Gaussian noise, probability of z ∝ exp(−z² / (2·scale²))."""
-    return _noise(dp.m.make_gaussian, dp.l2_distance(T="i64"), scale, size)
+    return _noise(make_gaussian, l2_distance(T="i64"), scale, size)
 
 
-def _noise(make: Callable[..., dp.Measurement], metric: dp.Metric, scale: float, size: int) -> Ints:
+def _noise(make: Callable[..., Measurement], metric: Metric, scale: float, size: int) -> Ints:
     if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"scale must be positive and at most 2^40, got {scale!r}")
     add = make(_integers(), metric, scale=float(scale))
@@ -112,15 +116,15 @@ def sample_by_weight(scores: Ints, *, epsilon: float, sensitivity: int, monotone
         raise ValueError(f"epsilon must be positive and finite and sensitivity at least 1, got {epsilon, sensitivity}")
     # OpenDP rounds its cost upwards, so a scale of exactly range/ε may count as a little more than granted
     scale = (sensitivity if monotone else 2 * sensitivity) / epsilon * (1 + 1e-9)
-    metric = dp.linf_distance(T="i64", monotonic=monotone)
-    choose: Any = dp.m.make_noisy_max(_integers(), metric, dp.zero_concentrated_divergence(), scale=scale)
+    metric = linf_distance(T="i64", monotonic=monotone)
+    choose: Any = make_noisy_max(_integers(), metric, zero_concentrated_divergence(), scale=scale)
     if not choose.check(sensitivity, epsilon**2 / 8):
         raise ArithmeticError(f"OpenDP does not grant epsilon = {epsilon!r} to a choice at scale {scale!r}")
     return int(choose(np.asarray(scores, dtype=np.int64)))
 
 
-def _integers() -> dp.Domain:
-    return dp.vector_domain(dp.atom_domain(T="i64"))
+def _integers() -> Domain:
+    return vector_domain(atom_domain(T="i64"))
 
 
 def keyed_draws(key: bytes, first: int, rows: int, buffer: Draws | None = None) -> Draws:

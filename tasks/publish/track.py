@@ -8,6 +8,7 @@ Not covered  see artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -18,8 +19,14 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import PUBLIC_ROWS, RELEASED_LABELS, ColumnType, Publication, digest_of_labels
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.describe import (
+    PUBLIC_ROWS,
+    RELEASED_LABELS,
+    ColumnType,
+    Publication,
+    Tracked,
+    digest_of_labels,
+)
 from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
@@ -30,6 +37,9 @@ from concord.tasks.data.tables import open_public
 from concord.tasks.publish.figures import spending
 from concord.tasks.publish.outcomes import Outcomes
 from concord.tasks.student.model import is_older, load, modules_needed
+
+if TYPE_CHECKING:
+    from concord.artifacts.mlflow.write import Tracking
 
 EXAMPLE_ROWS = 5
 MetricPoints = list[tuple[int, float]]
@@ -47,7 +57,7 @@ def track(
     vault: Vault,
     ledger: Ledger,
     released: Released,
-    tracking: Tracking,
+    tracking: "Tracking",
 ) -> Tracked:
     """Record the session in MLflow and register its student.
 
@@ -88,10 +98,14 @@ def track(
     )
 
 
-def recorded_run(domain: str, certified: Certified, tracking: Tracking) -> Tracked | None:
-    """Where MLflow shows those very files, if it does."""
-    session = certified.certificate.path.partition("/")[0]
-    return tracking.find(domain, session, {Path(ref.path).name: ref.digest for ref in certified.files})
+def session_of(certified: Certified) -> str:
+    """The id of the session that a certificate is of."""
+    return certified.certificate.path.partition("/")[0]
+
+
+def digests_of(certified: Certified) -> dict[str, str]:
+    """The digests of the files that a certificate comes with, by their names, as MLflow shows them."""
+    return {Path(ref.path).name: ref.digest for ref in certified.files}
 
 
 def _series(

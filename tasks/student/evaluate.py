@@ -11,12 +11,10 @@ believes the digest alone.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
-from sklearn.pipeline import Pipeline
 
 from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.home.whole import write_whole
@@ -26,6 +24,9 @@ from concord.tasks.data.encode import encode, labelled_rows
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
 
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
 MOST_LISTED = 100
 """Classes up to which the whole matrix is listed."""
 CONFIDENCE_BINS = 10
@@ -34,7 +35,7 @@ PROBABILITY_DIGITS = 6
 """Of a mean probability: its last bits may be another machine's."""
 
 
-def evaluate(student: Pipeline, path: str, encoding: Encoding) -> PublicTest:
+def evaluate(student: "Pipeline", path: str, encoding: Encoding) -> PublicTest:
     """The student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
     rows, truth = labelled_rows(path, encoding)
     return measured(student["student"], encode(rows, encoding), truth, encoding, path)
@@ -42,6 +43,8 @@ def evaluate(student: Pipeline, path: str, encoding: Encoding) -> PublicTest:
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
     """A fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
+    from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support  # heavy
+
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
     answers = model.predict(X)
     matrix = confusion_matrix(names, answers, labels=classes)

@@ -31,9 +31,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.mlflow.describe import SERIES, guarantee_text, listing, tags, whole
-from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
-from concord.artifacts.mlflow.store import own_store
+from concord.artifacts.mlflow.describe import MODEL_FILE, NOTE, SERIES, Recorded, guarantee_text, listing, tags, whole
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, own_ledger
 from concord.artifacts.vulnerabilities import Vulnerability
@@ -143,12 +141,13 @@ MOST_NAMED = 5
 class Home:
     """The sessions of which a home holds something, by where that is."""
 
-    def __init__(self, home: Path, ledger: Reading, records: Records | None) -> None:
+    def __init__(self, home: Path, ledger: Reading, tracked: set[str]) -> None:
+        """`tracked`: the sessions that MLflow shows, if they are all of this home."""
         vault = home / "vault"
         self.held: Mapping[str, set[str]] = {
             "released files": _folders(home / "released", "*/*"),
             "vault": _folders(vault / "sessions", "*/recipe.json"),
-            "MLflow": records.sessions() if records is not None and own_store(home) else set(),
+            "MLflow": tracked,
         }
         self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
         self._shared = Settings.now().ledger_of(home) != own_ledger(home)

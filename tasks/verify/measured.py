@@ -29,7 +29,6 @@ from concord.tasks.data.formats import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.evaluate import digest_of_table, remembered
-from concord.tasks.student.model import load
 from concord.tasks.verify.checks import equal
 
 TIED_SHARE = 1 / 1000
@@ -49,6 +48,8 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     table = _table(test, named, home)
     if table is None:
         return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
+    from concord.tasks.student.model import load  # with all of scikit-learn, which nothing else here needs
+
     student = load(read(certificate.student.file))
     _answers(test, _counted(student, certificate.features, test, table))
     return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"

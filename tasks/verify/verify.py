@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.read import Records
+from concord.artifacts.settings import own_store
 from concord.artifacts.vulnerabilities import concerning, opening_version
 from concord.tasks.verify import recompute
 from concord.tasks.verify.certificate import Certificates
@@ -44,6 +45,9 @@ from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.signed import UNSIGNED, PublishedSession, kept_excerpt
 
+if TYPE_CHECKING:
+    from concord.artifacts.mlflow.read import Records
+
 SHOWN = 3
 """Faults of the ledger that are named; the others are counted."""
 
@@ -62,13 +66,15 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         return [Check(name="ledger chain", ok=False, detail=str(wrong))]
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
     checks += _witness(ledger)
+    from concord.artifacts.mlflow.read import Records  # heavy, and a published folder is verified without it
+
     try:
         records = Records.of(home)
-        held = Home(home, ledger, records)
+        held = Home(home, ledger, records.sessions() if own_store(home) else set())
         subjects = [] if subject in held.unknown else list(_subjects(ledger, Released(home), records, held, subject))
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
-        return [*checks, *Home(home, ledger, None).checks(), failing]
+        return [*checks, *Home(home, ledger, set()).checks(), failing]
     named = [replace(each, test=test, key=key) for each in subjects]
     return [*checks, *held.checks(), *_of_sessions(named, ledger, Released(home))]
 
@@ -105,7 +111,7 @@ def _witness(ledger: Ledger) -> list[Check]:
 
 
 def _subjects(
-    ledger: Ledger, released: Released, records: Records, held: Home, asked: str | None
+    ledger: Ledger, released: Released, records: "Records", held: Home, asked: str | None
 ) -> Iterator[CheckedSession]:
     """The sessions that are asked about; those of other homes are verified there, where their files are."""
     everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}

@@ -52,6 +52,24 @@ def test_a_replay_says_what_the_full_run_says_and_writes_nothing(session: str, p
     assert sizes(home) == before  # a home does not grow, however often it is asked
 
 
+def test_a_replay_asks_mlflow_only_if_something_changed(
+    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, of = replay(plan, home), Tracking.of
+    monkeypatch.setattr(Tracking, "of", None)  # calling it fails
+    again = replay(plan, home)
+    assert first is not None
+    assert again is not None
+    assert facts(again) == facts(first)
+    of(home)._client.delete_run(first.run_id)
+    with pytest.raises(TypeError):
+        replay(plan, home)
+    monkeypatch.undo()
+    back = replay(plan, home)
+    assert back is not None
+    assert Tracking.of(home).runs(session) == [back.run_id] != [first.run_id]
+
+
 @pytest.mark.usefixtures("session")
 def test_a_known_plan_needs_no_server(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADDRESS_VARIABLE)

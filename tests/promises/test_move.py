@@ -12,8 +12,9 @@ from mlflow.tracking import MlflowClient
 
 from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.read import Records
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.console import concord

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.describe import Tracked
+from concord.artifacts.mlflow.write import Tracking
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified

@@ -19,9 +19,8 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.mlflow.describe import SERIES, figures, published_stages, whole
-from concord.artifacts.mlflow.read import MODEL_FILE, Recorded, Records
-from concord.artifacts.mlflow.write import Tracked
+from concord.artifacts.mlflow.describe import MODEL_FILE, SERIES, Recorded, Tracked, figures, published_stages, whole
+from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import learn_encoding

@@ -16,7 +16,8 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracked, Tracking
+from concord.artifacts.mlflow.describe import Tracked
+from concord.artifacts.mlflow.write import Tracking
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import Check
 from concord.tasks.verify.verify import verify

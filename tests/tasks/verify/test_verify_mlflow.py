@@ -13,8 +13,8 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import SERIES, tags, whole
-from concord.artifacts.mlflow.read import MODEL_FILE, NOTE, Recorded, Records
+from concord.artifacts.mlflow.describe import MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
+from concord.artifacts.mlflow.read import Records
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import CheckedSession
