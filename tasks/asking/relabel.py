@@ -178,7 +178,7 @@ def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding,
     numbers = digests.to_frame().select(pl.col(UNIT).cum_count().over(UNIT)).to_series()
     units = [digest + number.to_bytes(8, "little") for digest, number in zip(digests, numbers, strict=True)]
     below = [int(bound * 2**64) for bound in np.asarray(poisson.cdf(np.arange(most), 1))]
-    copies = [bisect_right(below, keyed_bits(unit, key, b"copies")) for unit in units]
+    copies = [bisect_right(below, bits) for bits in keyed_bits(units, key, b"copies").tolist()]
     named = [unit + bytes([copy]) for unit, count in zip(units, copies, strict=True) for copy in range(count)]
     spread = rows[np.repeat(np.arange(len(units)), np.array(copies, dtype=np.int64))]
     placed = shards_of(pl.Series(named, dtype=pl.Binary), key, shards).alias(SHARD)

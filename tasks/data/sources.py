@@ -159,7 +159,7 @@ def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str
         columns = pl.Schema(dict.fromkeys(names, pl.String()))
         with spilling(vault, f"{folder}/spill", pl.Schema({**columns, ORDER_COLUMN: pl.Binary()})) as spill:
             for rows in parts:
-                digests = [hashed(json.dumps(row).encode(), key, b"row", 16) for row in rows]
+                digests = hashed((json.dumps(row).encode() for row in rows), key, b"row", 16)
                 frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.Series(ORDER_COLUMN, digests))
                 spill.add(frame, pl.Series([digest[0] * ORDER_PARTS >> 8 for digest in digests], dtype=pl.UInt32))
             ordered = (part.sort(ORDER_COLUMN).select(names).to_arrow() for part in spill.read(ORDER_PARTS))

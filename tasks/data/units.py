@@ -28,8 +28,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_digest
@@ -191,18 +193,18 @@ def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
 
 def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
     """The shard of each unit: 64 keyed bits modulo the number of shards."""
-    return pl.Series([keyed_bits(unit, key, b"shard") % shards for unit in units], dtype=pl.UInt32)
+    return pl.Series((keyed_bits(units, key, b"shard") % shards).astype(np.uint32))
 
 
 def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
     """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
     bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
-    return pl.Series([keyed_bits(unit, key, b"sample") < bound for unit in units], dtype=pl.Boolean)
+    return pl.Series(keyed_bits(units, key, b"sample") < bound)
 
 
-def keyed_bits(unit: bytes, key: bytes, purpose: bytes) -> int:
-    """64 keyed bits of a unit, for one purpose."""
-    return int.from_bytes(hashed(unit, key, purpose, 8), "little")
+def keyed_bits(units: Iterable[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
+    """64 keyed bits of each unit, for one purpose."""
+    return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
 
 
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:

@@ -7,6 +7,7 @@ are cores, as a run has them. Of each, the best of three; what is asserted is on
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
@@ -78,28 +79,28 @@ def by_loop(some: list[Shard]) -> list[LogisticRegression]:
 
 @pytest.mark.parametrize(("teachers", "tries"), [(1_000, 3), (10_000, 1)])
 def test_fits_of_logistic_teachers(teachers: int, tries: int) -> None:
-    some, took, found = shards(teachers), dict[str, list[tuple[float, float]]](), {}
+    some, took = shards(teachers), dict[str, list[tuple[float, float]]]()
+    fits: dict[str, Callable[[list[Shard]], Any]] = {"arrays": as_arrays, "loop": by_loop, "joblib": by_joblib}
+    found: dict[str, Any] = {}
     by_joblib(some[:CORES])  # its workers are there then
     with threadpool_limits(1):
         for _ in range(tries):
-            for fit in (as_arrays, by_loop, by_joblib):
-                wall, used, found[fit.__name__] = timed(lambda fit=fit: fit(some))  # type: ignore[misc]
-                took.setdefault(fit.__name__, []).append((wall, used))
+            for name, fit in fits.items():
+                seconds, processor, found[name] = timed(partial(fit, some))
+                took.setdefault(name, []).append((seconds, processor))
     wall = {name: min(seconds for seconds, _ in each) * 1e6 / teachers for name, each in took.items()}
-    used = {name: min(seconds for _, seconds in each) * 1e6 / teachers for name, each in took.items()}
-    times = min(wall["by_loop"], wall["by_joblib"]) / wall["as_arrays"]
+    used = {name: min(processor for _, processor in each) * 1e6 / teachers for name, each in took.items()}
+    times = min(wall["loop"], wall["joblib"]) / wall["arrays"]
     print(
         f"\nfits of {teachers:,} logistic teachers, {ROWS} rows x {WIDTH} ({MACHINE}), "
         f"microseconds each, best of {tries}"
     )
-    print(f"  arrays, on {CORES} threads: {wall['as_arrays']:,.0f} ({used['as_arrays']:,.0f} of processor)")
-    print(f"  scikit-learn, in a loop: {wall['by_loop']:,.0f} ({used['by_loop']:,.0f} of processor)")
-    print(f"  scikit-learn, by joblib on {CORES} cores: {wall['by_joblib']:,.0f}")
-    print(
-        f"  {times:.1f} times as fast as the better; {used['by_loop'] / used['as_arrays']:.1f} times by processor time"
-    )
-    theirs = np.array([np.append(model.coef_, model.intercept_) for model in found["by_loop"]])
-    ours = np.array(found["as_arrays"])[:, 0]
+    print(f"  arrays, on {CORES} threads: {wall['arrays']:,.0f} ({used['arrays']:,.0f} of processor)")
+    print(f"  scikit-learn, in a loop: {wall['loop']:,.0f} ({used['loop']:,.0f} of processor)")
+    print(f"  scikit-learn, by joblib on {CORES} cores: {wall['joblib']:,.0f}")
+    print(f"  {times:.1f} times as fast as the better; {used['loop'] / used['arrays']:.1f} times by processor time")
+    theirs = np.array([np.append(model.coef_, model.intercept_) for model in found["loop"]])
+    ours = np.array(found["arrays"])[:, 0]
     assert np.abs(ours - theirs).max() < 0.02 * np.abs(theirs).max()  # it stops at its tolerance
     assert times > LEAST_FITS
 

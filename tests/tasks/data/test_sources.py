@@ -1,5 +1,6 @@
 """Tables that are no files: read once, known again, and refused in one sentence that holds no password and no value."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,8 @@ def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monk
         found.append(file_of(plan_over(source, tmp_path, version=str(version)), vault))
     assert found[0] == found[1] == found[2]
 
-    def as_it_came(*_: Any, **__: Any) -> bytes:
-        return b"\0" * 16
+    def as_it_came(contents: Iterable[bytes], *_: Any) -> list[bytes]:
+        return [b"\0" * 16 for _ in contents]
 
     monkeypatch.setattr(sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
     source = asked_of(monkeypatch, database(tmp_path / "ward.db", rows[::-1]))
