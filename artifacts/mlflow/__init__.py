@@ -1,5 +1,5 @@
 """MLflow as a mirror: what it is given, and what it shows.
 
-Offers       `describe` (words and numbers of a publication; knows no MLflow), `store` (made whole before it is used),
-             `write`, `read`, `last` (what it answered last; knows no MLflow either)
+Offers       `store` (made whole before it is used), `write`, `read`; and what knows no MLflow: `describe` (words and
+             numbers of a publication), `pages` (of a domain and its students), `last` (what it answered last)
 """

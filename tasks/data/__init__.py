@@ -1,7 +1,11 @@
 """Rows of tables: whose they are, what their cells become, and how they are encoded.
 
-Offers       `cells` (any cell to a number, a truth value, a date, a word or a null), `tables` (public files, read
-             strictly), `sound` (lines and stored columns, cell by cell), `names` (one text a unit), `units` (private
-             rows and whose they are), `split` (units to shards), `encode`, `codes` and `views` (learned from public
-             rows), `guard` (nothing private leaves by an error)
+Offers       `tables` (public files, read strictly), `units` (private rows and whose they are), `parts` (units set
+             aside), `split` (units to shards), `cells` (any cell to a number, a truth value, a date, a word or a null),
+             `encode`, `codes` and `views` (learned from public rows), `precheck` (what of the private rows a plan does
+             not recognise), `guard` (nothing private leaves by an error)
+Its own      where rows lie: `sources` (any table, as files), `snapshots` (one that is no file, read once), `databases`,
+             `places` (object stores), `files` (Parquet, Arrow, CSV); how they are read: `formats` (of CSV), `sound`
+             (lines and stored columns, cell by cell), `names` (one text a unit); `concord_pictures` (travels with a
+             student of pictures)
 """

@@ -1,6 +1,6 @@
 """The door: what a session may answer, the release itself, and what a session leaves behind.
 
 Offers       `admit` (may it be opened), `release` (the door), `checkpoint` (secrets and what a session goes on with),
-             `choose` (one answer ends the session), `online` (one row at a time), `erase` (close, forget, erase,
-             upgrade)
+             `online` (one row at a time), `erase` (close, forget, erase, upgrade); by way of the same door `choose`
+             (one answer ends the session), `rounds` (of tallies), `trial` (students tried out), `questions`
 """

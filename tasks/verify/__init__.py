@@ -1,6 +1,9 @@
 """What was written, checked by another path than the one that wrote it.
 
-Offers       `verify` (all of it), `checks` (of a session and of a home), `certificate`,
-             `reckoning` (the ledger's rule a second time), `recompute` (a guarantee from its settings), `audit`
-             (attacks on a mechanism as it runs)
+Offers       `verify` (all of a home), `published` (a session's folder by itself), `audit` (attacks on a mechanism as it
+             runs)
+Its own      `checks` (of a session and of a home), `certificate`, `signed` (the evidence beside one), `measured` (the
+             student on public test rows); the ledger's rule a second time: `reckoning`, `holdings`; a guarantee from
+             its settings: `recompute`, `recompute_game`, `recompute_gaussian`, `recompute_questions`,
+             `recompute_filter`
 """
