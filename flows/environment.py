@@ -42,7 +42,7 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
 
 
 def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path:
-    """`prepare`, for what is about a home folder that must be there: one misspelt would be found empty, and in order.
+    """`prepare` a home folder that must be there already: a misspelt name would be made a new, empty one.
 
     reading   nothing in it needs to be written, so one that cannot be is looked at as it is
     Raises EnvironmentFailed if it is not; a ledger kept elsewhere may be asked about from any.

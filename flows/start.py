@@ -193,7 +193,8 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database
-    Raises WrongInput if there is no such session, time or zone, and what `extend` raises but for public tables.
+    Raises WrongInput if there is no such session, time or zone, and what `extend` raises, except
+    for faults of public tables.
     """
     check_here(public)
     check_open(latest(Stores.of(home), session))

@@ -142,7 +142,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "settle": Settlement,
 }
 OMITTED_DEFAULTS = [("version", ""), ("part", ""), ("division", ""), ("rounds", [])]
-"""What is left out of a body, for earlier versions did not write it, and is read as that."""
+"""Keys left out of a body if they have these values, because earlier versions did not write them."""
 _KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}
 

@@ -226,7 +226,7 @@ def _why_not(found: dict[str, Any]) -> dict[str, str]:
 
 def _show_teachers(rows: list[dict[str, Any]]) -> None:
     """What other teachers would change: more of them hide noise better, and know less."""
-    table = _table("the best that votes, were teachers others", "teachers", "agreement", "mechanism", "cutoff", "worth")
+    table = _table("the best, for other numbers of teachers", "teachers", "agreement", "mechanism", "cutoff", "worth")
     for row in rows:
         figures = (f"{row['agreement']:.1%}", row["name"] or "–", _count(row["cutoff"]), _count(row["worth"]))
         table.add_row(f"{row['teachers']:,}", *figures)
@@ -260,7 +260,7 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
 def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
     first = 3 if rows[0]["name"] == TALLIES else 0  # what is said of votes has no meaning for sums
     headings = ["cutoff", "rows answered", "labels changed", "worth", "lost", "of the private rows"]
-    table = _table(f"{rows[0]['name']}, were ε another", "ε", *headings[first : None if relabelled else -1])
+    table = _table(f"{rows[0]['name']} at another ε", "ε", *headings[first : None if relabelled else -1])
     for row in rows:
         share = ["–" if row["share"] is None else f"{row['share']:.1%}"] if relabelled else []
         table.add_row(f"{row['epsilon']:g}", *_expected(row)[first:], *share, style=None if row["feasible"] else "dim")

@@ -17,7 +17,7 @@ GAPS = (0.05, 0.02, 0.01, 0.003)
 
 @dataclass(frozen=True, kw_only=True)
 class UnitsNeeded:
-    """Units set aside for which a choice is good but for chance BETA, if candidates are `gap` apart.
+    """Units set aside by which a choice is good with probability 1 − BETA, if candidates are `gap` apart.
 
     drawn   the best is chosen, by the luck of the draw alone: all others are wrong about `gap` more of those very units
     proved  the chosen one is wrong about at most `gap` more of all rows than the best, whoever was set aside: a bound

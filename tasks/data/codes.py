@@ -166,7 +166,7 @@ class Codes(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex of its JSON: plain, for it holds public things only."""
+        """SHA-256 in hex of its JSON: not keyed, because it holds public things only."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def span(self, field: int) -> slice:

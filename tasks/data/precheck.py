@@ -5,7 +5,8 @@ For the operator alone, who holds the private table anyway: nothing of it is kep
 Assumes      the encoding is of public rows
 Guarantees   no value leaves: shares of rows, by column. Cells are read by the rules that `split` reads them by, so
              nothing fails here that would not fail there
-Not covered  what an operator does upon it (tests/privacy/README.md). Checked by tests/tasks/data/test_precheck.py
+Not covered  what an operator does after reading it (tests/privacy/README.md).
+             Checked by tests/tasks/data/test_precheck.py
 """
 
 from collections import Counter

@@ -108,8 +108,8 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
         for name, asked_by in columns.items():
             if asked_by == "test.columns" and name not in file.names:
                 raise WrongInput(
-                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in every file, for it names rows, "
-                    f"but {file.shown} lacks it"
+                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in every file, because it names "
+                    f"rows, but {file.shown} lacks it"
                 )
             if file.format == "csv" and asked_by in MUST_HAVE and name not in file.names:
                 raise WrongInput(

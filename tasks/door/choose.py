@@ -148,8 +148,8 @@ HeldOut = Once[ErrorEstimate]
 class Suggestion(BaseModel):
     """What an estimate says, and the cutoff it suggests; all of it follows from the released sum.
 
-    rate        mean error of a teacher on rows set aside; upper_rate passes it but for chance beta/2
-    queries     public rows the cutoff is for: enough, but for chance beta, if every teacher errs at the upper rate
+    rate        mean error of a teacher on rows set aside; upper_rate is above it with probability 1 − beta/2
+    queries     public rows the cutoff is for: enough with probability 1 − beta if every teacher errs at the upper rate
                 (BTT18, Theorem 3.2)
     """
 

@@ -52,7 +52,7 @@ class StudentChoice(ByErrors):
         return self.choose(-errors)
 
     def units_apart(self, gap: float, candidates: int, miss: float) -> int:
-        """Units set aside for which the best is chosen but for chance `miss`, all others being wrong by `gap` more."""
+        """Units set aside by which the best is chosen with probability 1 − `miss`, if all others err by `gap` more."""
         return max(1, math.ceil(math.log((candidates - 1) * (1 - miss) / miss) / (self.choice.rate * gap)))
 
 
