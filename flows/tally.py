@@ -53,7 +53,7 @@ def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicB
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
 
 
-@stage("gather", reads=UNITS)
+@stage("gather", version=2, reads=UNITS)
 def gather(
     place: Place, plan: Plan, table: Files, encoding: Encoding, codes: Codes, erased: Sequence[str]
 ) -> list[Ref]:
@@ -64,7 +64,7 @@ def gather(
     return list(asking_tally.gather(placed, encoding, codes, vault, folder, secret, left_out))
 
 
-@stage("gather", reads=UNITS)
+@stage("gather", version=2, reads=UNITS)
 def recode(
     place: Place,
     plan: Plan,

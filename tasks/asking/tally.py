@@ -43,7 +43,6 @@ from concord.tasks.data.units import (
 from concord.tasks.mechanisms.contributions import Question, tally
 from concord.tasks.mechanisms.distance import Ints
 
-CODES = "concord.codes"
 BLOCKS = 8
 """Files of coded rows, and tasks that count them: not a number that the table decides."""
 MOST_DECODED = 1 << 16
@@ -64,22 +63,23 @@ def gather(
     private_files(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
+    once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
     path, form = plan.path("private"), plan.data.format
     unit, learning = plan.data.unit, of_part(plan, key, LEARNING)
     if unit is None:  # a row by itself was not erased, and needs a name only where some are made public
         named = plan.data.public_share is not None
         rows = (
-            owned_frames(path, columns, None, NOBODY, form)
+            owned_frames(path, columns, None, NOBODY, form, once)
             if named
-            else ((raw, pl.Series()) for raw in private_frames(path, columns, form))
+            else ((raw, pl.Series()) for raw in private_frames(path, columns, form, once))
         )
-        coded = (_coded(raw.filter(learning(raw, owner)), encoding, codes) for raw, owner in rows)
+        coded = (_coded(_only(raw, learning(raw, owner)), encoding, codes) for raw, owner in rows)
         return _in_blocks(coded, codes, vault, folder)
     schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
-        for raw, owner in owned_frames(path, columns, unit, erased, form):
+        for raw, owner in owned_frames(path, columns, unit, erased, form, once):
             mine = learning(raw, owner)
-            owned = _coded(raw.filter(mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
+            owned = _coded(_only(raw, mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
             spill.add(owned, shards_of(owned[UNIT], key, SPILLS))
         return _in_blocks((_numbered(part) for part in spill.read(SPILLS)), codes, vault, folder)
 
@@ -90,9 +90,8 @@ def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
         for batch in batches:
-            rows = pl.DataFrame(pl.from_arrow(batch))
-            units = rows[UNIT].to_numpy().astype(np.int64) if UNIT in rows.columns else None
-            total += tally(question, rows[CODES].to_numpy(), rows[LABEL].to_numpy().astype(np.int64), units)
+            units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
+            total += tally(question, _matrix(batch), batch[LABEL].to_numpy().astype(np.int64), units)
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
     return sink.ref
@@ -112,10 +111,19 @@ def known(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix
 def _codes_of_units(file: bytes) -> Iterator[CodeMatrix]:
     with pa.ipc.open_stream(pa.BufferReader(file)) as batches:
         for batch in batches:
-            rows = pl.DataFrame(pl.from_arrow(batch)).drop(LABEL)
-            if UNIT in rows.columns:
-                rows = rows.filter(pl.col(UNIT).is_first_distinct())
-            yield rows[CODES].to_numpy()
+            first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
+            yield _matrix(batch)[first]
+
+
+def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
+    """The codes (rows, F) of a batch, field after field in memory."""
+    codes = [
+        column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in (LABEL, UNIT)
+    ]
+    found = np.empty((batch.num_rows, len(codes)), np.int32, order="F")
+    for at, column in enumerate(codes):
+        found[:, at] = column
+    return found
 
 
 def sums_folder(block: Ref) -> str:
@@ -140,13 +148,19 @@ def _sums(file: bytes) -> Ints:
     return np.asarray(np.load(io.BytesIO(file), allow_pickle=False), dtype=np.int64)
 
 
+def _only(rows: pl.DataFrame, those: pl.Series) -> pl.DataFrame:
+    return rows if those.all() else rows.filter(those)
+
+
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
-    coded = {CODES: codes.of_raw(raw, encoding.columns), LABEL: cast_labels(raw[encoding.label], encoding)}
-    return pl.DataFrame(coded, schema=_schema(codes))
+    found, schema = codes.of_raw(raw, encoding.columns), _schema(codes)
+    columns = dict(zip(schema, [*found.T, cast_labels(raw[encoding.label], encoding)], strict=True))
+    return pl.DataFrame(columns, schema=schema)
 
 
 def _schema(codes: Codes) -> pl.Schema:
-    return pl.Schema({CODES: pl.Array(pl.Int32(), codes.width), LABEL: pl.Int32()})
+    code = pl.Series(np.empty(0, np.min_scalar_type(codes.size - 1))).dtype
+    return pl.Schema({str(field): code for field in range(codes.width)} | {LABEL: pl.UInt16()})
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,6 @@ Offers       `tables` (public files, read strictly), `units` (private rows and w
              not recognise), `guard` (nothing private leaves by an error)
 Its own      where rows lie: `sources` (any table, as files), `snapshots` (one that is no file, read once), `databases`,
              `places` (object stores), `files` (Parquet, Arrow, CSV); how they are read: `formats` (of CSV), `sound`
-             (lines and stored columns, cell by cell), `names` (one text a unit); `concord_pictures` (travels with a
-             student of pictures)
+             (lines and stored columns, cell by cell), `words` (columns that a file stores by their words), `names` (one
+             text a unit); `concord_pictures` (travels with a student of pictures)
 """

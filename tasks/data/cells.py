@@ -41,6 +41,9 @@ TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 Type = pl.DataType
 Numbers = NDArray[np.float64]
 
+WordPlaces = NDArray[np.integer] | slice
+"""Which of some words each cell is; or, that each is itself."""
+
 SAMPLE = 1 << 18
 """Public rows looked at, if there are more."""
 
@@ -73,25 +76,35 @@ def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     return frame.with_columns(absent).select(cells)
 
 
-def cast_column(cells: pl.Series, column: Column) -> pl.Series:
-    """A column alone, as `cast_rows` casts it."""
-    return cells.to_frame().select(_cell(column, cells.dtype).alias(column.name)).to_series()
+def cast_columns(cells: pl.DataFrame, columns: Iterable[Column]) -> pl.DataFrame:
+    """Those columns alone, as `cast_rows` casts them."""
+    return cells.select(_cell(column, cells.schema[column.name]).alias(column.name) for column in columns)
 
 
 def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
     """The label column alone, as `cast_rows` casts it: the index (rows,) of each declared class."""
-    words, places = distinct(cells) if cells.dtype == pl.String else (cells, slice(None))
-    indices = words.to_frame().select(_declared(words.name, words.dtype, encoding)).to_series()
+    words, places = distinct(cells.to_frame("label"))["label"]
+    indices = words.to_frame("label").select(_declared("label", words.dtype, encoding)).to_series()
     return indices.to_numpy()[places]
 
 
-def distinct(cells: pl.Series) -> tuple[pl.Series, NDArray[np.int32]]:
-    """The words that a column of text holds, each once, and for each cell (rows,) which of them it is.
+def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:
+    """Of each column of text, the words that it holds and, for each cell (rows,), which of them it is.
 
-    What follows from a cell alone may be found for each word once: it is the same to the bit.
+    A column of another type is given as it is, and each cell is itself.
     """
+    enums = {name: dtype.categories for name, dtype in rows.schema.items() if isinstance(dtype, pl.Enum)}
+    which = (pl.col(name).to_physical().cast(pl.UInt32).fill_null(len(words)) for name, words in enums.items())
+    numbers = rows.select(which) if enums else pl.DataFrame()
+    found = {name: (words.extend_constant(None, 1), numbers[name].to_numpy()) for name, words in enums.items()}
+    return {cells.name: found.get(cells.name) or _found(cells) for cells in rows.get_columns()}
+
+
+def _found(cells: pl.Series) -> tuple[pl.Series, WordPlaces]:
+    if cells.dtype != pl.String:
+        return cells, slice(None)
     text = cells.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    return pl.Series(cells.name, text.dictionary, pl.String), text.indices.to_numpy()
+    return pl.Series(text.dictionary, dtype=pl.String), text.indices.to_numpy()
 
 
 def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:

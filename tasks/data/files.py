@@ -34,14 +34,15 @@ from concord.tasks.data.places import Elsewhere, Format, KeptTable, Partition, R
 from concord.tasks.data.sound import (
     csv_names,
     declare_to_find,
-    nulls,
     parquet_footer,
     polars_type,
     quoted,
     read_lines,
     read_rows,
     sound,
+    sound_words,
 )
+from concord.tasks.data.words import SizedColumns, parquet_batches, sized_columns, words_as_enum
 
 PRIVATE = "data.private"
 """The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
@@ -52,7 +53,7 @@ FRAME_TEXT = 1 << 26
 """Characters of a CSV file held in memory at a time, at most."""
 
 
-Counted = tuple[int, pl.DataFrame]
+SizedFrame = tuple[int, pl.DataFrame]
 """How many rows a frame has, which it does not say if it has no column; and the frame."""
 
 
@@ -110,11 +111,14 @@ class TableFile:
         """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
         return polars_type(self.stored_as(name))
 
-    def frames(self, columns: Sequence[str], rows: int = 0, names: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+    def frames(
+        self, columns: Sequence[str], rows: int = 0, names: Collection[str] = (), once: Collection[str] = ()
+    ) -> Iterator[pl.DataFrame]:
         """Those of the columns that the file has; of a CSV file all of them, null if it has none. Raises WrongInput.
 
         rows    of a frame at most; ROWS_IN_MEMORY if not given
         names   columns in which no cell is a number, however it is written (`clean_text`)
+        once    columns of text that may come as an Enum, if the file has each of their words once (tasks.data.words)
         """
         rows = rows or ROWS_IN_MEMORY
         added = {name: cell for name, cell in self.partition if name in columns}
@@ -123,22 +127,24 @@ class TableFile:
             if self.format == "csv":
                 frames = self._text_frames(own, rows, names)
             else:
-                frames = self._stored_frames([name for name in own if name in self._stored], rows)
+                frames = self._stored_frames([name for name in own if name in self._stored], rows, once)
             for height, frame in frames:
                 read = clean_text(frame, names=names) if self.format == "text" and frame.width else frame
                 cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
                 yield pl.DataFrame([*read.get_columns(), *cells])
 
-    def _stored_frames(self, columns: Sequence[str], rows: int) -> Iterator[Counted]:
+    def _stored_frames(self, columns: Sequence[str], rows: int, once: Collection[str]) -> Iterator[SizedFrame]:
         present = {name: self.stored_as(name) for name in columns}
         stored = {name.strip(): name for name in self._schema.names}
         known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
-        for batch in self._batches(known, rows):
+        for height, batch in self._batches(known, rows, {stored[name] for name in present if name in once}):
             cells = [
-                sound(name, batch.column(stored[name]), kind) if stored[name] in known else nulls(name, batch)
+                _cells(name, batch[stored[name]], kind)
+                if stored[name] in known
+                else pl.Series(name, [None] * height, pl.Null)
                 for name, kind in present.items()
             ]
-            yield batch.num_rows, pl.DataFrame(cells)
+            yield height, pl.DataFrame(cells)
 
     def _text_frames(
         self, columns: Sequence[str], rows: int, words: Collection[str]
@@ -187,7 +193,7 @@ class TableFile:
                 return any(True for _ in read_lines(self.path, self.form))
             if self.format == "parquet":
                 return bool(pyarrow.parquet.read_metadata(self._bytes()).num_rows)
-            return any(batch.num_rows for batch in self._batches([], ROWS_IN_MEMORY))
+            return any(height for height, _ in self._batches([], ROWS_IN_MEMORY))
 
     @contextmanager
     def readable(self) -> Iterator[None]:
@@ -204,18 +210,16 @@ class TableFile:
             reason = "" if self.field == PRIVATE else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
-    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str], rows: int, once: Collection[str] = ()) -> Iterator[SizedColumns]:
+        """So many rows at a time, those of Parquet columns `once` by their words if the file has them so."""
         if self.format == "parquet":
-            types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
-            streamed = {"metadata": parquet_footer(self.path), "pre_buffer": False}  # else the whole file is in memory
-            with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, **types) as file:
-                yield from file.iter_batches(rows, columns=list(columns))
+            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, rows, once)
             return
         fields = [self._schema.names.index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
         with pa.ipc.open_file(self._bytes(), options=options) as file:
             for batch in map(file.get_batch, range(file.num_record_batches)):
-                yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+                yield from sized_columns(batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -257,6 +261,12 @@ def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFor
     partition = partition_of(str(path), root)
     called = f"file {number} of {root}" if partition and field == PRIVATE else ""
     return TableFile(path, _format(path, field, called or str(path)), field, form, partition, called)
+
+
+def _cells(name: str, column: pa.Array | pa.ChunkedArray, stored: pa.DataType) -> pl.Series:
+    if isinstance(column, pa.ChunkedArray):
+        return words_as_enum(name, [sound_words(part) for part in column.chunks])
+    return sound(name, column, stored)
 
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -163,11 +163,6 @@ def sound(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
     return _of_size(cells, dtype) if isinstance(dtype, pl.Array) else cells
 
 
-def nulls(name: str, batch: pa.RecordBatch) -> pl.Series:
-    """What stands for a column of a type that is not known."""
-    return pl.Series(name, [None] * batch.num_rows, pl.Null)
-
-
 def _sound(column: pa.Array) -> pa.Array:
     if isinstance(column.type, pa.BaseExtensionType):
         return _sound(column.storage)
@@ -227,12 +222,20 @@ def _counted(column: pa.Array, count: Callable[[WholeNumbers], WholeNumbers], bo
     return pa.array(count(np.where(fits, times, 0)), mask=~fits | stored.is_null().to_numpy(zero_copy_only=False))
 
 
+def sound_words(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers]:
+    """The words of a column that is stored by them, and for each cell which of them it is; −1 if it is none."""
+    words, numbers = _sound(column.dictionary), column.indices
+    places = numbers.fill_null(0).to_numpy() if numbers.null_count else numbers.to_numpy()
+    known = (places >= 0) & (places < len(words))
+    if numbers.null_count:
+        known &= numbers.is_valid().to_numpy(zero_copy_only=False)
+    return words, places if known.all() and places.dtype == np.int32 else np.where(known, places, -1).astype(np.int64)
+
+
 def _decoded(column: pa.DictionaryArray) -> pa.Array:
     """The word that each number means; null if it means none."""
-    words, numbers = _sound(column.dictionary), column.indices
-    places = numbers.fill_null(0).to_numpy()
-    known = (places >= 0) & (places < len(words)) & numbers.is_valid().to_numpy(zero_copy_only=False)
-    return words.take(pa.array(np.where(known, places, 0).astype(np.int64), mask=~known))
+    words, places = sound_words(column)
+    return words.take(pa.array(places, mask=places < 0))
 
 
 def _of_size(cells: pl.Series, dtype: pl.Array) -> pl.Series:

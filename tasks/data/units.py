@@ -23,7 +23,7 @@ Spill: regroup a stream of rows that may be larger than memory, through files of
 tests/tasks/data/test_split.py.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Self
@@ -81,11 +81,14 @@ def _find(path: str, form: TextFormat) -> tuple[TableFile, ...]:
     return files
 
 
-def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COMMAS) -> Iterator[pl.DataFrame]:
+def private_frames(
+    path: str, columns: Mapping[str, str], form: TextFormat = COMMAS, once: Collection[str] = ()
+) -> Iterator[pl.DataFrame]:
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
     `columns` maps each name to the plan's field that asks for it, and `form` is how it says that CSV files are written.
-    What names units, as `data.unit` says, is read as words: no rule for numbers changes who somebody is.
+    What names units, as `data.unit` says, is read as words: no rule for numbers changes who somebody is. `once` are
+    columns of text that may come as an Enum (tasks.data.files).
     Raises WrongInput, before any row is read, if no file has a column, or has it twice, or a file is missing or of
     another format.
     """
@@ -96,7 +99,8 @@ def private_frames(path: str, columns: Mapping[str, str], form: TextFormat = COM
         if name not in present:
             rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
             raise WrongInput(rule + files[0].what_to_try(name))
-    return _frames(files, tuple(columns), [name for name, asked_by in columns.items() if asked_by == "data.unit"])
+    names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
+    return _frames(files, tuple(columns), names, once)
 
 
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
@@ -123,9 +127,11 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
                 raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.shown}")
 
 
-def _frames(files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _frames(
+    files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str], once: Collection[str]
+) -> Iterator[pl.DataFrame]:
     for file in files:
-        for frame in file.frames(columns, names=names):
+        for frame in file.frames(columns, names=names, once=once):
             if frame.is_empty():
                 continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]
@@ -163,7 +169,12 @@ NOBODY = Erased()
 
 
 def owned_frames(
-    path: str, columns: Mapping[str, str], unit: str | None, erased: Erased, form: TextFormat = COMMAS
+    path: str,
+    columns: Mapping[str, str],
+    unit: str | None,
+    erased: Erased,
+    form: TextFormat = COMMAS,
+    once: Collection[str] = (),
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
     what the column `unit` says, null if it names nobody; without such a column, the row's place in the table.
@@ -171,7 +182,7 @@ def owned_frames(
     Raises WrongInput if files store the ids in types that cannot be read as one.
     """
     asked = {**columns, **({unit: "data.unit"} if unit else {})}
-    frames = private_frames(path, asked, form)
+    frames = private_frames(path, asked, form, once)
     rounded = unit is not None and stored_as_one(path, unit, "data.unit", form)
     first = 0
     for raw in frames:

@@ -289,7 +289,7 @@ def _add_means(total: Ints, question: Question, codes: CodeRows, labels: Ints, u
         if own.min() < 0 or own.max() >= stop - start:
             raise ValueError("a code lies outside of its field's span")
         place = unit * (stop - start) + own
-        order = np.argsort(place)
+        order = np.argsort(place, kind="stable")  # rows come by units, almost in order
         ordered = place[order]
         firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
         means = unit_mean(np.add.reduceat(each[:, order], firsts, axis=1), rows[ordered[firsts] // (stop - start)])

@@ -90,7 +90,7 @@ def through_the_rules(read: pl.Series) -> Became:
         found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
     found["matrix"] = in_rows(encode(rows, ENCODING))
     found["codes"] = in_rows(CODES.of(rows))
-    found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS))
+    found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32))
     found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
     assert found["codes of what is not cast"] == found["codes"]
     assert found["label alone"] == in_rows(rows[LABEL].to_numpy())

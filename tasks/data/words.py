@@ -1,0 +1,116 @@
+"""Words: columns of text of which each word is judged once.
+
+A Parquet file has most columns of words by a dictionary: each word once, and for each cell which of them it is. If its
+footer says so, such columns are read as that and come as an Enum; the words of any other column of text are found by
+`tasks.data.cells.distinct`. What follows from a cell alone may be found for each word once: it is the same to the bit.
+
+Assumes      which words a file has in a dictionary is its writer's choice, and says nothing else of a cell
+Guarantees   whether a column comes as an Enum or as text decides no cell of it: they are the same to the bit, words
+             that are not UTF-8 are mended alike, and none can make reading fail
+Not covered  how long reading takes, and in how much memory. Checked by tests/tasks/data/test_words.py
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+StoredColumns = Mapping[str, pa.Array | pa.ChunkedArray]
+"""Columns by their names; in several chunks if they are of words."""
+SizedColumns = tuple[int, StoredColumns]
+"""How many rows there are, and their columns."""
+
+BYTES_A_CELL = 4
+"""That a column takes at most, before it is compressed, if its words are few."""
+MOST_WORD_BYTES = 1 << 30
+"""Bytes of words that are read at once, at most."""
+CELLS_A_WORD = 4
+"""Cells that a column has for each of its words, at least, if it is to be an Enum of them."""
+
+
+def words_as_enum(name: str, parts: Sequence[tuple[pa.Array, NDArray[np.integer]]]) -> pl.Series:
+    """A column that is stored by its words, as an Enum of them; as text if they are not few for so many cells.
+
+    parts   of it, as `tasks.data.sound.sound_words` gives them
+    """
+    words = pa.concat_arrays([pa.array([], pa.large_string()), *(own for own, _ in parts)])
+    firsts = np.cumsum([0, *(len(own) for own, _ in parts)])
+    places = [at + np.where(at < 0, 0, first) if first else at for (_, at), first in zip(parts, firsts, strict=False)]
+    found = np.concatenate([np.empty(0, np.int32), *places])
+    if len(words) * CELLS_A_WORD > len(found):
+        return pl.Series(name, words.take(pa.array(found, mask=found < 0)), pl.String)
+    once = words.dictionary_encode()  # mended words may be alike
+    if len(once.dictionary) < len(words):
+        found = np.append(once.indices.fill_null(-1).to_numpy(), -1)[found]
+    cells = pl.Series(name, pa.array(found, mask=found < 0)) if found.min(initial=0) < 0 else pl.Series(name, found)
+    return cells.cat.to(pl.Enum(pl.Series(once.dictionary, dtype=pl.String)))
+
+
+def columns_by_words(footer: pyarrow.parquet.FileMetaData, names: Collection[str]) -> list[str]:
+    """Those of the columns of text that a Parquet file has by a dictionary in all its row groups, and of few words."""
+    leaves = [footer.schema.column(at) for at in range(footer.num_columns)]
+    paths, groups = [leaf.path for leaf in leaves], [footer.row_group(at) for at in range(footer.num_row_groups)]
+    return [
+        leaf.path
+        for at, leaf in enumerate(leaves)
+        if leaf.path in names and paths.count(leaf.path) == 1 and leaf.logical_type.type == "STRING"
+        if all(_of_few_words(group.column(at)) for group in groups)
+    ]
+
+
+def _of_few_words(chunk: pyarrow.parquet.ColumnChunkMetaData) -> bool:
+    bound = min(BYTES_A_CELL * chunk.num_values, MOST_WORD_BYTES)
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= bound)
+
+
+def parquet_batches(
+    opened: Callable[[], Any],
+    footer: pyarrow.parquet.FileMetaData,
+    columns: Sequence[str],
+    rows: int,
+    once: Collection[str],
+) -> Iterator[SizedColumns]:
+    """Columns of a Parquet file, so many rows at a time; those of `once` by their words, if the file has them so.
+
+    opened   opens the file
+    """
+    streamed: dict[str, Any] = {"metadata": footer, "pre_buffer": False}  # else the whole file is in memory
+    types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+    words = columns_by_words(footer, set(columns) & set(once))
+    others = [name for name in columns if name not in words]
+    with pyarrow.parquet.ParquetFile(opened(), **streamed, **types) as file:
+        plain = sized_columns(file.iter_batches(rows, columns=others))
+        if not words:
+            yield from plain
+            return
+        if not others:
+            plain = ((min(rows, footer.num_rows - first), {}) for first in range(0, footer.num_rows, rows))
+        with pyarrow.parquet.ParquetFile(opened(), **streamed, read_dictionary=words) as same:
+            yield from _beside(plain, same.iter_batches(rows, columns=words))
+
+
+def sized_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[SizedColumns]:
+    """The columns of each batch."""
+    return ((batch.num_rows, _by_name(batch)) for batch in batches)
+
+
+def _beside(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
+    """Some columns, and as many rows of those by words beside them.
+
+    Rows of columns by words are cut where their dictionaries change, which cells decide: no other row may notice.
+    """
+    held: list[pa.RecordBatch] = []
+    for height, columns in plain:
+        while sum(each.num_rows for each in held) < height:
+            held.append(next(words))
+        table = pa.Table.from_batches(held)
+        yield height, {**columns, **_by_name(table.slice(0, height))}
+        held = table.slice(height).to_batches()
+
+
+def _by_name(rows: pa.RecordBatch | pa.Table) -> StoredColumns:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
