@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.neural_network import MLPRegressor
+from sklearn.utils import check_random_state
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -37,23 +38,29 @@ AT_A_TIME = 2048
 
 
 class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A network of one hidden layer that learns class scores of square pictures by their gradients.
+    """Networks of one hidden layer that learn class scores of square pictures by their gradients; their mean answers.
 
-    Each picture is learned as it is and moved by a pixel each way. How many steps are taken does not depend on how
-    many pictures there are.
+    Each picture is learned as it is and moved by a pixel each way. In the first lesson a network learns the scores. In
+    each later one it learns the class that the network before it gives each picture: scores of whole cells are wrong
+    for some of their pictures, and what a network makes of all cells is wrong for fewer. How many steps are taken does
+    not depend on how many pictures there are.
 
     hidden       units of the hidden layer
     components   of the gradients, of largest variance
-    steps        of Adam, of `batch` pictures each
+    steps        of Adam, of `batch` pictures each, for each network
+    lessons      one after another; 1: the scores are learned as they are
+    members      networks that take the last lesson, and answer
     """
 
     def __init__(
         self,
-        hidden: int = 256,
-        components: int = 64,
+        hidden: int = 512,
+        components: int = 100,
         steps: int = 1500,
         batch: int = 200,
         alpha: float = 1e-4,
+        lessons: int = 2,
+        members: int = 2,
         random_state: int | None = None,
     ) -> None:
         self.hidden = hidden
@@ -61,13 +68,29 @@ class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         self.steps = steps
         self.batch = batch
         self.alpha = alpha
+        self.lessons = lessons
+        self.members = members
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "Pictures":
         """Learn scores y (rows, classes) of pictures X (rows, side²), from 0 to 1. Raises ValueError if none are."""
-        levels = levels_of(X)
+        levels, lesson, draw = levels_of(X), np.asarray(y), check_random_state(self.random_state)
         self.mean_, self.basis_ = main_components(levels, self.components)
         seen = np.concatenate([self._components(moved(levels, *by)) for by in SHIFTS])
+        for _ in range(self.lessons - 1):
+            answers = self._learned(seen, lesson, draw).predict(seen[: len(levels)])
+            lesson = np.eye(lesson.shape[1])[answers.argmax(axis=1)]
+        self.networks_ = [self._learned(seen, lesson, draw) for _ in range(self.members)]
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores (rows, classes)."""
+        components = self._components(levels_of(X))
+        scores = np.mean([network.predict(components) for network in self.networks_], axis=0, dtype=np.float64)
+        return np.asarray(scores.reshape(len(components), -1))
+
+    def _learned(self, seen: Floats, lesson: Any, draw: np.random.RandomState) -> MLPRegressor:
+        """A network that learned the lesson (rows, classes) of components: of all rows at each place in turn."""
         passes = math.ceil(self.steps / math.ceil(len(seen) / self.batch))
         network = MLPRegressor(
             hidden_layer_sizes=(self.hidden,),
@@ -76,20 +99,15 @@ class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
             max_iter=passes + 2,
             tol=1e9,  # no pass improves so much: it ends after n_iter_no_change + 2 of them
             n_iter_no_change=max(1, passes - 2),
-            random_state=self.random_state,
+            random_state=int(draw.randint(2**31 - 1)),
         )
-        self.network_ = network.fit(seen, np.tile(np.asarray(y), (len(SHIFTS), 1)))
-        return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores (rows, classes)."""
-        scores = np.asarray(self.network_.predict(self._components(levels_of(X))), dtype=np.float64)
-        return scores.reshape(len(scores), -1)
+        return network.fit(seen, np.tile(lesson, (len(SHIFTS), 1)))
 
     def layer(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights (FEATURES, hidden) and biases (hidden,) by which gradients become the hidden layer."""
-        weights = self.basis_.astype(np.float64) @ self.network_.coefs_[0]
-        return weights, self.network_.intercepts_[0] - self.mean_.astype(np.float64) @ weights
+        """Weights (FEATURES, hidden) and biases (hidden,) by which gradients become the first member's hidden layer."""
+        network = self.networks_[0]
+        weights = self.basis_.astype(np.float64) @ network.coefs_[0]
+        return weights, network.intercepts_[0] - self.mean_.astype(np.float64) @ weights
 
     def _components(self, levels: Ints) -> Floats:
         return np.concatenate([(part - self.mean_) @ self.basis_ for part in _gradients_of(levels)])

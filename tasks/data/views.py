@@ -157,7 +157,9 @@ def learn_layer(field: VectorField, cells: pl.Series, scores: NDArray[np.float64
     at most so many centres there. In floating point: whoever needs it once more reads it where it was published."""
     there = cells.is_not_null().to_numpy()
     vectors = cells.drop_nulls().to_numpy()
-    weights, biases = Pictures(random_state=SEED).fit(vectors / np.float32(LEVELS - 1), scores[there]).layer()
+    # fewer units than a student has: the layer is published, and every private row passes through it
+    network = Pictures(hidden=256, components=64, members=1, random_state=SEED)
+    weights, biases = network.fit(vectors / np.float32(LEVELS - 1), scores[there]).layer()
     unit = LARGEST / np.abs(weights).max()
     whole = np.clip(np.rint(biases * unit), -(2**40), 2**40).astype(np.int64).tolist()
     layer = Layer(weights=_written(np.rint(weights * unit).astype(np.int64)), biases=tuple(whole))

@@ -8,7 +8,14 @@ import pytest
 
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Stream, best_mechanism
-from concord.tasks.advice.worth import enough, rounds_of, typical_agreement, worth_of_tallies, worth_of_votes
+from concord.tasks.advice.worth import (
+    enough,
+    rounds_of,
+    rounds_of_spaces,
+    typical_agreement,
+    worth_of_tallies,
+    worth_of_votes,
+)
 from concord.tasks.mechanisms.mechanism import Expectation, expectation
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
@@ -145,6 +152,15 @@ def test_tallies_are_worth_more_with_more_epsilon_and_more_units_across_the_rule
 def test_rounds_by_the_public_rule() -> None:
     assert rounds_of(14, 5e-4, 10_000, 32_561) == 1
     assert rounds_of(14, 3e-2, 10_000, 32_561) == 3
+
+
+def test_pictures_are_asked_twice_if_their_labels_are_good_enough_to_learn_a_space_from() -> None:
+    def rounds(epsilon: float, guess: float = 50_000) -> int:
+        asked = planned_rounds(classes=10, fields=1, codes=301, rounds=1, repair=False)
+        return rounds_of_spaces(Tallies.calibrate(epsilon=epsilon, delta=1e-5, classes=10, rounds=asked), 301, guess)
+
+    assert [rounds(epsilon) for epsilon in (0.03, 0.1, 0.5, 1.0)] == [1, 2, 2, 2]
+    assert [rounds(0.1, guess) for guess in (10_000, 100_000)] == [1, 2]
 
 
 def test_enough_is_what_a_student_needs_by_classes_and_by_columns() -> None:
