@@ -29,8 +29,8 @@ from concord.tasks.door import rounds as door_rounds
 from concord.tasks.door.admit import check_going_on, planned_domain
 from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import Tallied
-from concord.tasks.mechanisms.contributions import Question
+from concord.tasks.door.rounds import TalliedSession
+from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.evaluate import keep_table_path
@@ -85,7 +85,7 @@ def recode(
 def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
     """What the units of one block add up to in answer to a question."""
     path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
-    return asking_tally.count(block, Question.from_record(dict(question)), place.vault, path)
+    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path)
 
 
 def _release_round(
@@ -93,7 +93,7 @@ def _release_round(
     session: Session,
     follower: Follower,
     released: Sequence[RoundFile],
-    question: Question,
+    question: RoundQuestion,
     blocks: Sequence[Ref],
 ) -> Ref:
     follow = partial(follower.follow, released, question)
@@ -160,22 +160,22 @@ def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
         labelled_rows(run.plan.path("test"), encoding)
 
 
-def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[Tallied]:
+def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[TalliedSession]:
     """The session of rounds that this plan goes on with, or that may be opened. Raises BudgetRefused."""
     domain, rows = planned_domain(run.stores, run.plan), sum(batch.rows for batch in public.batches)
-    tallied = Tallied(planned_tallies(run.plan, codes, rows), codes.digest)
+    tallied = TalliedSession(planned_tallies(run.plan, codes, rows), codes.digest)
     asked = tallied.asked(run.plan, public.encoding, public.batches, run.stores.vault)
     return saying_room(covered(run, find(run, public, domain, tallied, asked)))
 
 
-def follower_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, units: Sequence[Ref]) -> Follower:
+def follower_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, units: Sequence[Ref]) -> Follower:
     """What the questions of a session follow from: by the public rows, or by features of its units if those are public.
 
     units   the files of `gather`
     """
     mechanism, vault = admitted.mechanism.mechanism, run.stores.vault
     if run.plan.privacy.secret == "labels":
-        rows, found = asking_tally.known(units, codes, vault)
+        rows, found = asking_tally.known_codes(units, codes, vault)
         if found:
             return Follower(mechanism, codes, rows, found)
     batches = admitted.stream.batches
@@ -216,11 +216,11 @@ def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes
     return follower.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 
 
-def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[Tallied], Codes]:
+def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[TalliedSession], Codes]:
     """The session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
     ledger, encoding, own = run.stores.ledger, checkpoint.encoding, checkpoint.sources[0].batches
     codes = code(run, run.plan, encoding, own)
-    tallied = Tallied(planned_tallies(run.plan, codes, sum(batch.rows for batch in own)), codes.digest)
+    tallied = TalliedSession(planned_tallies(run.plan, codes, sum(batch.rows for batch in own)), codes.digest)
     check_going_on(run.stores.vault, session, tallied)
     asked, balance = (
         tallied.asked(run.plan, encoding, own, run.stores.vault),
@@ -240,7 +240,7 @@ def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
 
 
 def study_tallies(
-    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref, where: str
+    run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, where: str
 ) -> Student:
     """The student: the decoded model itself, or one that is fitted to inferred labels; `where` its file is released."""
     stream = admitted.stream
@@ -249,14 +249,14 @@ def study_tallies(
     return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
 
 
-def labels_of(run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure) -> Ref:
+def labels_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure) -> Ref:
     """The labels of all public rows, as the last round says."""
     stream, claim = admitted.stream, label_claim(admitted, passed)
     return infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
 
 
 def publish_tallies(
-    run: RunContext, admitted: Admitted[Tallied], codes: Codes, passed: Disclosure, labels: Ref, student: Student
+    run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, student: Student
 ) -> Summary:
     """Publish what the rounds came to, and say how many rows have labels by it."""
     summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student, codes=codes)
@@ -264,7 +264,7 @@ def publish_tallies(
     return summary.model_copy(update=figures)
 
 
-def label_claim(admitted: Admitted[Tallied], passed: Disclosure) -> dict[str, Any]:
+def label_claim(admitted: Admitted[TalliedSession], passed: Disclosure) -> dict[str, Any]:
     """What inferred labels promise, as it stands in the metadata of their table."""
     session, domain = passed.session, admitted.balance.domain
     return {

@@ -7,8 +7,8 @@ cell has a code of its own, an unknown label is the first class. Rows of a unit 
 
 Assumes      codes and question are public: of public rows, of the plan, or of what earlier rounds released
 Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the
-             vault. Where labels alone are secret, none decides which rows are counted, in which block, or what `known`
-             reads
+             vault. If labels alone are secret, none decides which rows are counted, in which block, or what
+             `known_codes` reads
 Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out.
              Checked by tests/tasks/asking/test_tally.py
 """
@@ -40,7 +40,7 @@ from concord.tasks.data.units import (
     shards_of,
     spilling,
 )
-from concord.tasks.mechanisms.contributions import Question, tally
+from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 
 BLOCKS = 8
@@ -85,7 +85,7 @@ def gather(
 
 
 @private_stage
-def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
+def count(block: Ref, question: RoundQuestion, vault: Vault, path: str) -> Ref:
     """What the units of a block add up to: int64 (question.size,), in a file of the vault."""
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
@@ -98,8 +98,8 @@ def count(block: Ref, question: Question, vault: Vault, path: str) -> Ref:
 
 
 @private_stage
-def known(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
-    """Where labels alone are secret: the codes (m, F) of one row of each unit, or of every so-manieth where there are
+def known_codes(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
+    """If labels alone are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are
     more than MOST_DECODED of them; and how many units there are. No label is read.
     """
     parts = [part for block in blocks for part in _codes_of_units(vault.read(block))]

@@ -22,12 +22,11 @@ from concord.artifacts.home.whole import MOVED
 from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.schemas import Encoding, Ref, votes_schema
 from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of, weights_together
-from concord.tasks.asking.linear import aligned
+from concord.tasks.asking.linear import Classes, aligned
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 
-Classes = NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
 ARRAY = ".npy"

@@ -32,7 +32,7 @@ from concord.tasks.mechanisms.relabelled import calibrate_relabelled
 
 class Charged(Protocol):
     """What a session can be opened for: public settings and what they cost. See
-    `tasks.mechanisms.distance.Mechanism`.
+    `tasks.mechanisms.mechanism.Mechanism`.
     """
 
     @property
@@ -51,7 +51,7 @@ class Charged(Protocol):
 
 
 class AnsweredOnce(Charged, Protocol):
-    """What one answer ends (`tasks.door.choose.Once`), at a claim of (ε, 0)."""
+    """What one answer ends (`tasks.mechanisms.mechanism.Once`), at a claim of (ε, 0)."""
 
     @property
     def epsilon(self) -> float: ...

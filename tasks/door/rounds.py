@@ -35,7 +35,7 @@ from concord.tasks.data.guard import private_stage
 from concord.tasks.door.admit import Asked, known_by
 from concord.tasks.door.checkpoint import Randomness, session_key
 from concord.tasks.door.release import Stores, open_door
-from concord.tasks.mechanisms.contributions import Question
+from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 
@@ -44,7 +44,7 @@ ROUND_FORMAT = "concord round 1"
 
 
 @dataclass(frozen=True)
-class Tallied:
+class TalliedSession:
     """Tallies as a session is opened for them: the mechanism, and the digest of the public codes it asks about."""
 
     mechanism: Tallies
@@ -93,7 +93,7 @@ def release_round(
     session: Session,
     mechanism: Tallies,
     number: int,
-    question: Question,
+    question: RoundQuestion,
     blocks: Sequence[Ref],
     follow: Callable[[Ints], Mapping[str, Any]],
 ) -> Ref:
@@ -131,7 +131,7 @@ def release_round(
         return released
 
 
-def _check_paid(mechanism: Tallies, number: int, question: Question, sums: Ints) -> None:
+def _check_paid(mechanism: Tallies, number: int, question: RoundQuestion, sums: Ints) -> None:
     try:
         mechanism.check(number, question)
     except ValueError as wrong:

@@ -97,7 +97,7 @@ class IntegerModel:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class RoundQuestion:
     """What one round asks of every row: public, chosen from the plan and from released things alone.
 
     fields   which columns of the codes are asked, each with its span of code numbers in `spans`
@@ -150,7 +150,7 @@ class Question:
         return values | {"model": None if self.model is None else self.model.record()}
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Question":
+    def from_record(cls, record: dict[str, Any]) -> "RoundQuestion":
         """The question that was recorded. Raises ValueError if it is none."""
         model = None if record["model"] is None else IntegerModel.from_record(record["model"])
         spans = tuple((int(start), int(stop)) for start, stop in record["spans"])
@@ -178,17 +178,17 @@ def row_square(classes: int, steps: int, what: What, least: int) -> int:
     return (steps - least) ** 2 + (least + rest) ** 2 + (classes - 2) * least**2
 
 
-def expected(question: Question, codes: CodeRows) -> Ints:
+def expected(question: RoundQuestion, codes: CodeRows) -> Ints:
     """q: what the question's model expects of rows (rows, fields), in steps: (rows, columns). Public rows may ask."""
     return _expected(question, codes).T
 
 
-def residuals(question: Question, codes: CodeRows, labels: Ints) -> Ints:
+def residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """z of rows (rows, fields) with labels (rows,): (rows, columns). A label that is none counts as no class."""
     return _residuals(question, codes, labels).T
 
 
-def _residuals(question: Question, codes: CodeRows, labels: Ints) -> Ints:
+def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """By column (columns, rows), so that each column lies together."""
     if question.what == "codes":
         return np.full((1, len(codes)), question.steps, np.int64)
@@ -197,7 +197,7 @@ def _residuals(question: Question, codes: CodeRows, labels: Ints) -> Ints:
     return np.where(labels == asked, np.int64(question.steps), np.int64(0)) - _expected(question, codes)
 
 
-def _expected(question: Question, codes: CodeRows) -> Ints:
+def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
     shape, least, steps = (question.columns, len(codes)), question.least, question.steps
     if question.what == "codes":
         return np.zeros(shape, np.int64)
@@ -235,7 +235,7 @@ def _below(steps: int) -> Ints:
     return np.asarray(steps * odds // (odds[0] + odds))
 
 
-def row_sums(question: Question, codes: CodeRows, labels: Ints) -> Ints:
+def row_sums(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """Σ of the rows' contributions, (size,) int64, each row a unit of its own. Sums of blocks add up."""
     total = np.zeros(question.size, np.int64)
     for start in range(0, len(codes), ROWS_OF_A_BLOCK):
@@ -244,7 +244,7 @@ def row_sums(question: Question, codes: CodeRows, labels: Ints) -> Ints:
     return total
 
 
-def _add_rows(total: Ints, question: Question, codes: CodeRows, labels: Ints) -> None:
+def _add_rows(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Ints) -> None:
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
     weights = _residuals(question, codes, labels).astype(np.float64)  # whole, and Σ|z| < 2^53: exact in any order
     top = 0
@@ -262,7 +262,7 @@ def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
     return np.asarray(np.sign(sums) * (np.abs(sums) // rows))
 
 
-def tally(question: Question, codes: CodeRows, labels: Ints, units: Ints | None = None) -> Ints:
+def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | None = None) -> Ints:
     """Σ of the units' contributions, (size,) int64. Sums of blocks add up if every unit is whole in one of them.
 
     codes    (rows, fields) int32
@@ -279,7 +279,7 @@ def tally(question: Question, codes: CodeRows, labels: Ints, units: Ints | None 
     return total
 
 
-def _add_means(total: Ints, question: Question, codes: CodeRows, labels: Ints, unit: Ints, rows: Ints) -> None:
+def _add_means(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Ints, unit: Ints, rows: Ints) -> None:
     """Units of several rows: `unit` (rows,) numbers into `rows`, how many each has."""
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
     each = _residuals(question, codes, labels)

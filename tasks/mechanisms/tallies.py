@@ -32,7 +32,7 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.contributions import (
     LARGEST_WEIGHT,
     IntegerModel,
-    Question,
+    RoundQuestion,
     Span,
     What,
     check_grid,
@@ -57,7 +57,7 @@ STEPS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What is fixed of a round before anything is released; which fields, and the model, are a `Question`'s.
+    """What is fixed of a round before anything is released; which fields, and the model, are a `RoundQuestion`'s.
 
     fields   how many are asked
     cells    numbers released, at most
@@ -189,10 +189,10 @@ class Tallies:
 
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
-    ) -> Question:
+    ) -> RoundQuestion:
         """What round `number` asks when it asks these fields. Raises ValueError if the round did not pay for it."""
         each = self.rounds[number]
-        found = Question(
+        found = RoundQuestion(
             classes=self.classes,
             steps=self.steps,
             what=each.what,
@@ -205,7 +205,7 @@ class Tallies:
         self.check(number, found)
         return found
 
-    def check(self, number: int, question: Question) -> None:
+    def check(self, number: int, question: RoundQuestion) -> None:
         """Raises ValueError if round `number` did not pay for the question: the door asks before it draws."""
         each = self.rounds[number]
         grid = self.classes, self.steps, each.what, each.least, each.count
@@ -254,7 +254,7 @@ class Tallies:
             LARGEST_WEIGHT * (np.array([-1]) if self.classes == 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
         )
         spans = [(code, code + 1) for code in range(each.fields)]
-        question = Question(
+        question = RoundQuestion(
             classes=self.classes,
             steps=self.steps,
             what=each.what,

@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
 from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, Question, expected
+from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, Places, decode_column
 from concord.tasks.student.prior import Totals, prior_of, repaired
@@ -33,7 +33,7 @@ FEW_SUMS = 2_000
 class Heard:
     """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`."""
 
-    question: Question
+    question: RoundQuestion
     scale: float
     sums: NDArray[np.int64]
 

@@ -38,7 +38,7 @@ from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
-from concord.tasks.mechanisms.contributions import IntegerModel, Question
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import Cells
@@ -73,7 +73,7 @@ class Follower:
         learned = [each["next"]["codes"] for each in released if each["next"] and each["next"].get("codes")]
         return Codes.model_validate_json(json.dumps(learned[-1])) if learned else self.codes
 
-    def question(self, released: Sequence[RoundFile]) -> Question:
+    def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """What the next round asks, after those that were released."""
         number, codes = len(released), self.codes_after(released)
         spans = [(field.start, field.start + field.size) for field in codes.fields]
@@ -83,13 +83,13 @@ class Follower:
         model = None if record is None else IntegerModel.from_record(record)
         return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
 
-    def unaided(self) -> tuple[Question, ...]:
+    def unaided(self) -> tuple[RoundQuestion, ...]:
         """What the rounds ask that follow from nothing released: all up to the first that asks for labels."""
         first = [each.what for each in self.mechanism.rounds].index("labels")
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
-    def follow(self, released: Sequence[RoundFile], question: Question, sums: Ints) -> dict[str, Any]:
+    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
         """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
         next. Code totals by themselves tell of no class."""
         number = len(released)
@@ -123,7 +123,7 @@ class Follower:
 
 def heard(published: RoundFile) -> Heard:
     """A released round as the decoder takes it."""
-    question = Question.from_record(published["question"])
+    question = RoundQuestion.from_record(published["question"])
     return Heard(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
 
 

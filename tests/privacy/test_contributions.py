@@ -19,7 +19,7 @@ from concord.tasks.mechanisms.contributions import (
     TABLE_DIGEST,
     CodeRows,
     IntegerModel,
-    Question,
+    RoundQuestion,
     expected,
     odds_table,
     residuals,
@@ -37,14 +37,14 @@ HUGE = (0, 1, -1, 255, -8192, 8193, 2**31, -(2**31), LARGEST_WEIGHT, -LARGEST_WE
 
 def question(
     classes: int = 2, *, steps: int = 1 << 16, least: int = 0, seed: int | None = 0, **changed: object
-) -> Question:
+) -> RoundQuestion:
     """Of all three fields, with a random model, or none."""
     model = None
     if seed is not None:
         weights = np.random.default_rng(seed).integers(-700, 700, (LAST + 1, 1 if classes == 2 else classes))
         model = IntegerModel(weights[1:], weights[0])
     values = {"fields": (0, 1, 2), "spans": SPANS, "model": model, "what": "labels", "count": 77}
-    return Question(**{"classes": classes, "steps": steps, "least": least, **values, **changed})  # type: ignore[arg-type]
+    return RoundQuestion(**{"classes": classes, "steps": steps, "least": least, **values, **changed})  # type: ignore[arg-type]
 
 
 def rows_of(size: int, classes: int, seed: int = 1) -> tuple[CodeRows, Ints]:
@@ -63,7 +63,7 @@ QUESTIONS = [
 ]
 
 
-def by_hand(asked: Question, codes: CodeRows, labels: Ints) -> list[int]:
+def by_hand(asked: RoundQuestion, codes: CodeRows, labels: Ints) -> list[int]:
     """One unit's contribution in Python's own whole numbers, cell by cell."""
     model, size, tops = asked.model, asked.columns, np.cumsum([0, *(stop - start for start, stop in asked.spans)])
     sums = [0] * (asked.width * size)
@@ -79,7 +79,7 @@ def by_hand(asked: Question, codes: CodeRows, labels: Ints) -> list[int]:
     return means + [asked.count] * (asked.count > 0)
 
 
-def hand_residual(asked: Question, logits: list[int], label: int) -> list[int]:
+def hand_residual(asked: RoundQuestion, logits: list[int], label: int) -> list[int]:
     if asked.what == "codes":
         return [asked.steps]
     table, steps, least = odds_table().tolist(), asked.steps, asked.least
@@ -109,7 +109,7 @@ def test_a_table_that_comes_out_otherwise_is_refused(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
-def test_a_unit_is_what_whole_numbers_say_by_hand(asked: Question) -> None:
+def test_a_unit_is_what_whole_numbers_say_by_hand(asked: RoundQuestion) -> None:
     for rows, seed in product((1, 2, 3, 7, 64), range(4)):
         codes, labels = rows_of(rows, asked.classes, seed)
         assert tally(asked, codes, labels, np.zeros(rows, np.int64)).tolist() == by_hand(asked, codes, labels)
@@ -127,7 +127,7 @@ units_of = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**32 - 1)), min
 )
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_a_sum_with_the_unit_less_the_sum_without_is_its_contribution(
-    asked: Question, people: list[tuple[int, int]], odd: tuple[int, int], at: int, seed: int
+    asked: RoundQuestion, people: list[tuple[int, int]], odd: tuple[int, int], at: int, seed: int
 ) -> None:
     """In any order, however its rows lie among the others'."""
     alone = rows_of(odd[0], asked.classes, odd[1])
@@ -145,7 +145,7 @@ def test_a_sum_with_the_unit_less_the_sum_without_is_its_contribution(
 
 @pytest.mark.parametrize("asked", QUESTIONS)
 @pytest.mark.parametrize("rows", [1, 2, 5, 63, 1000])
-def test_a_unit_summed_in_parts_is_the_same_unit(asked: Question, rows: int) -> None:
+def test_a_unit_summed_in_parts_is_the_same_unit(asked: RoundQuestion, rows: int) -> None:
     codes, labels = rows_of(rows, asked.classes)
     whole = tally(asked, codes, labels, np.full(rows, 9))
     parts = [slice(start, start + 7) for start in range(0, rows, 7)]
@@ -162,7 +162,7 @@ def splits(rows: int) -> Iterator[list[slice]]:
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
-def test_any_blocking_order_layout_and_number_of_threads_gives_the_same_bits(asked: Question) -> None:
+def test_any_blocking_order_layout_and_number_of_threads_gives_the_same_bits(asked: RoundQuestion) -> None:
     rows = 66_000
     codes, labels = rows_of(rows, asked.classes)
     whole = tally(asked, codes, labels)
@@ -247,7 +247,7 @@ def test_the_norm_holds_for_odd_models_and_units(seed: int, scale: int, grid: tu
 
 def test_a_mean_rounded_down_is_rejected() -> None:
     """Planted bug 2: floor division carries a cell beyond its mean, here of nine rows of label 0 in as many cells."""
-    asked = Question(classes=2, steps=2, what="labels", least=1, count=0, fields=(0,), spans=((0, 9),))
+    asked = RoundQuestion(classes=2, steps=2, what="labels", least=1, count=0, fields=(0,), spans=((0, 9),))
     sums = row_sums(asked, np.arange(9, dtype=np.int32)[:, None], np.zeros(9, np.int64))
     assert norm(unit_mean(sums, 9)) <= row_square(2, 2, "labels", 1) < norm(sums // 9)
 
@@ -313,8 +313,8 @@ def test_a_code_outside_its_span_is_never_put_in_another_fields_cell() -> None:
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
-def test_a_question_is_read_back_to_the_bit(asked: Question) -> None:
-    again = Question.from_record(asked.record())
+def test_a_question_is_read_back_to_the_bit(asked: RoundQuestion) -> None:
+    again = RoundQuestion.from_record(asked.record())
     assert again.record() == asked.record()
     if asked.model is not None:
         assert again.model is not None

@@ -13,7 +13,7 @@ from scipy.signal import fftconvolve
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
-from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.audit import audit_mechanism
@@ -32,7 +32,7 @@ def one_round(classes: int = 2, **changed: Any) -> Round:
     return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // classes, "share": 1.0} | changed)
 
 
-def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> Question:
+def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> RoundQuestion:
     """Of two fields of two codes each, or fewer."""
     fields = mechanism.rounds[at].fields
     return mechanism.question(at, range(fields), [(2 * field, 2 * field + 2) for field in range(fields)], model)
@@ -52,7 +52,7 @@ def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
     ]
 
 
-def shifts(mechanism: Tallies, at: int, question: Question) -> set[tuple[int, ...]]:
+def shifts(mechanism: Tallies, at: int, question: RoundQuestion) -> set[tuple[int, ...]]:
     """By how much neighbours move the sums: every way there is."""
 
     def of(unit: tuple[Ints, Ints], labels: Ints | None = None) -> Ints:
@@ -92,7 +92,7 @@ def exact_delta(shift: Sequence[int], scale: float, epsilon: float) -> float:
     return float(np.sum(law * -np.expm1(np.minimum(epsilon - losses, 0))))
 
 
-def worst_delta(mechanism: Tallies, scale: float | None = None, question: Question | None = None) -> float:
+def worst_delta(mechanism: Tallies, scale: float | None = None, question: RoundQuestion | None = None) -> float:
     """Of the first round, over every pair of neighbours, with noise of that scale, or its own."""
     moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, 0, question or asked(mechanism, 0))}
     return max(exact_delta(shift, scale or mechanism.rounds[0].scale, EPSILON) for shift in moved)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
-from concord.tasks.mechanisms.contributions import IntegerModel, Question, What, tally
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, What, tally
 from concord.tasks.student.decode import Heard
 
 Floats = NDArray[np.float64]
@@ -57,9 +57,9 @@ def question_of(
     least: int = STEPS // 2,
     model: IntegerModel | None = None,
     what: What = "labels",
-) -> Question:
+) -> RoundQuestion:
     """What a round asks of those fields; the first round of labels counts units."""
-    return Question(
+    return RoundQuestion(
         classes=classes,
         steps=STEPS,
         what=what,
@@ -71,7 +71,7 @@ def question_of(
     )
 
 
-def hear(question: Question, rows: CodeMatrix, labels: NDArray[np.int64], noise: float, seed: int = 0) -> Heard:
+def hear(question: RoundQuestion, rows: CodeMatrix, labels: NDArray[np.int64], noise: float, seed: int = 0) -> Heard:
     """A round over private rows, under noise of so many votes."""
     sums = tally(question, rows, labels)
     drawn = np.random.default_rng(seed).normal(0, noise * STEPS, len(sums))  # a simulation: nothing here is private

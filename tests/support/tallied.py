@@ -13,8 +13,8 @@ from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import Tallied, release_round
-from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.door.rounds import TalliedSession, release_round
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
@@ -38,7 +38,7 @@ def follow(number: int, sums: Ints) -> dict[str, Any]:
     return {"next": {"model": IntegerModel(weights.astype(np.int64), np.zeros(1, np.int64)).record()}}
 
 
-def question(number: int, following: dict[str, Any] | None) -> Question:
+def question(number: int, following: dict[str, Any] | None) -> RoundQuestion:
     """What round `number` asks."""
     model = None if following is None else IntegerModel.from_record(following["model"])
     return TALLIES.question(number, (0, 1), SPANS, model)
@@ -90,7 +90,7 @@ class Rounds:
             published.append(json.loads(self.door.released.read(self.release(number, following))))
         return published
 
-    def _block(self, number: int, part: int, asked: Question, rows: int) -> Ref:
+    def _block(self, number: int, part: int, asked: RoundQuestion, rows: int) -> Ref:
         own = slice(part, rows, 2)
         with self.door.vault.create(f"sums/d/{number}-{part}.npy") as sink:
             sink.write(sums_bytes(tally(asked, ROWS[own], LABELS[own])))
@@ -99,7 +99,7 @@ class Rounds:
 
 def opening(committed: str) -> Opening:
     """What the ledger is asked to open."""
-    asked = Tallied(TALLIES, "digest of codes")
+    asked = TalliedSession(TALLIES, "digest of codes")
     return Opening(
         id=NAME,
         domain="d",

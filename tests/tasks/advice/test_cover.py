@@ -23,7 +23,7 @@ from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.door.admit import Asked, Charged, calibrated
 from concord.tasks.door.choose import UniversalChoice
-from concord.tasks.door.rounds import Tallied
+from concord.tasks.door.rounds import TalliedSession
 from tests.support.console import concord
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
@@ -64,7 +64,7 @@ def runs(plan: Plan, folder: Path) -> Charged:
     domain = Account.of(plan, folder / "nowhere").domain
     if plan.tallied:
         public = facts(plan)
-        return Tallied(planned_tallies(plan, public.codes(plan), public.rows), "")
+        return TalliedSession(planned_tallies(plan, public.codes(plan), public.rows), "")
     if plan.votes:
         return calibrated(plan, encoding, batches, domain.filter.order, vault)
     return UniversalChoice.of(plan, encoding, batches, vault)

@@ -17,7 +17,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.units import Erased
-from concord.tasks.mechanisms.contributions import IntegerModel, Question, tally
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from tests.support.people import people, tables_of_plan, write_tables
@@ -41,7 +41,7 @@ class Counted:
         self.vault, self.folder, self.times = Vault(folder / "vault"), folder, 0
 
     @property
-    def question(self) -> Question:
+    def question(self) -> RoundQuestion:
         """A round with a model, which takes odd values."""
         rounds = planned_rounds(classes=2, fields=len(self.codes.fine), codes=self.codes.size)
         mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, many=True)
@@ -114,7 +114,7 @@ def test_any_runner_counts_the_same_bits(tmp_path: Path, runner: str) -> None:
 
 
 def elsewhere(block: Ref, question: dict[str, Any], vault: Path, path: str) -> Ref:
-    return count(block, Question.from_record(question), Vault(vault), path)
+    return count(block, RoundQuestion.from_record(question), Vault(vault), path)
 
 
 def test_cuts_of_private_rows_would_be_seen(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_units_in_two_blocks_would_be_seen(tmp_path: Path, monkeypatch: pytest.M
     counted = Counted(tmp_path, "person")
     single, true = ROWS[:1], tally
 
-    def by_row(question: Question, codes: Any, labels: Any, units: Any) -> Ints:
+    def by_row(question: RoundQuestion, codes: Any, labels: Any, units: Any) -> Ints:
         return true(question, codes, labels, None if units is None else np.arange(len(units)))
 
     monkeypatch.setattr(asking_tally, "tally", by_row)

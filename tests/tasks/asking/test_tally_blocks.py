@@ -11,10 +11,10 @@ from concord.tasks.asking.tally import _in_blocks, _schema, count, total_of
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes, WordField
 from concord.tasks.data.units import UNIT
-from concord.tasks.mechanisms.contributions import Question
+from concord.tasks.mechanisms.contributions import RoundQuestion
 
 CODES = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
-ASKED = Question(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
+ASKED = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
 
 
 def frame_of(rows: int) -> pl.DataFrame:

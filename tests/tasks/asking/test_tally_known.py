@@ -12,7 +12,7 @@ from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.schemas import Ref
 from concord.tasks.advice.tallies import planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import count, gather, known, total_of
+from concord.tasks.asking.tally import count, gather, known_codes, total_of
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.parts import public_key
@@ -85,8 +85,8 @@ def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
     for here, there in zip(one.unlabelled, other.unlabelled, strict=True):
         assert here.equals(there)
     assert (
-        known(one.blocks, one.codes, one.vault)[0].tobytes()
-        == known(other.blocks, other.codes, other.vault)[0].tobytes()
+        known_codes(one.blocks, one.codes, one.vault)[0].tobytes()
+        == known_codes(other.blocks, other.codes, other.vault)[0].tobytes()
     )
     moved = one.sums - other.sums
     ((bound, _),) = planned_tallies(one.plan, one.codes, 100).squares_by_round
@@ -96,7 +96,7 @@ def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
 @pytest.mark.parametrize("unit", ["person", None])
 def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, unit: str | None) -> None:
     one = Asked(tmp_path / "one", PEOPLE, unit)
-    rows, units = known(one.blocks, one.codes, one.vault)
+    rows, units = known_codes(one.blocks, one.codes, one.vault)
     names = unit_names(PEOPLE["person"].unique(), rounded=False) if unit else places(PEOPLE.height)
     key = public_key(derive(one.vault.secret("domains/people"), "split"))
     assert len(rows) == units == (~sampled(names, key, SHARE)).sum()
@@ -107,7 +107,7 @@ def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, un
 def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking_tally, "MOST_DECODED", 100)
     one = Asked(tmp_path / "one", PEOPLE, None)
-    rows, units = known(one.blocks, one.codes, one.vault)
+    rows, units = known_codes(one.blocks, one.codes, one.vault)
     assert 50 < len(rows) <= 100 < units
 
 

@@ -17,7 +17,7 @@ from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.erase import close
 from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import Tallied
+from concord.tasks.door.rounds import TalliedSession
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.verify.reckoning import reckon
 from tests.support.people import changed, tables_of_plan
@@ -146,8 +146,8 @@ def test_nothing_is_opened_by_a_ledger_that_gave_back_what_another_copy_drew(gau
 
 def test_no_round_is_charged_by_itself_that_only_the_whole_is_proved_for() -> None:
     narrow = replace(TALLIES, rounds=(*TALLIES.rounds[:2], replace(TALLIES.rounds[2], scale=2.0)))
-    assert len(Tallied(TALLIES, "codes").rounds) == 3
-    assert Tallied(narrow, "codes").rounds == ()
+    assert len(TalliedSession(TALLIES, "codes").rounds) == 3
+    assert TalliedSession(narrow, "codes").rounds == ()
 
 
 def _model() -> dict[str, Any]:

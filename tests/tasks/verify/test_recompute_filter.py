@@ -15,7 +15,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Admission, Opening, Session
-from concord.tasks.door.rounds import Tallied
+from concord.tasks.door.rounds import TalliedSession
 from concord.tasks.mechanisms.confident import Confident
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
@@ -107,7 +107,9 @@ def history(home: Path) -> Ledger:
 
 def stopping(name: str) -> Opening:
     """A session of three rounds."""
-    asked = Tallied(Tallies.calibrate(**BUDGET, classes=2, rounds=[replace(ROUNDS[0], share=1 / 3)] * 3), "codes")
+    asked = TalliedSession(
+        Tallies.calibrate(**BUDGET, classes=2, rounds=[replace(ROUNDS[0], share=1 / 3)] * 3), "codes"
+    )
     claimed = replace(opening(LOUDER, name), epsilon=1.0, delta=1e-5, queries=3, mechanism=asked.settings())
     return replace(claimed, whole=asked.cost, rounds=asked.rounds)
 
