@@ -204,7 +204,12 @@ class Vault:
 
         Raises NotVerified if it is not what this vault wrote at that path.
         """
-        return self._open(path)[0] if (self.root / path).is_file() else None
+        found = self.take(path)
+        return None if found is None else found[0]
+
+    def take(self, path: str) -> tuple[Ref, bytes] | None:
+        """What `find` finds, and the bytes that its digest was taken of."""
+        return self._open(path) if (self.root / path).is_file() else None
 
     def _installation(self) -> bytes:
         """The installation's own secret, once the vault is known to be of the kind that is asked for."""

@@ -204,16 +204,22 @@ class Ledger(Reading):
             decide(self._current(rows))
 
     def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Value]) -> Value:
-        with self._guard, self._entries.writing() as rows:
-            self._append(decide(self._current(rows)), rows)
+        with self._guard:
+            with self._entries.writing() as rows:
+                added = self._append(decide(self._current(rows)), rows)
+            for record in added:  # durable now; whoever reads next sees that they are there
+                self._state.read(record)
+            found = ask(self._state)
         self._be_seen()
-        return self._read(ask)
+        return found
 
-    def _append(self, entries: list[Entry], rows: LedgerRows) -> None:
-        head, at = self._state.head, datetime.now(UTC).isoformat(timespec="seconds")
+    def _append(self, entries: list[Entry], rows: LedgerRows) -> list[LogRecord]:
+        head, at, added = self._state.head, datetime.now(UTC).isoformat(timespec="seconds"), list[LogRecord]()
         for entry in entries:
             head = LogRecord.after(head, entry, at)
+            added.append(head)
             rows.add(head)
+        return added
 
     def _current(self, rows: LedgerRows) -> LedgerState:
         """The state, up to date. Raises NotVerified if it is behind what its witness saw, or that is gone."""

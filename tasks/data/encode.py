@@ -215,7 +215,12 @@ def frame_bytes(frame: pl.DataFrame) -> bytes:
 
 def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
     """A frame of the vault. Raises NotVerified if the file is not what was written."""
-    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
+    return frame_of(vault.read(ref))
+
+
+def frame_of(content: bytes) -> pl.DataFrame:
+    """The frame that `frame_bytes` wrote."""
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(content)).read_all()))
 
 
 def _write(frame: pl.DataFrame, file: Any) -> None:

@@ -18,7 +18,7 @@ Not covered  a checkpoint taken back to an older one: certify then finds fewer l
 """
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,21 +139,25 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
     return list(batches.values())
 
 
-def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
-    """The recipe of a session, if there is one. Raises NotVerified if it is not what was written."""
-    ref = vault.find(_path(session))
-    if ref is None:
+def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Checkpoint | None:
+    """The recipe of a session, if there is one; `online`: with the rows that it was asked so, all of which are read.
+
+    Raises NotVerified if it is not what was written.
+    """
+    found = vault.take(_path(session))
+    if found is None:
         return None
     try:
-        recipe = Checkpoint.model_validate_json(vault.read(ref))
+        recipe = Checkpoint.model_validate_json(found[1])
     except ValidationError:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
     known = {batch.ref.digest for source in recipe.sources for batch in source.batches}
-    asked = {row.ref.digest: row for row in online_rows(vault, session) if row.ref.digest not in known}
+    rows = (row for row, _ in online_rows(vault, session)) if online else ()
+    asked = {row.ref.digest: row for row in rows if row.ref.digest not in known}
     if not asked:
         return recipe
-    online = PublicSource(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
-    return recipe.model_copy(update={"sources": (*recipe.sources, online)})
+    source = PublicSource(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
+    return recipe.model_copy(update={"sources": (*recipe.sources, source)})
 
 
 def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
@@ -163,13 +167,13 @@ def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
             sink.write(recipe.model_dump_json().encode())
 
 
-def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
+def checkpoint_to_extend(vault: Vault, session: Session, *, online: bool = True) -> Checkpoint:
     """The recipe of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
 
     Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
     no further labels.
     """
-    recipe = read_checkpoint(vault, session.id)
+    recipe = read_checkpoint(vault, session.id, online=online)
     if recipe is not None:
         check_fitted(session, recipe.plan)
     if recipe is None or not all(vault.has(block) for block in recipe.teachers):
@@ -270,12 +274,15 @@ def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:
     return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
 
 
-def online_rows(vault: Vault, session: str, index: int | None = None) -> list[PublicBatch]:
-    """The rows a session was asked online, in their order; or those that were to become its batch `index`."""
+def online_rows(vault: Vault, session: str, index: int | None = None) -> Iterator[tuple[PublicBatch, bytes]]:
+    """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
+    were to become its batch `index`."""
     pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
     files = sorted((vault.root / f"sessions/{session}/online").glob(pattern))
-    found = [(vault.find(str(file.relative_to(vault.root))), [*file.stem.split("-"), "1"][2]) for file in files]
-    return [PublicBatch(ref=ref, first=0, rows=int(rows)) for ref, rows in found if ref is not None]
+    for file in files:
+        found = vault.take(str(file.relative_to(vault.root)))
+        if found is not None:
+            yield PublicBatch(ref=found[0], first=0, rows=int([*file.stem.split("-"), "1"][2])), found[1]
 
 
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:

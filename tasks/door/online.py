@@ -32,7 +32,7 @@ from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.teachers import add_votes, ensembles, read_only, write_votes
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
+from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, frame_of, read_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.door.admit import as_opened, calibrated, check_going_on
 from concord.tasks.door.checkpoint import (
@@ -97,9 +97,9 @@ class KnownRows:
         if not batches:
             return {}
         vault, key, frames = self._door.vault, digests_key(self._door, self._session), {}
-        for rows in online_rows(vault, self._session):
-            if (digest := rows_digest(key, vault.read(rows.ref))) in batches:
-                frames[digest] = read_frame(rows.ref, vault)
+        for _, content in online_rows(vault, self._session):
+            if (digest := rows_digest(key, content)) in batches:
+                frames[digest] = frame_of(content)
         return frames
 
 
@@ -134,7 +134,7 @@ class Online:
 
     def __init__(self, door: Stores, session: str) -> None:
         self.door, self.id = door, session
-        self._recipe = checkpoint_to_extend(door.vault, self.state)
+        self._recipe = checkpoint_to_extend(door.vault, self.state, online=False)
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
         own, order = self._recipe.sources[0].batches, door.ledger.domain_of(self.state).filter.order
@@ -198,11 +198,10 @@ class Online:
     @private_stage
     def _answer(self, rows: pl.DataFrame) -> list[RowAnswer]:
         with alone(self.door.vault, self.id, RUN):
-            check_key(self.door.vault, self.state)
-            self._finish()
+            state = self._finished()
             self._known.update()
             new = self._known.new(rows)
-            refused = self._ask(new) if new.height else None
+            refused = self._ask(new, state) if new.height else None
             return self._released(self._known.places(rows), refused)
 
     def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[RowAnswer]:
@@ -217,9 +216,8 @@ class Online:
             answers[place[0].index][place[1]] if place and place[0].outcome is not None else ended for place in places
         ]
 
-    def _ask(self, rows: pl.DataFrame) -> BudgetRefused | None:
+    def _ask(self, rows: pl.DataFrame, state: Session) -> BudgetRefused | None:
         """Put new rows to the session: they are in the recipe when they are drawn for, whatever happens then."""
-        state = self.state
         try:
             check_open(state)
         except BudgetRefused as ended:
@@ -228,25 +226,29 @@ class Online:
         path = online_path(self.id, state.batches, self.door.vault.digest("online", content), rows.height)
         with self.door.vault.create(path) as sink:
             sink.write(content)
-        self._release(PublicBatch(ref=sink.ref, first=0, rows=rows.height))
+        self._release(PublicBatch(ref=sink.ref, first=0, rows=rows.height), state)
         self._known.update(rows)
         return None
 
-    def _finish(self) -> None:
-        """Release what was begun by a process that is gone. Raises NotVerified if those were no rows asked online."""
+    def _finished(self) -> Session:
+        """The session, once what was begun by a process that is gone is released: no other goes on with it meanwhile.
+
+        Raises NotVerified if those were no rows asked online, or if the session's key is not its own.
+        """
         state = self.state
+        check_key(self.door.vault, state)
         if state.status != "open" or state.pending is None:
-            return
+            return state
         key = digests_key(self.door, self.id)
-        for rows in online_rows(self.door.vault, self.id, state.pending.index):
-            if rows_digest(key, self.door.vault.read(rows.ref)) == state.pending.rows_digest:
-                self._release(rows)
-                return
+        for rows, content in online_rows(self.door.vault, self.id, state.pending.index):
+            if rows_digest(key, content) == state.pending.rows_digest:
+                self._release(rows, state)
+                return self.state
         raise NotVerified(f"session {self.id} has rows begun and not released: `concord run PLAN` finishes them")
 
-    def _release(self, rows: PublicBatch) -> None:
+    def _release(self, rows: PublicBatch, state: Session) -> None:
         """Have rows pass the door."""
-        vault, state = self.door.vault, self.state
+        vault = self.door.vault
         path = online_votes(vault, self._recipe.teachers, rows)
         votes = vault.find(path) or self._polled(rows, path)
         with open_door(self.door, state):

@@ -13,6 +13,7 @@ import pytest
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start
@@ -73,6 +74,20 @@ def test_others_rows_are_known(session: str, home: Path) -> None:
     assert second.answers(ROWS[3:8])[:2] == answers[3:]
     assert first.answers(ROWS[5:8]) == second.answers(ROWS[5:8])
     assert Ledger.of(home).session(session).asked == 308
+
+
+def test_what_was_asked_before_is_read_once(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [opened(home, session).answer(row) for row in ROWS[:3]]
+    reads, read = [], Vault._open
+
+    def counted(vault: Vault, path: str) -> Any:
+        reads.append(path)
+        return read(vault, path)
+
+    monkeypatch.setattr(Vault, "_open", counted)
+    assert opened(home, session).answers(ROWS[:3]) == answers
+    asked = [path for path in reads if "/online/" in path]
+    assert len(asked) == len(set(asked)) == 3
 
 
 def test_a_wrong_row_among_others_is_told_and_nothing_is_asked(session: str, home: Path) -> None:
