@@ -1,21 +1,35 @@
 """README and pages are true: their commands, options, files, mechanisms, statuses and tree are those of the code."""
 
 import re
+import shlex
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from concord.artifacts import errors
+from concord.artifacts.plan import parse_plan, read_tables
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.flows.cli import app
 from concord.flows.outcome import STAGES
 
 ROOT = Path(__file__).parents[1]
+
+
+def tracked_pages() -> list[Path]:
+    """All pages of the repository."""
+    tops = ("artifacts", "deployments", "flows", "tasks", "tests")
+    return [ROOT / "README.md", *(page for top in tops for page in sorted((ROOT / top).rglob("*.md")))]
+
+
 PAGES = {
     page: (ROOT / page).read_text(encoding="utf-8")
     for page in ("README.md", "deployments/README.md", "tests/privacy/README.md", "artifacts/README.md")
 }
+ALL_PAGES = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
+"""Also those that nobody reads first."""
 README, OPERATORS = PAGES["README.md"], PAGES["deployments/README.md"]
 EVERYTHING = "\n".join(PAGES.values())
 TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
@@ -43,6 +57,43 @@ def invocations() -> list[tuple[str, str]]:
 def test_every_command_it_shows_exists_with_its_options(command: str, rest: str) -> None:
     options = {option for parameter in COMMANDS[command].params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", rest)) <= options
+
+
+def blocks(*languages: str) -> list[str]:
+    """Every block of a page in one of those languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", ALL_PAGES, re.DOTALL | re.MULTILINE)
+
+
+def typed() -> list[str]:
+    """Every line of a block that calls the command line, whole and without its prompt."""
+    lines = "\n".join(blocks("sh", "console")).replace("\\\n", " ").splitlines()
+    return [found[1] for line in lines if (found := re.match(r"(?:\$ )?(?:\.venv/bin/)?(concord .*)", line))]
+
+
+@pytest.mark.parametrize("line", typed())
+def test_every_line_to_type_is_one_that_the_command_line_takes(line: str) -> None:
+    _, command, *rest = shlex.split(line, comments=True)
+    assert COMMANDS[command].make_context(command, rest).params
+
+
+def merged(plan: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A plan with a part of another in its place, section by section."""
+    return plan | {name: plan.get(name, {}) | section for name, section in part.items()}
+
+
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_every_plan_or_part_of_one_that_is_shown_is_read(block: str) -> None:
+    shown = tomllib.loads(block)
+    plan = merged(read_tables(ROOT / "deployments/plans/demo.toml"), {"test": {"share": 0.1}})
+    if "candidates" in shown.get("student", {}):  # each has keys of its own
+        plan["student"] = {}
+    read = parse_plan(merged(plan, shown)).model_dump(mode="json", exclude_unset=True)
+    assert all(set(section) <= set(read[name]) for name, section in shown.items())
+
+
+def test_there_are_such_blocks() -> None:
+    assert len(typed()) >= 4
+    assert len(blocks("toml")) >= 3
 
 
 def test_every_command_there_is_is_shown() -> None:
