@@ -267,7 +267,7 @@ choose_candidate = DoorStage("choose", door_trial.release_choice)
 release_test = DoorStage("test", door_trial.release_trial)
 
 
-@stage("certify", version=5)
+@stage("certify", version=6)
 def certify(
     place: Place,
     certificate: Certificate,

@@ -91,6 +91,13 @@ def test_both_readers_find_what_they_need(certificate: Certificate) -> None:
         assert part in words
 
 
+def test_it_says_who_is_trusted_and_who_is_not_protected(certificate: Certificate) -> None:
+    after = render(certificate, FIGURES).split("<h2>Who is trusted, and who is protected</h2>")[1]
+    trusted = " ".join(after.split("<h2>")[0].split())
+    for said in ("has to be trusted", "is not trusted", "whole numbers, and exactly", "public rows are about"):
+        assert said in trusted
+
+
 def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certificate: Certificate) -> None:
     assert [each.epsilon for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
     lost = [each.lost for each in certificate.expected]
