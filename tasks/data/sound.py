@@ -229,7 +229,7 @@ def sound_words(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers]:
     known = (places >= 0) & (places < len(words))
     if numbers.null_count:
         known &= numbers.is_valid().to_numpy(zero_copy_only=False)
-    return words, places if known.all() and places.dtype == np.int32 else np.where(known, places, -1).astype(np.int64)
+    return words, places if known.all() and places.dtype == np.int32 else np.where(known, places.astype(np.int64), -1)
 
 
 def _decoded(column: pa.DictionaryArray) -> pa.Array:

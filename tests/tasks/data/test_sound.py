@@ -28,6 +28,8 @@ FAULTS: dict[str, tuple[pa.DataType, bytes, Cell, object]] = {
     "a null vector": (pa.list_(pa.float32(), 2), struct.pack("<ff", 1, 2), None, None),
     "not UTF-8 in a dictionary": (pa.dictionary(pa.int8(), pa.string()), b"\x00", b"\x01", "\\xff\\xfe"),
     "no word of a dictionary": (pa.dictionary(pa.int8(), pa.string()), b"\x00", b"\x7f", None),
+    "no word of a dictionary without a sign": (pa.dictionary(pa.uint8(), pa.string()), b"\x00", b"\x7f", None),
+    "a null in a dictionary without a sign": (pa.dictionary(pa.uint32(), pa.string()), bytes(4), None, None),
     "not UTF-8 in a string view": (pa.string_view(), b"a", b"a\xff", "a\\xff"),
     "a view that leads nowhere": (pa.string_view(), b"a", struct.pack("<iiii", 99, 0, 7, 5), None),
     "a decimal beyond its precision": (pa.decimal128(5, 2), b"\x96", (10**20).to_bytes(16, "little"), None),
@@ -38,7 +40,7 @@ FAULTS: dict[str, tuple[pa.DataType, bytes, Cell, object]] = {
     "a time zone nobody knows": (pa.timestamp("us", "+25:00"), long_ago(1), long_ago(2), 2),
 }
 NOT_IN_PARQUET = (
-    *("no word of a dictionary", "a view that leads nowhere"),
+    *("no word of a dictionary", "no word of a dictionary without a sign", "a view that leads nowhere"),
     *("a date beyond all days", "a moment beyond milliseconds"),
 )
 HELD = [
