@@ -249,9 +249,12 @@ def _add_rows(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Int
     weights = _residuals(question, codes, labels).astype(np.float64)  # whole, and Σ|z| < 2^53: exact in any order
     top = 0
     for number, (start, stop) in zip(question.fields, question.spans, strict=True):
-        own = codes[:, number] - start
+        own = codes[:, number]
         for column, weight in enumerate(weights):
-            cells[top : top + stop - start, column] += np.bincount(own, weight, stop - start).astype(np.int64)
+            found = np.bincount(own, weight, stop)
+            if len(found) > stop or own.min() < start:
+                raise ValueError("a code lies outside of its field's span")
+            cells[top : top + stop - start, column] += found[start:].astype(np.int64)
         top += stop - start
     if question.count:
         total[-1] += question.count * len(codes)

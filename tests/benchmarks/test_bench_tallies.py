@@ -1,0 +1,94 @@
+"""Benchmark of tallies' private pass: a million private rows of 14 fields to codes, and codes to exact sums.
+
+Sums are compared with NumPy's bincount and polars' group_by of the same codes, in the same run. Seconds are of the
+processor, the best of three. Run by `make bench`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import parse_plan
+from concord.tasks.asking.tally import count, gather
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from tests.benchmarks.test_bench_scale import MACHINE
+
+pytestmark = pytest.mark.bench
+
+ROWS, PUBLIC = 1_000_000, 16_000
+NUMBERS, WORDS = 6, 8
+LEAST_ROWS = 2e6
+"""Rows a second that become codes."""
+MOST_OF_PEER = 1.5
+
+
+def table_of(rows: int, seed: int) -> pl.DataFrame:
+    """Whole numbers of many and of few values, words of 2 to 40 kinds, and a label."""
+    draw = np.random.default_rng(seed)
+    numbers = {f"n{at}": draw.normal(0, 9.0 ** (at % 4 + 1), rows).round().astype(np.int32) for at in range(NUMBERS)}
+    words = {f"w{at}": draw.integers(0, 5 * at + 2, rows) for at in range(WORDS)}
+    named = {name: np.array([f"kind {kind}" for kind in range(40)])[places] for name, places in words.items()}
+    return pl.DataFrame({**numbers, **named, "y": np.where(numbers["n0"] + words["w3"] > 8, "yes", "no")})
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    def once() -> float:
+        started = process_time()
+        work()
+        return process_time() - started
+
+    return min(once() for _ in range(3))
+
+
+def test_the_private_pass_of_14_fields(tmp_path: Path) -> None:
+    for name, rows, seed in (("private", ROWS, 1), ("public", PUBLIC, 2)):
+        table_of(rows, seed).write_parquet(tmp_path / f"{name}.parquet")
+    tables = {name: str(tmp_path / f"{name}.parquet") for name in ("private", "public")}
+    lifetime = {"epsilon": 4.0, "delta": 4e-5}
+    plan = parse_plan(
+        {
+            "data": {**tables, "label": "y", "classes": ["no", "yes"]},
+            "privacy": {"domain": "pass", "epsilon": 1.0, "delta": 1e-5, "lifetime": lifetime},
+            "labeling": {"mechanism": "tallies", "rounds": 1},
+        }
+    )
+    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
+    public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = learn_codes([public], encoding.columns, coarse=16)
+    assert len(codes.coarse) == NUMBERS + WORDS
+    rounds = planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
+    mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
+    question = mechanism.question(0, codes.coarse, [(codes.span(at).start, codes.span(at).stop) for at in codes.coarse])
+    coding = seconds_of(lambda: gather(plan, encoding, codes, vault, "units/pass/bench", bytes(32)))
+    blocks = gather(plan, encoding, codes, vault, "units/pass/bench", bytes(32))
+    places = [f"sums/pass/{at}" for at in range(len(blocks))]
+    counting = seconds_of(lambda: [count(b, question, vault, at) for b, at in zip(blocks, places, strict=True)])
+
+    raw = pl.read_parquet(plan.path("private"))
+    matrix, labels = codes.of(cast_rows(raw, encoding)), (raw["y"] == "yes").cast(pl.Int64).to_numpy()
+    asked, weight = matrix[:, list(codes.coarse)], np.where(labels, 32.0, -32.0)
+    frame = pl.DataFrame({str(at): asked[:, at] for at in range(asked.shape[1])}).with_columns(weight=pl.Series(weight))
+    ours = seconds_of(lambda: tally(question, matrix, labels))
+    peers = {
+        "NumPy bincount": seconds_of(lambda: [np.bincount(column, weight, codes.size) for column in asked.T]),
+        "polars group_by": seconds_of(
+            lambda: [frame.group_by(str(at)).agg(pl.col("weight").sum()) for at in range(asked.shape[1])]
+        ),
+    }
+    best = min(peers.values())
+    print(f"\n{ROWS:,} private rows, {len(codes.coarse)} fields, {codes.width} views ({MACHINE}), processor seconds")
+    print(f"  to codes {coding:.2f}: {ROWS / coding / 1e6:.2f} million rows a second a core")
+    print(f"  a round of sums, files read and sealed {counting:.2f}: {ROWS / counting / 1e6:.1f} million rows a second")
+    print(f"  sums alone {ours:.3f}; " + ", ".join(f"{name} {took:.3f}" for name, took in peers.items()))
+    assert ours < MOST_OF_PEER * best
+    assert ROWS / coding > LEAST_ROWS
