@@ -28,6 +28,8 @@ BYTES_A_CELL = 4
 """That a column takes at most, before it is compressed, if its words are few."""
 MOST_WORD_BYTES = 1 << 30
 """Bytes of words that are read at once, at most."""
+WORDS_AND_NUMBERS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
+"""How pages may be written of which Arrow can give the words. Writers go over to other pages if words grow many."""
 CELLS_A_WORD = 4
 """Cells that a column has for each of its words, at least, if it is to be an Enum of them."""
 
@@ -64,7 +66,8 @@ def columns_by_words(footer: pyarrow.parquet.FileMetaData, names: Collection[str
 
 def _of_few_words(chunk: pyarrow.parquet.ColumnChunkMetaData) -> bool:
     bound = min(BYTES_A_CELL * chunk.num_values, MOST_WORD_BYTES)
-    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= bound)
+    by_words = chunk.has_dictionary_page and WORDS_AND_NUMBERS.issuperset(chunk.encodings)
+    return bool(by_words and chunk.total_uncompressed_size <= bound)
 
 
 def parquet_batches(
