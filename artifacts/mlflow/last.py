@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.settings import JOURNALS, own_store, own_store_file
@@ -45,11 +45,11 @@ class LastAnswer:
         """What MLflow would answer; None if nobody knows before it is asked."""
         try:
             kept = json.loads(self._file.read_bytes())
-            seal, tracked = str(kept.pop("seal")), Tracked(**kept)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it is not there, or not ours
+            seal, tracked = str(kept.pop("seal")).encode(), Tracked(**kept)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # not there, or not ours
             return None
         trace = self._trace()
-        return tracked if trace and hmac.compare_digest(seal.encode(), self._seal(tracked, trace).encode()) else None
+        return tracked if trace and hmac.compare_digest(seal, self._seal(tracked, trace).encode()) else None
 
     def keep(self, ask: Callable[[], Tracked | None]) -> None:
         """Ask MLflow, and keep the answer if nothing changed meanwhile."""
@@ -67,7 +67,7 @@ class LastAnswer:
 
     def _seal(self, tracked: Tracked, trace: str) -> str:
         asked = json.dumps([self.session, self.question, asdict(tracked)], sort_keys=True)
-        return self.vault.digest("last answer", asked, trace)
+        return keyed_digest(derive(self.vault.secret("installation"), "last answers"), asked, trace)
 
     def _trace(self) -> str | None:
         """All that the answer follows from besides the question; None if that may be changing, or is not here."""

@@ -79,12 +79,29 @@ def of_other_letters(home: Path) -> None:
     kept(home).write_text(json.dumps(json.loads(kept(home).read_text()) | {"seal": "é"}))
 
 
+def of_half_a_letter(home: Path) -> None:
+    kept(home).write_text(json.dumps(json.loads(kept(home).read_text()) | {"seal": "\ud800"}))
+
+
+def nested(home: Path) -> None:
+    kept(home).write_text("[" * 200_000)
+
+
 def no_json(home: Path) -> None:
     kept(home).write_text("[1")
 
 
 def no_answer(home: Path) -> None:
     kept(home).write_text("[1]")
+
+
+def sealed_as_a_file_is(home: Path) -> None:
+    """Whoever puts a file of rows to a session may choose what its digest is of: that must seal nothing."""
+    trace, said = last(home)._trace(), {"run_id": "another", "model_uri": "models:/other/1", "champion": True}
+    parts = ["last answer", json.dumps(["ward-1", QUESTION, said], sort_keys=True), str(trace)]
+    rows = home / "rows.csv"
+    rows.write_bytes(b"".join(len(part.encode()).to_bytes(8, "little") + part.encode() for part in parts))
+    kept(home).write_text(json.dumps(said | {"seal": Vault(home / "vault").digest_file(rows)}))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +113,11 @@ def no_answer(home: Path) -> None:
         lose_the_store,
         say_another,
         of_other_letters,
+        of_half_a_letter,
+        nested,
         no_json,
         no_answer,
+        sealed_as_a_file_is,
     ],
 )
 def test_it_is_not_given_back_once_anything_changed(home: Path, change: Change) -> None:
