@@ -57,10 +57,10 @@ TEACHERS_AT_A_TIME = 250
 """Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
 ROWS_IN_CACHE = 512
 """… and of so many rows."""
+MOST_HELD = 1 << 26
+"""Bytes of weights that are asked as one array, in which the parts of TEACHERS_AT_A_TIME are counted off."""
 LACKS = -1e38
 """The offset of a class that a shard has no row of. −∞ could meet a zero in a product, which is no number."""
-MOST_HELD = 1 << 26
-"""Bytes of weights that are asked as one array."""
 
 
 @dataclass(frozen=True)
