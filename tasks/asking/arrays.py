@@ -16,7 +16,9 @@ Guarantees   which fit is taken follows from plan and encoding, which are public
              tests/privacy/test_linear_alone.py
 Not covered  rows within rounding of a tie may go another way than with scikit-learn, which takes single precision. A
              `max_iter` or `tol` that would stop earlier than scikit-learn's own leaves the learner to scikit-learn; one
-             that would stop later changes nothing, since a fit ends when it has converged
+             that would stop later changes nothing, since a fit ends when it has converged. Logistic regression with
+             next to no penalty on columns that are not scaled: from about 1e8 for C times the square of a cell on, the
+             loss is so flat that weights may be farther from the optimum than is said here, and votes with them
 """
 
 import io

@@ -111,14 +111,14 @@ def inverse_root(A: Numbers, penalty: Numbers, B: Numbers, lower: Numbers) -> Nu
     with suppress(LinAlgError):
         root = factor(hessian)
         if (on_diagonal(root) ** 2 > SINGULAR * before).all():
-            found = own(dtrtri(root, lower=1)[0])
+            found = own(dtrtri(root, lower=1, overwrite_c=1)[0])
             np.matmul(A, found.T, out=B)
             return found
     both = aligned(A.shape[1], len(A) + A.shape[1]).T
     np.divide(A, 2, out=both[: len(A)])
     both[len(A) :] = np.diag(np.sqrt(penalty))
     Q, R = qr(both, overwrite_a=True, mode="economic", check_finite=False)
-    found, failed = dtrtri(own(R.T).T)
+    found, failed = dtrtri(own(R.T).T, overwrite_c=1)
     if failed:
         raise LinAlgError("the Hessian is singular")
     np.multiply(Q[: len(A)], 2, out=B)

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg.lapack import dtrtri
 from sklearn.base import ClassifierMixin
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
+from concord.tasks.asking import gradients
 from concord.tasks.asking.arrays import LACKS, LinearTeachers, known, weights_of, weights_together
 from concord.tasks.asking.gradients import logistic_of_many
-from concord.tasks.asking.linear import own
+from concord.tasks.asking.linear import CACHE_LINE, own
 from concord.tasks.asking.teachers import Teacher, add_votes, aligned_copy, fixed_vote, poll, teach, teach_arrays
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, PublicBatch, write_frame
@@ -170,6 +172,22 @@ def test_huge_and_equal_columns_are_fitted_no_worse_than_by_scikit_learn(size: f
 
     (ours,) = weights_in_double(plan, X, y)
     assert loss(ours) <= (1 + 1e-9) * loss(np.append(model.coef_, model.intercept_))
+
+
+def test_a_matrix_is_inverted_where_a_cache_line_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever else a copy of it lay, which memory in use decides, sums might be grouped otherwise."""
+    rng, places = np.random.default_rng(1), []
+
+    def watched(matrix: np.ndarray, **how: int) -> tuple[np.ndarray, int]:
+        found, failed = dtrtri(matrix, **how)
+        places.append(found.ctypes.data % CACHE_LINE)
+        return found, failed
+
+    monkeypatch.setattr(gradients, "dtrtri", watched)
+    for width in range(1, 12):
+        X, y = rng.normal(size=(40, width)), np.arange(40) % 2
+        logistic_of_many([(X, y), (np.hstack([1e9 * X, 1e9 * X]), y)][width % 2 :][:1])
+    assert places == [0] * 11
 
 
 def weights_in_double(plan: TeachersPlan, X: np.ndarray, y: np.ndarray) -> np.ndarray:
