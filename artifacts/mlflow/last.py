@@ -53,8 +53,9 @@ class LastAnswer:
 
     def keep(self, ask: Callable[[], Tracked | None]) -> None:
         """Ask MLflow, and keep the answer if nothing changed meanwhile."""
-        before, tracked = self._trace(), ask()
-        if tracked is None or before is None or before != self._trace():
+        before = self._trace()
+        tracked = ask() if before else None  # a store of others is not asked for what is not kept
+        if before is None or tracked is None or before != self._trace():
             return
         with suppress(OSError):  # a home that takes no file is asked again
             make_folder(self._file.parent)

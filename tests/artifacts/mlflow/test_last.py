@@ -128,6 +128,7 @@ def test_it_is_not_given_back_once_anything_changed(home: Path, change: Change) 
 def test_a_store_of_others_is_asked_each_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE, "http://127.0.0.1:1")
     assert last(home).still_true() is None
+    last(home).keep(lambda: pytest.fail("it was asked for what is not kept"))
 
 
 def test_a_home_that_was_copied_is_asked_anew(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
