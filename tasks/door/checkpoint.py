@@ -116,7 +116,8 @@ class PublicSource(BaseModel):
 class Checkpoint(BaseModel):
     """What a session needs to answer further rows. The first of its sources is the plan's own; `private` are keyed
     digests of the private files, which must never be put to it as public ones; `relabelled` is what relabelling left:
-    the choice, the subset and what became of it, to be forgotten with the session."""
+    the choice, the subset and what became of it, to be forgotten with the session; `former` are teachers and what
+    relabelling left before, of another version or in other blocks, to be forgotten with it too."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -126,6 +127,17 @@ class Checkpoint(BaseModel):
     sources: tuple[PublicSource, ...]
     private: tuple[str, ...] = ()
     relabelled: tuple[Ref, ...] = ()
+    former: tuple[tuple[Ref, ...], ...] = ()
+
+    @property
+    def made(self) -> list[tuple[Ref, ...]]:
+        """All that was made for the session, once each: what it answers from, and what it no longer does."""
+        return list(dict.fromkeys(files for files in (self.teachers, self.relabelled, *self.former) if files))
+
+    def after(self, last: "Checkpoint") -> "Checkpoint":
+        """The same in the place of `last`: what that one named and this one does not is former."""
+        former = (files for files in last.made if files not in (self.teachers, self.relabelled))
+        return self.model_copy(update={"former": tuple(former)})
 
 
 def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
@@ -162,7 +174,9 @@ def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Check
 
 def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
     """Write the recipe of a session whole and durable, in the place of the one before."""
-    if read_checkpoint(vault, session) != recipe:
+    last = read_checkpoint(vault, session)
+    recipe = recipe if last is None else recipe.after(last)
+    if last != recipe:
         with vault.create(_path(session)) as sink:
             sink.write(recipe.model_dump_json().encode())
 

@@ -34,8 +34,9 @@ Upgrade: a home written by an earlier version is brought to this one's format, o
     Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final, get_args
 from unicodedata import normalize
@@ -55,7 +56,7 @@ from concord.artifacts.home.whole import (
     set_format,
     sync_folder,
 )
-from concord.artifacts.schemas import TextFormat
+from concord.artifacts.schemas import Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
@@ -121,19 +122,20 @@ def _destroy(door: Stores, name: str) -> None:
 
 
 def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:
-    """Teachers of a recipe that no open session votes with, the votes they cast, and what relabelling left."""
-    needed = {ref.path for other in _open_recipes(door) for ref in (*other.teachers, *other.relabelled)}
-    yield from (ref.path for ref in (*recipe.teachers, *recipe.relabelled) if ref.path not in needed)
-    yield from sorted(_sums_folders(recipe).difference(*map(_sums_folders, _open_recipes(door))))
-    voting = [other.teachers for other in _open_recipes(door) if other.teachers]
-    votes = votes_folder(door.vault, recipe.teachers) if recipe.teachers else None
-    if votes is not None and votes not in {votes_folder(door.vault, teachers) for teachers in voting}:
-        yield votes
+    """What a recipe names, or one before it did, and no open session answers from: teachers, the votes they cast, sums,
+    and what relabelling left."""
+    used = [files for other in _open_recipes(door) for files in (other.teachers, other.relabelled) if files]
+    kept = set(chain.from_iterable(_places(door.vault, files) for files in used))
+    places = dict.fromkeys(chain.from_iterable(_places(door.vault, files) for files in recipe.made))
+    yield from (path for path in places if path not in kept)
 
 
-def _sums_folders(recipe: Checkpoint) -> set[str]:
-    """Where sums of the blocks lie that tallies were counted in: of rounds after the first, no recipe tells."""
-    return {sums_folder(ref) for ref in recipe.teachers if ref.path.startswith("units/")}
+def _places(vault: Vault, files: Sequence[Ref]) -> Iterator[str]:
+    """Those files, the votes of teachers among them, and sums of blocks of rows: of rounds after the first, no recipe
+    tells."""
+    yield from (ref.path for ref in files)
+    yield from sorted({sums_folder(ref) for ref in files if ref.path.startswith("units/")})
+    yield votes_folder(vault, files)
 
 
 def _open_recipes(door: Stores) -> list[Checkpoint]:

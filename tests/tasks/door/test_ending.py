@@ -9,7 +9,15 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening
-from concord.tasks.door.checkpoint import Checkpoint, PublicSource, commitment, votes_folder, write_checkpoint
+from concord.tasks.asking.tally import sums_folder
+from concord.tasks.door.checkpoint import (
+    Checkpoint,
+    PublicSource,
+    commitment,
+    read_checkpoint,
+    votes_folder,
+    write_checkpoint,
+)
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -118,6 +126,26 @@ def test_what_an_open_session_votes_with_is_kept(door: Stores) -> None:
         "teachers/b-1/000000",
         "teachers/b-2/000050",
     }
+
+
+def test_what_another_version_made_is_forgotten_with_the_session_unless_an_open_one_votes_with_it(
+    door: Stores,
+) -> None:
+    """Another version, or another size of blocks, makes teachers and sums of its own, which take the place of these."""
+    session(door, "two", teachers="both")
+    recipe = read_checkpoint(door.vault, session(door, "one", teachers="both"))
+    assert recipe is not None
+    units = write(door, "units/people/1/block-0")
+    write(door, f"{sums_folder(units)}/round-0.npy")
+    for kept in ((units,), (), (write(door, "units/people/2/block-0"),)):
+        write_checkpoint(door.vault, "one", recipe.model_copy(update={"teachers": kept}))
+    close(door, "one", give_back=True)
+    assert forget(door, "one")
+    assert not {path for path in secrets_of(door) if path.startswith(("units/", "sums/"))}
+    assert len({path for path in secrets_of(door) if path.startswith(("teachers/both", "votes/"))}) == 3
+    close(door, "two", give_back=True)
+    assert forget(door, "two")
+    assert secrets_of(door) == set()
 
 
 def test_forgetting_that_was_interrupted_is_finished_by_forgetting_again(
