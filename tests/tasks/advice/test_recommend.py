@@ -9,9 +9,11 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Passed
 from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies, would_work
 from concord.tasks.advice.tallies import planned_tallies, tallies_option
 from concord.tasks.advice.worth import enough
+from concord.tasks.data.codes import learn_codes
 from concord.tasks.mechanisms.mechanism import calibrate
 from tests.support.people import tables_of_plan, write_tables
 
@@ -78,6 +80,20 @@ def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(fo
     assert chosen.tallied
     mechanism = planned_tallies(chosen, public.codes(chosen), public.rows)
     assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
+
+
+def test_pictures_alone_have_totals_if_the_plan_says_that_public_ones_differ(folder: Path) -> None:
+    levels = np.random.default_rng(0).integers(0, 256, (8, 196))
+    pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
+    codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
+
+    def asked(**labeling: Any) -> list[str]:
+        plan = auto(folder, without=("teachers",), mechanism="tallies", rows=10**6, **labeling)
+        return [each.what for each in planned_tallies(plan, codes, pictures.height).rounds]
+
+    assert asked() == asked(repair=False) == ["labels", "labels"]
+    assert asked(repair=True) == ["codes", "labels", "labels"]
+    assert asked(repair=True, rounds=1) == ["codes", "labels"]
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:
