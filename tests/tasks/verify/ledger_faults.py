@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 """Production code with one fault each, in what it writes."""
 
 RESTORED: dict[str, tuple[Any, str, Any]] = {
-    "loses what the witness saw": (state, "missing", lambda *_: Charge()),
+    "loses what the witness saw": (state, "shortfall", lambda *_: Charge()),
     "gives back what may be drawn elsewhere": (
         LedgerState,
         "_end_all",
