@@ -20,7 +20,7 @@ from concord.flows.run import Admitted, Balance, PublicStream, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
 from concord.flows.stages import UNITS, Public, published
 from concord.flows.steps import covered, find, publish, saying_room
-from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
+from concord.tasks.advice.tallies import as_begun, check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
@@ -219,8 +219,8 @@ def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes
 def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[TalliedSession], Codes]:
     """The session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
     ledger, encoding, own = run.stores.ledger, checkpoint.encoding, checkpoint.sources[0].batches
-    codes = code(run, run.plan, encoding, own)
-    tallied = TalliedSession(planned_tallies(run.plan, codes, sum(batch.rows for batch in own)), codes.digest)
+    codes, begun = code(run, run.plan, encoding, own), as_begun(run.plan, session.mechanism)
+    tallied = TalliedSession(planned_tallies(begun, codes, sum(batch.rows for batch in own)), codes.digest)
     check_going_on(run.stores.vault, session, tallied)
     asked, balance = (
         tallied.asked(run.plan, encoding, own, run.stores.vault),

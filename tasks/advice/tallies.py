@@ -6,8 +6,9 @@ Not covered  interactions of columns, which additive codes do not express. Check
              tests/tasks/advice/test_recommend.py and tests/flows/cli/test_plan_command.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -90,6 +91,15 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
         return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
     rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)
     return once if rounds == 1 else made(rounds)
+
+
+def as_begun(plan: Plan, settings: Mapping[str, Any]) -> Plan:
+    """The plan of a session of tallies with those settings, naming its rounds if they were left to advice then: another
+    version may advise otherwise."""
+    asked = [each["what"] for each in settings["rounds"]]
+    begun = {"rounds": asked.count("labels"), "repair": "codes" in asked}
+    left = {key: value for key, value in begun.items() if getattr(plan.labeling, key) is None}
+    return plan.model_copy(update={"labeling": plan.labeling.model_copy(update=left)})
 
 
 @dataclass(frozen=True, kw_only=True)

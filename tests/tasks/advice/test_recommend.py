@@ -11,10 +11,11 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Passed
 from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies, would_work
-from concord.tasks.advice.tallies import planned_tallies, tallies_option
+from concord.tasks.advice.tallies import as_begun, planned_tallies, tallies_option
 from concord.tasks.advice.worth import enough
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.mechanisms.mechanism import calibrate
+from concord.tasks.mechanisms.tallies import Tallies
 from tests.support.people import tables_of_plan, write_tables
 
 
@@ -87,13 +88,20 @@ def test_pictures_alone_have_totals_if_the_plan_says_that_public_ones_differ(fol
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
 
-    def asked(**labeling: Any) -> list[str]:
+    def planned(**labeling: Any) -> tuple[Plan, Tallies]:
         plan = auto(folder, without=("teachers",), mechanism="tallies", rows=10**6, **labeling)
-        return [each.what for each in planned_tallies(plan, codes, pictures.height).rounds]
+        return plan, planned_tallies(plan, codes, pictures.height)
+
+    def asked(**labeling: Any) -> list[str]:
+        return [each.what for each in planned(**labeling)[1].rounds]
 
     assert asked() == asked(repair=False) == ["labels", "labels"]
     assert asked(repair=True) == ["codes", "labels", "labels"]
     assert asked(repair=True, rounds=1) == ["codes", "labels"]
+    for begun in (planned(), planned(repair=True), planned(repair=True, rounds=1)):  # by the advice of some version
+        assert planned_tallies(as_begun(planned()[0], begun[1].settings()), codes, pictures.height) == begun[1]
+    named = as_begun(planned(rounds=2)[0], planned(rounds=1)[1].settings())
+    assert planned_tallies(named, codes, pictures.height) == planned()[1]
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:
