@@ -241,8 +241,7 @@ class LabelingPlan(Section):
     """For tallies: bins of a number in the first round; by default 8, or 16 from ε = 1 on."""
     repair: bool | None = None
     """For tallies: whether a tenth of the budget buys totals of the codes, by which public rows that are unlike the
-    private ones are repaired; by default it does, but for pictures alone, for which it pays if some classes are much
-    rarer among the public ones."""
+    private ones are repaired; by default it does."""
     crosses: Annotated[tuple[Pair, ...], Field(min_length=1, max_length=20)] | None = None
     """For tallies: pairs of features that are asked about together as well, each a field more, which takes its part of
     the budget; by default none, since on the tables tried they did not pay."""

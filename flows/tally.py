@@ -134,7 +134,7 @@ def study_linear(
     return made.model_copy(update={"figures": figures})
 
 
-@stage("study", version=3, reads=("student",))
+@stage("study", version=4, reads=("student",))
 def study_inferred(
     place: Place,
     session: str,

@@ -61,8 +61,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
     labeling, classes, fields, secret = plan.labeling, len(plan.data.classes), len(codes.coarse), plan.privacy.secret
 
     def made(rounds: int, *, spaces: bool = False) -> Tallies:
-        # of pictures alone they pay only if public ones are unlike the private (tests/benchmarks/README.md)
-        repair = not deepens(codes) if labeling.repair is None else labeling.repair
+        repair = True if labeling.repair is None else labeling.repair
         asked = planned_rounds(
             classes=classes,
             fields=fields,

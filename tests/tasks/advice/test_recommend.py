@@ -83,7 +83,7 @@ def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(fo
     assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
 
 
-def test_pictures_alone_have_totals_if_the_plan_says_that_public_ones_differ(folder: Path) -> None:
+def test_pictures_have_totals_unless_the_plan_says_that_public_ones_are_alike(folder: Path) -> None:
     levels = np.random.default_rng(0).integers(0, 256, (8, 196))
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
@@ -95,10 +95,10 @@ def test_pictures_alone_have_totals_if_the_plan_says_that_public_ones_differ(fol
     def asked(**labeling: Any) -> list[str]:
         return [each.what for each in planned(**labeling)[1].rounds]
 
-    assert asked() == asked(repair=False) == ["labels", "labels"]
-    assert asked(repair=True) == ["codes", "labels", "labels"]
+    assert asked() == asked(repair=True) == ["codes", "labels", "labels"]
+    assert asked(repair=False) == ["labels", "labels"]
     assert asked(repair=True, rounds=1) == ["codes", "labels"]
-    for begun in (planned(), planned(repair=True), planned(repair=True, rounds=1)):  # by the advice of some version
+    for begun in (planned(), planned(repair=False), planned(repair=False, rounds=1)):  # by the advice of some version
         assert planned_tallies(as_begun(planned()[0], begun[1].settings()), codes, pictures.height) == begun[1]
     named = as_begun(planned(rounds=2)[0], planned(rounds=1)[1].settings())
     assert planned_tallies(named, codes, pictures.height) == planned()[1]
