@@ -46,16 +46,16 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
 
 @pytest.mark.slow
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
-    assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify", "ended"}
+    assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify", "ended", "shown"}
     shutil.rmtree(home / "results")
     assert (
         ended(scheduled.scheduled_study, session=session, home=home)[1] == "Completed"
     )  # taught again: nothing was kept
-    assert cached(home) == {"study", "certify"}
+    assert cached(home) == {"study", "certify", "shown"}
 
 
 def cached(home: Path) -> set[str]:
-    """Stages whose results are kept."""
+    """Stages whose results are kept, and what else is kept with them: that a run ended, and what MLflow showed."""
     return {file.name.split("-")[0] for file in (home / "results").iterdir()}
 
 
