@@ -117,7 +117,7 @@ def test_killed_at_the_door_and_resumed_nothing_got_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", ["one_row_a_unit", "answers"])
+@pytest.mark.parametrize("work", ["one_row_a_unit", "classes_given"])
 def test_a_failure_on_units_set_aside_tells_nothing_of_them(
     choosing: Scene, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
