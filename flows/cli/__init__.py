@@ -108,11 +108,7 @@ def extend_command(
 
     Files it was given before are passed over: name one folder again and again, and only what is new is answered.
     """
-    with starting(quiet):
-        from concord.flows.environment import reopen
-
-        home = reopen(home)
-    with _served(home, quiet=quiet):
+    with _reopened(home, quiet=quiet) as home:
         from concord.flows.start import start_extension
 
         summary = start_extension(session, public, home)
@@ -134,11 +130,7 @@ def try_command(
 
     The plan's [test] sets the units aside. Without --epsilon nothing is spent: if there is no test, it says the price.
     """
-    with starting(quiet):
-        from concord.flows.environment import reopen
-
-        home = reopen(home)
-    with _served(home, quiet=quiet):
+    with _reopened(home, quiet=quiet) as home:
         from concord.flows.start import start_test
 
         summary = start_test(session, home, epsilon=epsilon, again=again)
@@ -294,6 +286,17 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
             servers_awake()
         with hushed(quiet):
             yield
+
+
+@contextmanager
+def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
+    """A home that is there, of this version's format, with Prefect's server."""
+    with starting(quiet):
+        from concord.flows.environment import reopen
+
+        found = reopen(home)
+    with _served(found, quiet=quiet):
+        yield found
 
 
 @contextmanager
