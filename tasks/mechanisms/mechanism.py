@@ -134,8 +134,11 @@ class FieldSettings:
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from. Other keys are passed over."""
-        return cls(**{each.name: settings[each.name] for each in fields(cls) if each.name in settings})
+        """The mechanism that `settings` was taken from. Raises WrongInput for a key that is none of its own."""
+        unknown = settings.keys() - {"name", *(each.name for each in fields(cls))}
+        if unknown:
+            raise WrongInput(f"settings of {cls.name} must not have {', '.join(sorted(unknown))}: it has no such field")
+        return cls(**{name: value for name, value in settings.items() if name != "name"})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""

@@ -4,6 +4,7 @@ Whole tables of any bits go through the real `split`, with and without one of th
 in several files, row groups and batches, by content and by a named unit, whole and as a secret subset.
 """
 
+import functools
 import os
 import struct
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ Row = tuple[Cell, Cell, Cell]
 """The bits of its features, of its label and of its unit."""
 
 
+@functools.cache
 def plan_of(table: Path, *, unit: bool) -> Plan:
     data = {"private": table.name, "public": "none.csv", "label": "label", "classes": ["a", "0"], "features": NAMES}
     return parse_plan(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Stream, plan_mechanisms
@@ -113,6 +114,11 @@ def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
     assert option.feasible
     assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))
     assert option.needs == Responses.needs
+
+
+def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:
+    with pytest.raises(WrongInput, match=f"settings of {NAME} must not have later"):
+        from_settings({**made().settings(), "later": 1})
 
 
 def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:
