@@ -9,6 +9,7 @@ send MLFLOW_TRACKING_TOKEN. Started and watched by flows/server.py.
 """
 
 import ctypes
+import gc
 import hmac
 import os
 import signal
@@ -20,6 +21,8 @@ import uvicorn
 
 PR_SET_PDEATHSIG = 1
 """Of <linux/prctl.h>: the signal that a process gets when the thread that started it ends."""
+YOUNG = 100_000
+"""Objects that are made before garbage is looked for, as in flows/cli."""
 
 
 def end_with(parent: int) -> None:
@@ -65,6 +68,7 @@ async def answer(send: Any, status: int, body: bytes, *headers: tuple[bytes, byt
 
 def main(application: str, descriptor: str, parent: str) -> None:
     end_with(int(parent))
+    gc.set_threshold(YOUNG)
     factory = application.endswith("()")
     config = uvicorn.Config(application.removesuffix("()"), factory=factory, log_level="error", lifespan="on")
     config.load()

@@ -27,6 +27,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     PREFECT_SERVER_API_AUTH_STRING,
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
     PREFECT_SERVER_DATABASE_PASSWORD,
@@ -160,6 +161,8 @@ def serving_flows(home: Path) -> Iterator[None]:
     """
     with server.serving(home):
         named = SERVERS_OWN | {each: os.environ[each.name] for each in SERVER if each.name in os.environ}
+        if server.Server.own:  # nobody listens: it ends with the run, which waits a second for the thread that tells it
+            named[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
         before, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             with temporary_settings(named):

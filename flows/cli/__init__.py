@@ -48,7 +48,10 @@ def main() -> None:
     """The console script: `command`, in a process of its own, which a signal ends at once."""
     gc.set_threshold(YOUNG)
     watch()
-    command()
+    try:
+        command()
+    finally:
+        gc.freeze()  # the system takes it all back: looking through it once more takes up to two seconds
 
 
 def command() -> None:
