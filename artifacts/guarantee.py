@@ -160,13 +160,13 @@ def later_rows_in_words(
     """
     if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
         wider = "`room` in [labeling] would pay for some" if cutoff is None else "a larger cutoff would leave some"
-        return f"none, the session ends with these: {wider}"
-    at_most = "" if queries is None else f"{queries - asked:,.0f} are paid for"
-    until = "" if cutoff is None else f"any number until {cutoff - refused:,.0f} more are refused"
-    return f"{', '.join(filter(None, (at_most, until)))}: by `concord extend`, or one at a time"
+        return f"none can be labelled, since the session ends with these; {wider}"
+    most = "any number" if queries is None else f"{queries - asked:,.0f}"
+    until = "" if cutoff is None else f", until {cutoff - refused:,.0f} more rows are refused"
+    return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
 
 
-NO_LATER_ROWS = "none, nobody votes on rows: `concord predict` gives classes and probabilities of further ones, free"
+NO_LATER_ROWS = "need no session: `concord predict` gives their classes and probabilities, at no charge"
 """In the place of `later_rows_in_words`, for tallies and for a student that is chosen."""
 
 UNWITNESSED = (

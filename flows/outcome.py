@@ -122,8 +122,8 @@ def _of_classes(test: dict[str, Any]) -> dict[str, Any]:
 def public_in_words(test: Mapping[str, Any]) -> str:
     """A public test in one line."""
     return (
-        f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows, where the largest class alone is "
-        f"{test['majority']:.1%}; balanced accuracy {test['balanced_accuracy']:.1%}"
+        f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows ({test['majority']:.1%} if it always named "
+        f"the largest class); balanced accuracy {test['balanced_accuracy']:.1%}"
     )
 
 

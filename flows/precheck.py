@@ -51,16 +51,17 @@ def is_worth_asking(found: Unmatched) -> bool:
 
 def shares_in_words(found: Unmatched) -> Iterator[str]:
     """The shares, rounded; for the operator alone."""
-    yield f"{rounded(found.label)} of the private rows match no class of data.classes and count as the first"
+    if found.label:
+        yield f"{rounded(found.label)} of the private rows have a label that data.classes lacks: it counts as the first"
+    else:
+        yield "the label of every private row is one of data.classes"
     if found.unit:
-        yield f"{rounded(found.unit)} of the private rows name no unit and are left out"
+        yield f"{rounded(found.unit)} of the private rows have no id in the column of data.unit: they are left out"
     lost = sorted(found.features.items(), key=lambda item: -item[1])
     for name, share in [(name, share) for name, share in lost if share >= LEAST_SAID][:MOST_SAID]:
-        yield f"{rounded(share)} of the private rows hold nothing known in {name!r}, which counts as missing"
+        yield f"{rounded(share)} of the private rows have an unknown value in {name!r}: it counts as missing"
 
 
 def rounded(share: float) -> str:
-    """A share to the nearest hundredth."""
-    if 0 < share < LEAST_SAID:
-        return "under 1%"
-    return f"about {share:.0%}" if share else "none"
+    """A share that is not 0, to the nearest hundredth."""
+    return "under 1%" if share < LEAST_SAID else f"about {share:.0%}"

@@ -126,7 +126,7 @@ def saying_room(found: Admitted[Asking]) -> Admitted[Asking]:
         words = NO_LATER_ROWS
         if found.asked.teachers:
             words = later_rows_in_words(queries=ends.queries, cutoff=ends.cutoff, asked=found.stream.rows, refused=0)
-        err.print(f"{'room':>8} later rows: {words}", soft_wrap=True, markup=False)
+        err.print(f"{'later':>8} rows {words}", soft_wrap=True, markup=False)
     return found
 
 

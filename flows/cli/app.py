@@ -6,6 +6,7 @@ Each command ends its `--help` with the examples below. Checked by tests/flows/c
 import codecs
 import io
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -111,8 +112,11 @@ def options(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    home: Annotated[Path | None, typer.Option("--home", help="As after a command, which goes before.")] = None,
 ) -> None:
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
+    if home is not None:
+        os.environ["CONCORD_HOME"] = str(home)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
 def show_begun(found: Mapping[str, Any]) -> None:
     """What was written, and what comes next."""
     out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
-    out.print(f"later rows: {found['later_rows']}", markup=False, soft_wrap=True)
+    out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
     out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")

@@ -121,7 +121,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if "tallies" in found:
         _show_tallies(found["tallies"], found["would_work"], found["what_if"])
     if found.get("later_rows"):
-        out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
+        out.print(f"Later rows {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
         _show_candidates(found["candidates"])
     if found["lifetime"]:

@@ -34,7 +34,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "session": summary.session,
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
-        "rows": f"{summary.asked} asked, {summary.answered} answered, {summary.refused} refused",
+        "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
         "later rows": summary.later_rows,
         "student": "published; the plan names no public test rows",
         "spent now": spent_in_words(summary.lifetime),
@@ -43,7 +43,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "audit view": f"concord ui --home {home}",
     }
     if summary.inferred:
-        lines["rows"] = f"{summary.inferred} public rows labelled, as {summary.asked} rounds of noisy sums say"
+        lines["rows"] = f"{summary.inferred:,} public rows labelled, from {summary.asked} rounds of noisy sums"
     elif not summary.teachers:
         lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
     if "public_test" in student:
@@ -51,8 +51,8 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if "prior_odds_accuracy" in student:
         right, balanced = (f"{student[f'prior_odds_{name}accuracy']:.1%}" for name in ("", "balanced_"))
         lines["prior odds"] = (
-            f"{right} right, balanced accuracy {balanced}, if a class is named as soon as its odds rise over "
-            "its share of the public rows"
+            f"{right} right, balanced accuracy {balanced}, if it names the class whose odds rise most over the share "
+            "of that class, which finds more of a rare one"
         )
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
@@ -65,8 +65,8 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     for warning in summary.warnings:
         out.print(f"[yellow]warning[/yellow]      {escape(warning)}", soft_wrap=True)
     if not student["champion"]:
-        why = "it is warned of" if summary.warnings else "it does not beat the champion, or the plan says so"
-        out.print(f"not champion {why}; [about] champion in the plan decides otherwise", soft_wrap=True, markup=False)
+        why = "it has a warning" if summary.warnings else "it does not beat the champion, or the plan says so"
+        out.print(f"champion     no: {why}; `champion` in [about] says otherwise", soft_wrap=True, markup=False)
 
 
 def show_classes(test: dict[str, Any] | None, where: str) -> None:
@@ -75,7 +75,7 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
         return
     table = Table(title=where, title_justify="left", **NARROW)
     names = [escape(name) for name in test["recall"]]
-    for heading in ("of class", "recall", "precision", *(f"said {name}" for name in names)):
+    for heading in ("class", "recall", "precision", *(f"named {name}" for name in names)):
         table.add_column(heading, overflow="fold")
     for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
         shares = (_share(test[kind][own]) for kind in ("recall", "precision"))
@@ -210,9 +210,7 @@ def show_erasure(details: dict[str, Any]) -> None:
     )
     for text in details["published"]:
         models = ", ".join(text["models"]) or "no model"
-        out.print(
-            f"published and beyond recall: session {text['session']}, {text['labels']} labels, {models}", markup=False
-        )
+        out.print(f"already published: session {text['session']}, {text['labels']} labels, {models}", markup=False)
     if details["left_out"]:
         out.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True, markup=False)
     out.print(

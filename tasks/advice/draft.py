@@ -34,7 +34,7 @@ from concord.tasks.advice.compare import Option
 from concord.tasks.advice.keys import SCHEMA_LINE, SHIPPED
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
-from concord.tasks.data.formats import FREE_TEXT, ONE_VALUE, check_target, remarks_on, words_of
+from concord.tasks.data.formats import ALL_DIFFER, FREE_TEXT, ONE_VALUE, check_target, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
 from concord.tasks.data.units import private_frames, private_names
 from concord.tasks.mechanisms.mechanism import mechanism_class
@@ -160,7 +160,7 @@ def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, .
 
 def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
     """The columns that can be features, with what each holds."""
-    names = [name for name in table.names if name not in besides and kind_of(table.type_of(name)) is not None]
+    names = [name for name in table.names if name not in (*besides, "") and kind_of(table.type_of(name)) is not None]
     return table.kinds(names)
 
 
@@ -191,6 +191,7 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
             "free text"
         )
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
+    features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
     written = SCHEMA_LINE + PLAN_HEAD + "\n".join(sections)
@@ -199,7 +200,8 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
 
 
 ABSENT = "not in the private table, left out"
-LEFT_OUT = (FREE_TEXT, ONE_VALUE, ABSENT)
+UNREAD = "without a name, or neither numbers, words, dates, truth values nor lists of one length, left out"
+LEFT_OUT = (FREE_TEXT, ONE_VALUE, ALL_DIFFER, ABSENT, UNREAD)
 """Remarks on columns that are no features."""
 BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
 """What is said of a filter that suits."""

@@ -175,8 +175,8 @@ def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
     asked_of, classes = [codes.fields[field] for field in codes.coarse], len(plan.data.classes)
     sizes = [field.size if isinstance(field, VectorField) else min(field.size, BINS) for field in asked_of]
     worth, least = worth_of_tallies(mechanism, sizes, units=units, public=rows), enough(classes, len(sizes))
-    asked = f"sums of {len(sizes)} columns over {units:,.0f} units"
-    few = f"as good as {worth:,.0f} labels, and a student needs about {least:,}: the noise outweighs {asked}"
+    asked = f"noisy sums of {len(sizes)} columns over {units:,.0f} units"
+    few = f"as good as {worth:,.0f} labels, and a student needs about {least:,}: too much noise for {asked}"
     return Option(
         name=TALLIES,
         feasible=worth >= least,
@@ -185,7 +185,7 @@ def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
         worth=worth,
         lost=lost(worth, classes, len(sizes)),
         needs="the number of private units, roughly",
-        reason=f"{asked}, and labels of all public rows: as good as {worth:,.0f} labels" if worth >= least else few,
+        reason=f"{asked} label all public rows: as good as {worth:,.0f} labels" if worth >= least else few,
     )
 
 

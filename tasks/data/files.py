@@ -84,14 +84,21 @@ class TableFile:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names in order. Raises WrongInput if the file cannot be read, or if a name comes twice in a public
-        one: of a private one, only names that are asked for may be judged."""
+        """Column names in order. Raises WrongInput if the file cannot be read, or names of a public one are wrong."""
         added = tuple(name for name, _ in self.partition)
         names = (*(name for name in self._stored if name not in added), *added)
-        twice = [name for name in names if names.count(name) > 1]
-        if twice and self.field != PRIVATE:
-            raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
+        if self.field != PRIVATE:
+            self._check_names(names)
         return names
+
+    def _check_names(self, names: Sequence[str]) -> None:  # of a private file only names that are asked for are judged
+        twice = [name for name in names if names.count(name) > 1]
+        if not any(names):
+            raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
+        if self.format == "csv" and any("\0" in name for name in names):
+            raise WrongInput(f"{self.field} must be UTF-8, not UTF-16, but {self.shown} holds zero bytes")
+        if twice:
+            raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
 
     @cached_property
     def _stored(self) -> tuple[str, ...]:

@@ -145,10 +145,15 @@ def _all(pattern: str, cells: Sequence[str]) -> bool:
 
 MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
 FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
+ALL_DIFFER = "nearly every cell is another word, left out: it teaches nothing"
 ONE_VALUE = "one value alone, left out: it teaches nothing"
 LEADING_ZEROS = "digits with a zero in front are words"
 NAMING_NUMBERS = range(3, 61)
 """How many distinct whole numbers may name things."""
+ALL_BUT = 0.9
+"""The share of different words from which they name rows, as ids and moments do."""
+LEAST_WORDS = 20
+"""Of fewer words that all differ nothing is said."""
 SENTENCE = 4
 """Words that a cell of free text has on average, at least."""
 MOST_CLASSES = 20
@@ -174,6 +179,12 @@ def is_free_text(cells: pl.Series) -> bool:
     return len(texts) > 0 and texts.n_unique() > len(texts) / 2 and float(str(words)) >= SENTENCE
 
 
+def names_rows(cells: pl.Series) -> bool:
+    """Whether nearly all words come once: a vocabulary of them knows no word of another table."""
+    words = cells.cast(pl.String).drop_nulls()
+    return len(words) >= LEAST_WORDS and words.n_unique() > ALL_BUT * len(words)
+
+
 def check_target(option: str, label: str, words: Collection[str]) -> None:
     """Raise WrongInput if labels are measured numbers and no classes, with advice."""
     numbers = sorted(float(word) for word in words if re.fullmatch(POINT, word) and "," not in word)
@@ -188,13 +199,13 @@ def check_target(option: str, label: str, words: Collection[str]) -> None:
 
 
 def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """What is to be said of columns: that a number may name things, that digits are words, that words are sentences, or
-    that all cells are alike."""
+    """What is to be said of columns: that a number may name things; that digits are words; that words are sentences, or
+    all differ; or that all cells are alike. Of several the last is said."""
     plain = [name for name, kind in kinds.items() if kind != "list"]
     sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
     rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
         "numeric": {MAY_BE_NAMES: may_be_names},
-        "categorical": {FREE_TEXT: is_free_text, LEADING_ZEROS: of_digits},
+        "categorical": {LEADING_ZEROS: of_digits, ALL_DIFFER: names_rows, FREE_TEXT: is_free_text},
     }
     checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}
     found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]

@@ -113,8 +113,8 @@ def _measured(test: PublicTest | None) -> str | None:
         return None
     finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
     return (
-        f"{test.accuracy:.1%} right on {test.rows:,} public test rows, where the largest class alone is "
-        f"{test.majority:.1%}; balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
+        f"{test.accuracy:.1%} right on {test.rows:,} public test rows ({test.majority:.1%} if it always named the "
+        f"largest class); balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
     )
 
 

@@ -29,7 +29,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.released import table_bytes
@@ -204,5 +204,6 @@ def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> tup
         predicted = Tallied(**given).fit().predict(X)
         prefix = "" if point == "default" else "prior_odds_"
         found[f"{prefix}accuracy"] = float(np.mean(predicted == names))
-        found[f"{prefix}balanced_accuracy"] = float(balanced_accuracy_score(names, predicted))
+        recall = recall_score(names, predicted, labels=encoding.classes, average=None, zero_division=np.nan)
+        found[f"{prefix}balanced_accuracy"] = float(np.nanmean(recall))  # of the classes that there are rows of
     return measured(student["student"], X, truth, encoding, path), found

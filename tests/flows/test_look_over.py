@@ -15,16 +15,19 @@ RIGHT = Unmatched(0.0, 0.0, {"shade": 0.001})
 
 
 def test_shares_are_rounded() -> None:
-    assert [rounded(share) for share in (0, 0.0001, 0.0449, 0.126, 1.0)] == [
-        "none",
+    assert [rounded(share) for share in (0.0001, 0.0449, 0.126, 1.0)] == [
         "under 1%",
         "about 4%",
         "about 13%",
         "about 100%",
     ]
     assert list(shares_in_words(WRONG)) == [
-        "about 100% of the private rows match no class of data.classes and count as the first",
-        "about 13% of the private rows hold nothing known in 'shade', which counts as missing",
+        "about 100% of the private rows have a label that data.classes lacks: it counts as the first",
+        "about 13% of the private rows have an unknown value in 'shade': it counts as missing",
+    ]
+    assert list(shares_in_words(Unmatched(0.0, 0.0001, {}))) == [
+        "the label of every private row is one of data.classes",
+        "under 1% of the private rows have no id in the column of data.unit: they are left out",
     ]
     assert is_worth_asking(WRONG)
     assert not is_worth_asking(RIGHT)

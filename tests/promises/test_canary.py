@@ -26,7 +26,7 @@ from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
 from tests.support.processes import own_environment
 
-PRECHECK = "of the private rows match no class"
+PRECHECK = "have a label that data.classes lacks"
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
 
 

@@ -220,7 +220,7 @@ def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) ->
     show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [details]})
     text = capsys.readouterr().out
     for words in (
-        "beyond recall: session people-1, 300 labels, models:/people/1",
+        "already published: session people-1, 300 labels, models:/people/1",
         "left out",
         "[data] version",
         "--new-session",

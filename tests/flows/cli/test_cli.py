@@ -13,6 +13,7 @@ import pytest
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.flows.outcome import spent_in_words
+from tests.support.console import concord as without_home
 from tests.support.people import people, write_plan, write_tables
 
 
@@ -28,6 +29,17 @@ def plan_of(folder: Path, **changes: Any) -> str:
 
 def charged(home: Path) -> Charge:
     return Ledger.of(home).total("people") if (home / "ledger.db").exists() else Charge()
+
+
+def test_the_home_may_be_named_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_HOME", str(tmp_path / "environment"))
+    before, after = ("--home", str(tmp_path / "before")), ("--home", str(tmp_path / "after"))
+    for arguments, named in (((*before, "key"), "before"), ((*before, "key", *after), "after")):
+        status, _, error = without_home(*arguments)
+        assert (status, error.split(": name it")[0]) == (
+            1,
+            f"concord: there is no home folder of concord at {tmp_path / named}",
+        )
 
 
 WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {

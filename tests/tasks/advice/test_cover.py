@@ -209,11 +209,16 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("ends", "asked", "refused", "words"),
     [
-        ({"queries": 390, "cutoff": None}, 300, 0, "90 are paid for: by"),
-        ({"queries": 300, "cutoff": None}, 300, 0, "none, the session ends with these: `room`"),
-        ({"queries": None, "cutoff": 12}, 300, 5, "any number until 7 more are refused: by"),
-        ({"queries": None, "cutoff": 12}, 300, 12, "none, the session ends with these: a larger cutoff"),
-        ({"queries": 390, "cutoff": 12}, 300, 5, "90 are paid for, any number until 7 more are refused"),
+        ({"queries": 390, "cutoff": None}, 300, 0, "90 can still be labelled by `concord extend`"),
+        ({"queries": 300, "cutoff": None}, 300, 0, "none can be labelled, since the session ends with these; `room`"),
+        ({"queries": None, "cutoff": 12}, 300, 5, "any number can still be labelled by"),
+        (
+            {"queries": None, "cutoff": 12},
+            300,
+            12,
+            "none can be labelled, since the session ends with these; a larger",
+        ),
+        ({"queries": 390, "cutoff": 12}, 300, 5, "90 can still be labelled by"),
     ],
 )
 def test_it_says_how_many_later_rows_a_session_has_room_for(
@@ -221,6 +226,7 @@ def test_it_says_how_many_later_rows_a_session_has_room_for(
 ) -> None:
     said = partial(later_rows_in_words, queries=ends["queries"], cutoff=ends["cutoff"], asked=asked, refused=refused)
     assert said().startswith(words)
+    assert said().endswith("until 7 more rows are refused") == (refused == 5)
     assert said(ended=True).startswith("none")
 
 

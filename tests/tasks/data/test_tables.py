@@ -111,9 +111,14 @@ def _twice(folder: Path) -> None:
     (folder / "t.csv").write_text("age,age\n1,2\n")
 
 
+def _utf16(folder: Path) -> None:
+    (folder / "t.csv").write_bytes("age\n1\n".encode("utf-16"))
+
+
 FAULTS: dict[Callable[[Path], None], str] = {
     _nothing: "is empty",
-    _empty_file: "must hold the column 'age'",
+    _empty_file: "must begin with the names of its columns",
+    _utf16: "must be UTF-8, not UTF-16",
     _headings: "must hold at least one row",
     _no_rows: "must hold at least one row",
     _torn: "cannot be read as parquet",

@@ -11,9 +11,18 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan, parse_plan
 from concord.artifacts.schemas import Encoding, Hashed, OneHot, Scaled
+from concord.tasks.advice.draft import UNREAD
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import encode, learn_columns
-from concord.tasks.data.formats import FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, check_target, remarks_on
+from concord.tasks.data.formats import (
+    ALL_DIFFER,
+    FREE_TEXT,
+    LEADING_ZEROS,
+    MAY_BE_NAMES,
+    ONE_VALUE,
+    check_target,
+    remarks_on,
+)
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.track import column_types
 from tests.flows.cli.test_init import Terminal
@@ -62,6 +71,33 @@ def test_what_is_said_of_columns(folder: Path) -> None:
     said = remarks_on(table, table.kinds(table.names))
     assert said == {"zip": LEADING_ZEROS, "ward": MAY_BE_NAMES, "remark": FREE_TEXT}
     remarks_on(open_public(str(folder / "public.csv")), {})
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        ([f"P{at}" for at in range(40)], ALL_DIFFER),
+        ([f"P{at}" for at in range(10)], None),  # too few to tell
+        ([f"P{at % 30}" for at in range(40)], None),
+        ([f"{at:03d}" for at in range(40)], ALL_DIFFER),  # zeros in front do not make it worth learning
+        ([f"she came back {at}" for at in range(40)], FREE_TEXT),
+        (["0011"] * 40, ONE_VALUE),
+    ],
+)
+def test_words_that_name_rows_are_left_out(tmp_path: Path, cells: list[str], found: str | None) -> None:
+    pl.DataFrame({"name": cells}).write_parquet(tmp_path / "t.parquet")
+    assert remarks_on(open_public(str(tmp_path / "t.parquet")), {"name": "categorical"}).get("name") == found
+
+
+def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:
+    frame = pl.read_csv(folder / "public.csv").with_columns(parts=pl.struct("age", "size"), bits=pl.lit(b"1"))
+    frame.write_parquet(folder / "public.parquet")
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes")
+    given = ("init", "--private", "private.csv", "--public", "public.parquet", "--label", "outcome", *stated)
+    assert without_home(*given)[0] == 0
+    text = (folder / "plan.toml").read_text()
+    assert all(f'# "{name}", # {UNREAD}' in text for name in ("parts", "bits"))
+    assert "parts" not in (load_plan(folder / "plan.toml").data.features or ())
 
 
 def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -> None:
