@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
-from concord.artifacts.home.whole import discard, make_folder, passing_folder, sync_folder, write_whole
+from concord.artifacts.home.whole import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import AnyPath, Ref
 from concord.artifacts.settings import KEY, KEY_FILE
 
@@ -150,7 +150,8 @@ class Vault:
 
     @contextmanager
     def passing(self, path: str) -> Iterator[str]:
-        """A folder, by its path, for files that are needed within the block alone, which are gone however it ends.
+        """A folder, by its path, for files that are needed within the block alone, which are gone however it ends: no
+        power cut is outlived, and the disk need not have them before they go.
 
         What belongs at `path` may be renamed to it within the block.
         """
@@ -265,12 +266,13 @@ class Vault:
 
     @contextmanager
     def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
-        """A file that takes its name, durable, when the block ends well; no trace of it remains otherwise."""
+        """A file that takes its name when the block ends well, durable unless its folder is passing; no trace of it
+        remains otherwise."""
         final = self.root / path
         with self._in_one_sentence("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
             with (
-                write_whole(final, self.root, exclusive=exclusive, durable=True) as file,
+                write_whole(final, self.root, exclusive=exclusive, durable=not path.startswith(UNFINISHED)) as file,
                 self._coded(file, path) as coded,
             ):
                 yield coded

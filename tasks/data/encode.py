@@ -17,6 +17,7 @@ Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 import io
 import math
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -103,7 +104,8 @@ def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "da
     log = abs(pl.Series(numbers).skew() or 0) > SKEWED
     values = (signed_log(numbers) if log else numbers).tolist()
     mean = math.fsum(values) / len(values)
-    scale = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    apart = (np.asarray(values) - mean).tolist()
+    scale = math.sqrt(math.fsum(map(pow, apart, repeat(2))) / len(values))
     return Scaled(
         kind=kind,
         name=name,

@@ -39,7 +39,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive
@@ -57,6 +59,7 @@ from concord.tasks.data.units import (
     NOBODY,
     UNIT,
     Erased,
+    names_of,
     owned_frames,
     private_files,
     sampled,
@@ -168,13 +171,26 @@ def _identified_schema(encoding: Encoding) -> pl.Schema:
 
 def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
     """The same rows, each a unit of its own: its content and its copy number. Identical rows meet in one part."""
-    with spilling(vault, folder, schema) as spill:
+    with spilling(vault, folder, pl.Schema({name: kind for name, kind in schema.items() if name != UNIT})) as spill:
         for frame in rows:
-            spill.add(frame, pl.Series([digest[0] % SPILLS for digest in frame[CONTENT]], dtype=pl.UInt8))
+            spill.add(frame.drop(UNIT), pl.Series(_halves(frame[CONTENT])[:, 0] % SPILLS))  # by the digest's first byte
         for part in filter(len, spill.read(SPILLS)):
-            copies = part.select(pl.col(CONTENT).cum_count().over(CONTENT)).to_series()
-            names = [digest + copy.to_bytes(8, "little") for digest, copy in zip(part[CONTENT], copies, strict=True)]
-            yield part.with_columns(pl.Series(UNIT, names, pl.Binary))
+            digests = _halves(part[CONTENT])
+            yield part.with_columns(names_of(np.column_stack([digests, _copies(digests)])))
+
+
+def _halves(digests: pl.Series) -> NDArray[np.uint64]:
+    """Digests as two numbers each: (rows, 2)."""
+    return np.frombuffer(b"".join(digests.to_list()), dtype="<u8").reshape(-1, 2)
+
+
+def _copies(digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The copy number, from 1, of each digest (rows, 2) among those that are the same."""
+    order, place = np.lexsort(digests.T), np.arange(len(digests), dtype="<u8")
+    ordered, found = digests[order], np.empty_like(place)
+    begins = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
+    found[order] = place - np.maximum.accumulate(np.where(begins, place, 0)) + 1
+    return found
 
 
 def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[pl.DataFrame]:

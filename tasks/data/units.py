@@ -23,9 +23,11 @@ Spill: regroup a stream of rows that may be larger than memory, through files of
 tests/tasks/data/test_split.py.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -213,9 +215,10 @@ def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
     return pl.Series(keyed_bits(units, key, b"sample") < bound)
 
 
-def keyed_bits(units: Iterable[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
+def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
     """64 keyed bits of each unit, for one purpose."""
-    return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
+    names = units.to_list() if isinstance(units, pl.Series) else units
+    return np.frombuffer(b"".join(hashed(names, key, purpose, 8)), dtype="<u8")
 
 
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:
@@ -236,7 +239,14 @@ def _former_names(ids: pl.Series) -> pl.Series:
 
 
 def _places(first: int, rows: int) -> pl.Series:
-    return pl.Series(UNIT, [place.to_bytes(8, "little") for place in range(first, first + rows)], pl.Binary)
+    return names_of(np.arange(first, first + rows, dtype="<u8"))
+
+
+def names_of(cells: NDArray[np.generic]) -> pl.Series:
+    """The bytes of each row of numbers (rows,) or (rows, cells), as UNIT."""
+    size = cells.itemsize * math.prod(cells.shape[1:])
+    bytes_of = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), len(cells), [None, pa.py_buffer(cells)])
+    return pl.Series(UNIT, pl.from_arrow(bytes_of), pl.Binary)
 
 
 HELD_BYTES = 1 << 26
@@ -278,8 +288,10 @@ class Spill:
         self._open.close()
 
     def _grouped(self) -> dict[int, pl.DataFrame]:
-        groups = pl.concat(self._held).partition_by(PART, as_dict=True, include_key=False)
-        return {int(part): rows for (part,), rows in groups.items()}
+        rows = pl.concat(self._held).sort(PART, maintain_order=True)
+        parts, firsts = np.unique(rows[PART].to_numpy(), return_index=True)
+        rows, bounds = rows.drop(PART), pairwise([*firsts.tolist(), rows.height])
+        return {part: rows[first:last] for part, (first, last) in zip(parts.tolist(), bounds, strict=True)}
 
     def _stored(self, part: int) -> Iterator[pl.DataFrame]:
         if part in self._files:

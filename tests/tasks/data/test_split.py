@@ -1,5 +1,7 @@
 """Split: one unit, one shard, whatever stands in its rows and in all the others."""
 
+from collections import Counter
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
 
 KEY = bytes(range(32))
@@ -99,6 +101,24 @@ def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
     sizes = [len(rows) for rows in shards(tmp_path, table(1) * 700).values()]
     assert sum(sizes) == 700
     assert min(sizes) > 50  # 100 each on average; a binomial 5.4 standard deviations below it is 50
+
+
+def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(tmp_path: Path) -> None:
+    lines = [*table(40), *[table(1)[0]] * 20]
+    made = plan(tmp_path, lines)
+    encoding = learn_encoding(made)
+    files = split(made, encoding, Vault(tmp_path / "vault"), "shards", KEY)
+    rows = pl.concat(read_frame(ref, Vault(tmp_path / "vault")) for ref in files)
+    named = Counter[bytes]()
+    expected = list[int]()
+    for digest in (digests := row_digests(rows.drop(SHARD), encoding, KEY)):
+        named[digest] += 1
+        name = digest + named[digest].to_bytes(8, "little")
+        bits = blake2b(name, key=KEY, person=b"shard", digest_size=8).digest()
+        expected.append(int.from_bytes(bits, "little") % K)
+    found = zip(digests, rows[SHARD], strict=True)
+    assert sorted(found) == sorted(zip(digests, expected, strict=True))
+    assert max(named.values()) > 20
 
 
 def test_a_unit_lies_in_one_shard_and_taking_it_changes_that_one(tmp_path: Path) -> None:
