@@ -23,7 +23,7 @@ from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, Places, decode_column
-from concord.tasks.student.prior import Totals, prior_of, repaired
+from concord.tasks.student.prior import Totals, prior_of, repaired, unlike
 
 FEW_SUMS = 2_000
 """Sums of all rounds below which they are decoded by one thread."""
@@ -154,10 +154,21 @@ def model_places(rows: CodeMatrix, codes: Codes) -> Places:
     return np.column_stack([places, np.full(len(rows), intercept)])
 
 
-def next_fields(decoded: Decoded, codes: Codes, most: int) -> tuple[int, ...]:
-    """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first."""
+def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int] = ()) -> tuple[int, ...]:
+    """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first.
+
+    unlike   coarse fields whose public rows had to be repaired: these are asked as they are, since totals tell how many
+             private units have each of their codes, and nothing of the fine codes within
+    """
+    views = {fine: coarse if coarse in unlike else fine for coarse, fine in zip(codes.coarse, codes.fine, strict=True)}
     ranked = sorted(codes.fine, key=lambda field: -decoded.importance[field])
-    return tuple(sorted(ranked[:most]))
+    return tuple(sorted(views[field] for field in ranked[:most]))
+
+
+def unlike_fields(heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
+    """The coarse fields whose codes public rows clearly have more or less often than private ones, by their totals."""
+    totals = _totals(heard, codes, *((units, 0.0) if units is not None else estimated_units(heard)))
+    return () if totals is None else unlike(rows, codes, totals)
 
 
 def next_model(decoded: Decoded) -> IntegerModel:
@@ -196,14 +207,21 @@ def _repairs(
     heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
 ) -> list[tuple[CodeMatrix, float]]:
     """The public rows as they may stand for private ones, and the share of cells that changed: two ways, if any did."""
-    counted = [each for each in heard if each.question.what == "codes"]
-    if not counted:
+    totals = _totals(heard, codes, units, units_noise)
+    if totals is None:
         return [(rows, 0.0)]
-    if counted[0].question.fields != codes.coarse:
-        raise ValueError("totals must be of the coarse fields, in order")
-    totals = Totals(_by_field(counted[0]), counted[0].noise, units, units_noise)
     found = [repaired(rows, codes, totals, together=together) for together in (True, False)]
     return found if found[0][1] else found[:1]
+
+
+def _totals(heard: Sequence[Heard], codes: Codes, units: float, units_noise: float) -> Totals | None:
+    """How many private units have each coarse code; None if no round asked."""
+    counted = [each for each in heard if each.question.what == "codes"]
+    if not counted:
+        return None
+    if counted[0].question.fields != codes.coarse:
+        raise ValueError("totals must be of the coarse fields, in order")
+    return Totals(_by_field(counted[0]), counted[0].noise, units, units_noise)
 
 
 def _by_field(heard: Heard) -> tuple[Floats, ...]:

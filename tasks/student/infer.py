@@ -43,7 +43,16 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import Cells
 from concord.tasks.student.concord_tallied import POINTS, Code, Crossed, Tallied
-from concord.tasks.student.decode import Decoded, Heard, decode, next_fields, next_model, odds_scores, scores
+from concord.tasks.student.decode import (
+    Decoded,
+    Heard,
+    decode,
+    next_fields,
+    next_model,
+    odds_scores,
+    scores,
+    unlike_fields,
+)
 from concord.tasks.student.evaluate import measured
 from concord.tasks.student.joint import KAPPAS
 
@@ -92,7 +101,7 @@ class Follower:
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
         """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
         next. Code totals by themselves tell of no class."""
-        number = len(released)
+        number, unlike = len(released), ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now, codes = Heard(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
@@ -101,19 +110,21 @@ class Follower:
                 self.units == len(self.rows) and not self.mechanism.many
             )  # then no row was drawn to stand for others
             kappas = (0.0,) if exact else KAPPAS
-            decoded = decode([*map(heard, released), now], self.rows, self.codes, units=self.units, kappas=kappas)
+            rounds = [*map(heard, released), now]
+            decoded = decode(rounds, self.rows, self.codes, units=self.units, kappas=kappas)
+            unlike = unlike_fields(rounds, self.rows, self.codes, self.units)
         else:
             rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])
             decoded = decode([now], rows, codes, units=units)
         following: dict[str, Any] = {"decoded": decoded.record(), "next": None}
         if number + 1 < len(self.mechanism.rounds):
-            following["next"] = self._next(number, decoded, codes)
+            following["next"] = self._next(number, decoded, codes, unlike)
         return following
 
-    def _next(self, number: int, decoded: Decoded, codes: Codes) -> dict[str, Any]:
+    def _next(self, number: int, decoded: Decoded, codes: Codes, unlike: Sequence[int]) -> dict[str, Any]:
         """What the round after this one asks: the fields that tell most, or the cells of a space learned by now."""
         if self.public is None:
-            asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields)
+            asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields, unlike)
             return {"fields": list(asked), "model": next_model(decoded).record()}
         rows = self.public().drop_nulls(codes.fields[0].name)
         rows = rows.gather_every(max(1, -(-rows.height // PICTURES)))

@@ -180,7 +180,7 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
     order = draw.permutation(len(rows))
     moved = 0
     for coarse, fine, counted in zip(codes.coarse, codes.fine, totals.by_field, strict=True):
-        own = rows[:, coarse].astype(np.int64) - codes.span(coarse).start
+        own = _own(rows, codes, coarse)
         wanted = _wanted(own, counted, totals)
         if wanted is None:
             continue
@@ -190,6 +190,21 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
             found[which, fine] = _fine(rows, codes, coarse, fine, to, draw)
         moved += len(which)
     return found, moved / (len(rows) * len(codes.coarse))
+
+
+def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
+    """The coarse fields that `repaired` changes."""
+    return tuple(
+        coarse
+        for coarse, counted in zip(codes.coarse, totals.by_field, strict=True)
+        if _wanted(_own(rows, codes, coarse), counted, totals) is not None
+    )
+
+
+def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
+    """Codes of a field, from 0."""
+    found: Ints = rows[:, field].astype(np.int64) - codes.span(field).start
+    return found
 
 
 def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
@@ -217,7 +232,7 @@ def _moves(own: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) ->
 
 def _fine(rows: CodeMatrix, codes: Codes, coarse: int, fine: int, to: Ints, draw: np.random.Generator) -> Ints:
     """Codes of the fine view for rows that get codes `to` of the coarse one: those of other rows that have it."""
-    own = rows[:, coarse].astype(np.int64) - codes.span(coarse).start
+    own = _own(rows, codes, coarse)
     found = np.empty(len(to), dtype=np.int64)
     for code in np.unique(to):
         donors = rows[own == code, fine]

@@ -6,8 +6,10 @@ Writes the tables of tests/benchmarks/README.md between its marks, the short one
 A figure that was not measured has no way into them. Checked by tests/benchmarks/test_field_page.py.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ NAMES = {
     "dp_sgd": "DP-SGD, logistic regression (Opacus)",
     "mst": "synthetic rows by MST (dpmm)",
     "aim": "synthetic rows by AIM (dpmm)",
+    "largest": "no model: the largest class",
     "public_labels": "no private row: public rows with labels",
     "linear": "no privacy: logistic regression",
     "boosted": "no privacy: boosted trees",
@@ -42,11 +45,15 @@ MEASURES = {
     "auc": "AUC",
 }
 Lines = Sequence[dict[str, Any]]
+COMPARED = {name: title for name, title in MEASURES.items() if name != "auc"}
+"""By what `auto` is held against the best choice in hindsight."""
+ALLOWED = 1.0
+"""Points that it may lose."""
 
 
 def cell(found: Lines, measure: str) -> str:
     """Mean and standard deviation over runs; why there is none; or nothing, if it was not measured."""
-    values = [line[measure] for line in found if measure in line]
+    values = _values(found, measure)
     if not values:
         return found[0]["why"] if found else ""
     mean = f"{np.mean(values):.1f}"
@@ -73,13 +80,90 @@ def table(
 
 
 def page(lines: Lines) -> Iterator[str]:
-    """All cases and measures."""
+    """`auto` in hindsight, and all cases and measures."""
+    yield "\n".join(["### `auto` in hindsight\n", *compared(lines)])
     for case in dict.fromkeys(line["case"] for line in lines):
         mine = [line for line in lines if line["case"] == case]
         runs = max(line["seed"] for line in mine) + 1
         yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs.\n"
         for measure, title in MEASURES.items():
             yield "\n".join([f"{title}, in percent:\n", *table(lines, case, measure), ""])
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """What `auto` reached at a case, an ε and a measure, beside the best mechanism that was named there; in percent.
+
+    auto        None if it says that nothing can work
+    error       standard error of the difference; None of single runs
+    own_choice  whether the best is what `auto` chose: then they differ by the luck of runs alone
+    """
+
+    auto: float | None
+    best: float
+    name: str
+    error: float | None
+    own_choice: bool
+
+    @property
+    def lost(self) -> float:
+        """Points that hindsight gains."""
+        return 0.0 if self.auto is None else self.best - self.auto
+
+    @property
+    def text(self) -> str:
+        """As a cell."""
+        best = f"`{self.name}` {self.best:.1f}"
+        if self.auto is None:
+            return f"nothing can work ({best})"
+        spread = "" if self.error is None else f" ± {self.error:.1f}"
+        difference = f"{-self.lost:+.1f}{spread}".replace("-", "−")
+        shown = f"**{difference}**" if self.lost > ALLOWED else difference
+        return f"{shown} ({self.auto:.1f})" if self.own_choice else f"{shown} ({self.auto:.1f}; {best})"
+
+
+def hindsight(lines: Lines, case: str, measure: str, epsilon: float) -> Hindsight | None:
+    """`auto` beside the best of ours by name; None if either was not measured."""
+    chosen = of(lines, case, "auto", epsilon)
+    named = {name: _values(of(lines, case, name, epsilon), measure) for name in OURS if name != "auto"}
+    named = {name: values for name, values in named.items() if values}
+    if not chosen or not named:
+        return None
+    name, best = max(named.items(), key=lambda each: float(np.mean(each[1])))
+    own = _values(chosen, measure)
+    error = (
+        math.hypot(*(np.std(runs, ddof=1) / math.sqrt(len(runs)) for runs in (own, best)))
+        if (min(len(own), len(best)) > 1)
+        else None
+    )
+    auto = float(np.mean(own)) if own else None
+    return Hindsight(auto, float(np.mean(best)), name, error, chosen[0].get("chosen") == name)
+
+
+def _values(found: Lines, measure: str) -> list[float]:
+    return [line[measure] for line in found if measure in line]
+
+
+def compared(lines: Lines) -> Iterator[str]:
+    """`auto` in hindsight: a table a measure, and what it loses most."""
+    for measure, title in COMPARED.items():
+        found = {
+            (case, epsilon): each
+            for case in dict.fromkeys(line["case"] for line in lines)
+            for epsilon in EPSILONS
+            if (each := hindsight(lines, case, measure, epsilon)) is not None
+        }
+        yield f"{title}:\n"
+        yield "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |"
+        yield "|---" * (1 + len(EPSILONS)) + "|"
+        for case in dict.fromkeys(case for case, _ in found):
+            cells = [found[case, epsilon].text if (case, epsilon) in found else "" for epsilon in EPSILONS]
+            yield "| " + " | ".join([case, *cells]) + " |"
+        if found:
+            (case, epsilon), most = max(found.items(), key=lambda each: each[1].lost)
+            beyond = sum(each.lost > ALLOWED for each in found.values())
+            yield f"\nMost is lost on {case} at ε = {epsilon:g}: {most.lost:.1f}."
+            yield f"More than a point: {beyond} of {len(found)}.\n"
 
 
 def between(text: str, measured: str) -> str:
@@ -118,7 +202,7 @@ def draw(lines: Lines, case: str = "adult", measure: str = "accuracy") -> Figure
         x, mean = [epsilon for epsilon, _ in points], [float(np.mean(values)) for _, values in points]
         name = f"Concord: {method}" if method in OURS else NAMES[method]
         if method in OPEN:
-            style = ("--", ":", "-.")[list(OPEN).index(method)]
+            style = ("--", ":", "-.", (0, (1, 5)))[list(OPEN).index(method)]
             axes.axhline(mean[0], color="0.4", linewidth=0.9, linestyle=style, label=name)
             continue
         spread = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in points]
