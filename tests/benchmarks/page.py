@@ -117,7 +117,8 @@ class Hindsight:
         if self.auto is None:
             return f"nothing can work ({best})"
         spread = "" if self.error is None else f" ± {self.error:.1f}"
-        difference = f"{-self.lost:+.1f}{spread}".replace("-", "−")
+        gained = round(-self.lost, 1)
+        difference = (f"{gained:+.1f}" if gained else "0.0").replace("-", "−") + spread
         shown = f"**{difference}**" if self.lost > ALLOWED else difference
         return f"{shown} ({self.auto:.1f})" if self.own_choice else f"{shown} ({self.auto:.1f}; {best})"
 

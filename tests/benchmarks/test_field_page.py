@@ -9,7 +9,7 @@ from concord.artifacts.sections import LabelingPlan
 from concord.tasks.data.codes import learn_codes
 from tests.benchmarks.accuracy import EPSILONS, METHODS, read
 from tests.benchmarks.curves import TRIED
-from tests.benchmarks.page import FIGURE, MEASURES, cell, draw, pages, table
+from tests.benchmarks.page import FIGURE, MEASURES, cell, draw, hindsight, pages, table
 
 LINES = read()
 
@@ -38,6 +38,25 @@ def test_tables_have_a_row_for_each_method_that_was_measured_alone(measure: str)
     lines = [{"case": "c", "method": "tallies", "epsilon": 1.0, measure: 50.0}]
     assert list(table(lines, "c", measure))[2:] == ["| **`tallies`** |  |  | 50.0 |  |  |"]
     assert EPSILONS.index(1.0) == 2
+
+
+def test_hindsight_names_the_best_and_what_auto_lost_to_it() -> None:
+    def line(method: str, accuracy: float, **more: str) -> dict[str, object]:
+        return {"case": "c", "method": method, "epsilon": 1.0, "accuracy": accuracy, **more}
+
+    named = [line("tallies", 80.0), line("tallies", 82.0), line("stable", 84.0)]
+    chose = [line("auto", 79.0, chosen="tallies"), line("auto", 80.0, chosen="tallies")]
+    best = hindsight([*named, *chose], "c", "accuracy", 1.0)
+    assert best is not None
+    assert (best.lost, best.error, best.text) == (4.5, None, "**−4.5** (79.5; `stable` 84.0)")
+    own = hindsight([*named[:2], *chose], "c", "accuracy", 1.0)
+    assert own is not None
+    assert (own.error, own.text) == (pytest.approx(1.118, abs=0.001), "**−1.5 ± 1.1** (79.5)")
+    nothing = hindsight([*named, {"case": "c", "method": "auto", "epsilon": 1.0, "why": "no"}], "c", "accuracy", 1.0)
+    assert nothing is not None
+    assert (nothing.lost, nothing.text) == (0.0, "nothing can work (`stable` 84.0)")
+    assert hindsight(named, "c", "accuracy", 1.0) is None
+    assert hindsight(chose, "c", "accuracy", 1.0) is None
 
 
 @pytest.mark.parametrize("name", TRIED)
