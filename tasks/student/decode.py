@@ -157,7 +157,7 @@ def model_places(rows: CodeMatrix, codes: Codes) -> Places:
 def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int] = ()) -> tuple[int, ...]:
     """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first.
 
-    unlike   coarse fields whose public rows had to be repaired: these are asked as they are, since totals tell how many
+    unlike   coarse fields that the repair filled with strangers: these are asked as they are, since totals say how many
              private units have each of their codes, and nothing of the fine codes within
     """
     views = {fine: coarse if coarse in unlike else fine for coarse, fine in zip(codes.coarse, codes.fine, strict=True)}

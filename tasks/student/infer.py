@@ -101,7 +101,8 @@ class Follower:
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
         """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
         next. Code totals by themselves tell of no class."""
-        number, unlike = len(released), ()
+        number = len(released)
+        unlike: tuple[int, ...] = ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now, codes = Heard(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)

@@ -193,12 +193,23 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 
 
 def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
-    """The coarse fields that `repaired` changes."""
+    """The coarse fields that `repaired` fills mostly with strangers somewhere: codes that get more rows than they have
+    own ones get LEAST_MOVED of all rows. What they hold within is then known of too few."""
     return tuple(
         coarse
         for coarse, counted in zip(codes.coarse, totals.by_field, strict=True)
-        if _wanted(_own(rows, codes, coarse), counted, totals) is not None
+        if _strangers(_own(rows, codes, coarse), counted, totals) >= LEAST_MOVED
     )
+
+
+def _strangers(own: Ints, counted: Floats, totals: Totals) -> float:
+    """The share of the rows that move to codes with fewer rows of their own than come."""
+    wanted = _wanted(own, counted, totals)
+    if wanted is None:
+        return 0.0
+    there = np.bincount(own, minlength=len(wanted))
+    coming = np.maximum(0, wanted - there)
+    return float(coming[coming > there].sum()) / len(own)
 
 
 def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
