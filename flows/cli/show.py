@@ -51,8 +51,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if "prior_odds_accuracy" in student:
         right, balanced = (f"{student[f'prior_odds_{name}accuracy']:.1%}" for name in ("", "balanced_"))
         lines["prior odds"] = (
-            f"{right} right, balanced accuracy {balanced}, if it names the class whose odds rise most over the share "
-            "of that class, which finds more of a rare one"
+            f"{right} right, balanced accuracy {balanced}, by another threshold, which finds more of a rare class"
         )
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)

@@ -1,0 +1,130 @@
+"""What a page says to type is typed, in the order of the page: each line ends well, and shows what the page shows.
+
+Plans that are shown are read by tests/test_readme.py. Python that is shown is run by the tests named in PYTHON.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from concord.tasks.advice.draft import write_stays
+from tests.flows.test_api import OF_README
+from tests.flows.test_ask import EXAMPLE
+from tests.flows.test_sources_run import SECTION
+from tests.support.console import heard
+from tests.test_readme import ROOT, blocks, tracked_pages
+
+NOT_TYPED = {
+    "make run": "it installs from a package registry; tests/tasks/advice/test_demo.py has what it runs then",
+    "make test": "it runs these tests",
+    "make bench-accuracy DATA=FOLDER": "it measures for hours, on tables that are downloaded",
+    "concord ui": "it serves until it is ended: tests/promises/test_own_page.py asks one for its pages",
+    "prefect worker start --pool concord": "it works until it is ended: tests/deployments/test_scheduled.py has one",
+}
+"""Lines that are not typed here, each with the reason."""
+PYTHON = {*OF_README, EXAMPLE, *re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)}
+"""Blocks that tests/flows run: test_api.py, test_ask.py and test_sources_run.py."""
+STAYS = {"private": "patients", "public": "survey", "test": "known"}
+"""How the README calls the tables of the demonstration."""
+POOLS = ("concord", "concord-docker", "concord-kubernetes")
+
+
+def typed_on(page: str) -> list[tuple[str, str]]:
+    """Every line of a page that is to be typed, in order, with what the page shows below it."""
+    found: list[tuple[str, str]] = []
+    for kind, block in re.findall(r"^```(sh|console)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        text = block.replace("\\\n", " ") if kind == "console" else re.sub(r"(?m)^(?=\S)", "$ ", block)
+        for part in re.split(r"(?m)^\$ ", text)[1:]:
+            line, _, shown = part.partition("\n")
+            found.append((shlex.join(shlex.split(line, comments=True)), shown))
+    return found
+
+
+PAGES = {str(path.relative_to(ROOT)): typed_on(path.read_text(encoding="utf-8")) for path in tracked_pages()}
+
+
+def masked(text: str) -> str:
+    """What is shown, without figures and names that differ from run to run, and without line breaks."""
+    return " ".join(re.sub(r"(?<=patients-)[\da-f]+|[\d.,]+", "…", text).split())
+
+
+@pytest.fixture
+def here(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the tables that pages name, and files of the repository where the pages name them."""
+    import polars as pl
+
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    write_stays(tmp_path / "stays")
+    for table, called in STAYS.items():
+        pl.read_parquet(tmp_path / "stays" / f"{table}.parquet").write_csv(tmp_path / f"{called}.csv")
+    for folder in ("deployments", "flows", "tasks", "artifacts"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    return tmp_path
+
+
+OF_PREFECT = """
+import json, sys
+from prefect.testing.cli import invoke_and_assert
+done = [invoke_and_assert(words) for words in json.loads(sys.argv[1])]
+print(json.dumps([[each.exit_code, each.output] for each in done]))
+"""
+
+
+def of_prefect(lines: list[list[str]]) -> list[tuple[int, str]]:
+    """Exit status and output of lines for Prefect's own command line, in one process: it leaves connections open."""
+    command = [sys.executable, "-W", "ignore", "-c", OF_PREFECT, json.dumps(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [(status, output) for status, output in json.loads(done.stdout.splitlines()[-1])]
+
+
+def of_concord(lines: list[list[str]]) -> list[tuple[int, str]]:
+    """Exit status and all output of lines for ours."""
+    return [(status, shown + errors) for status, shown, errors in (heard(*words) for words in lines)]
+
+
+TOOLS = {"concord": of_concord, "prefect": of_prefect}
+
+
+def without_pools() -> None:
+    """Remove pools of another test's."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for pool in {pool.name for pool in client.read_work_pools()} & {*POOLS}:
+            client.delete_work_pool(pool)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("page", [page for page, lines in PAGES.items() if {line for line, _ in lines} - {*NOT_TYPED}])
+def test_every_line_to_type_does_what_the_page_shows(page: str) -> None:
+    without_pools()
+    lines = [(shlex.split(line), shown) for line, shown in PAGES[page] if line not in NOT_TYPED]
+    for tool, group in groupby(lines, lambda each: each[0][0]):
+        words, shown = zip(*group, strict=True)
+        for line, expected, (status, output) in zip(
+            words, shown, TOOLS[tool]([each[1:] for each in words]), strict=True
+        ):
+            assert (status, "Traceback" in output) == (0, False), f"{shlex.join(line)}: {output}"
+            missing = [each for each in expected.splitlines() if masked(each) not in masked(output)]
+            assert not missing, output
+    without_pools()
+
+
+def test_lines_that_are_not_typed_stand_on_a_page() -> None:
+    assert {*NOT_TYPED} <= {line for lines in PAGES.values() for line, _ in lines}
+
+
+def test_every_block_is_run_read_or_shown() -> None:
+    """Another language, or Python that no test runs, would go by unseen."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
+    assert {*re.findall(r"^```(\w+)$", text, re.MULTILINE)} == {"sh", "console", "python", "toml"}
+    assert {*blocks("python")} == PYTHON
