@@ -3,11 +3,12 @@ through pyarrow's own file systems, or in a snapshot (tasks.data.snapshots). Eac
 
 Assumes      whoever lets us into a store says so in the environment
 Guarantees   an error names an address, and never a credential or a value
-Not covered  az:// and gs:// are tested as far as a refusal, for want of a server that can be had everywhere
-             Checked by tests/tasks/data/test_object_store.py
+Not covered  az:// is tested against Azurite if it is installed, gs:// as far as what Arrow is given and a refusal, for
+             want of servers that can be had everywhere. Checked by tests/tasks/data/test_object_store.py
 """
 
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
@@ -92,10 +94,32 @@ class Remote(Elsewhere):
 @lru_cache(maxsize=8)
 def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
     if scheme == "az":
-        return pyarrow.fs.AzureFileSystem(account_name=bucket)
+        return pyarrow.fs.AzureFileSystem(bucket, **_azure_options(bucket))
     if scheme == "gs":
-        return pyarrow.fs.GcsFileSystem(retry_time_limit=RETRY_FOR)
+        return pyarrow.fs.GcsFileSystem(retry_time_limit=RETRY_FOR, **_google_options())
     return pyarrow.fs.FileSystem.from_uri(f"{scheme}://{bucket}")[0]
+
+
+def _azure_options(account: str) -> dict[str, Any]:
+    """What lets us into an account, from the variables that Azure's own tools read; none for its usual credentials."""
+    stated = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(part.partition("=")[::2] for part in stated.split(";"))
+    if parts.get("AccountName") != account:  # it lets us in elsewhere
+        parts = {}
+    server = urlsplit(parts.get("BlobEndpoint", ""))
+    options = {
+        "account_key": parts.get("AccountKey") or os.environ.get("AZURE_STORAGE_KEY"),
+        "sas_token": parts.get("SharedAccessSignature") or os.environ.get("AZURE_STORAGE_SAS_TOKEN"),
+        **dict.fromkeys(("blob_storage_authority", "dfs_storage_authority"), server.netloc),
+        **dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), server.scheme),
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def _google_options() -> dict[str, Any]:
+    """What leads to an emulator, if the variable of Google's own tools names one."""
+    server = urlsplit(os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    return {"anonymous": True, "scheme": server.scheme, "endpoint_override": server.netloc} if server.netloc else {}
 
 
 def store_of(address: str) -> tuple[pyarrow.fs.FileSystem, str]:

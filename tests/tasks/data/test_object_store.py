@@ -2,7 +2,12 @@
 
 import json
 import logging
+import shutil
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from concord.tasks.data.sources import at_hand
 from concord.tasks.data.tables import open_public
 from tests.support.console import concord
 from tests.support.people import write_tables
+from tests.support.ports import own_port
 from tests.support.sources import PASSWORD, plan_over, read, ward
 
 pytestmark = pytest.mark.slow
@@ -180,3 +186,91 @@ def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monk
     monkeypatch.setattr(places, "RETRY_FOR", timedelta(seconds=1))
     with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
         at_hand(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
+
+
+AZURITE = "azurite-blob"
+"""Azure's emulator, of npm; 186 MB, so tests do without if it is not installed."""
+ACCOUNT = "devstoreaccount1"
+ITS_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Which every such emulator has, and its documentation prints."""
+
+
+def connection(port: int) -> str:
+    """The connection string of an emulator."""
+    return f"AccountName={ACCOUNT};AccountKey={ITS_KEY};BlobEndpoint=http://127.0.0.1:{port}/{ACCOUNT};"
+
+
+@pytest.mark.skipif(shutil.which(AZURITE) is None, reason=f"{AZURITE} of npm is not installed")
+def test_a_table_of_azure_is_what_its_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, vault = own_port(), Vault(tmp_path / "vault")
+    words = [AZURITE, "--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck"]
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(port))
+    with subprocess.Popen([*words, "--blobPort", str(port)], cwd=tmp_path) as emulator:
+        try:
+            until_it_listens(port)
+            folder, path = places.store_of(f"az://{ACCOUNT}/ward/year 1")
+            folder.create_dir("ward")
+            (tmp_path / "ward").mkdir()
+            ward(30).write_parquet(tmp_path / "ward" / "a.parquet")
+            places.Remote(f"az://{ACCOUNT}/{path}/a.parquet").write_bytes((tmp_path / "ward/a.parquet").read_bytes())
+            there = plan_over(f"az://{ACCOUNT}/ward/year 1", tmp_path, unit="unit")
+            assert read(there, vault, "c") == read(plan_over("ward", tmp_path, unit="unit"), vault, "c")
+            with pytest.raises(WrongInput, match=f"az://{ACCOUNT}/ward/absent does not exist"):
+                at_hand(plan_over(f"az://{ACCOUNT}/ward/absent", tmp_path), vault)
+        finally:
+            emulator.terminate()
+
+
+def until_it_listens(port: int) -> None:
+    """Wait until somebody takes connections there."""
+    for _ in range(200):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"nobody listens on port {port}")
+
+
+AT = {"blob_storage_authority": "127.0.0.1:7", "dfs_storage_authority": "127.0.0.1:7"}
+BY = {"blob_storage_scheme": "http", "dfs_storage_scheme": "http"}
+VARIABLES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "azure, with nothing said": (f"az://{ACCOUNT}/ward", {}, {}),
+    "azure, by a key": (f"az://{ACCOUNT}/ward", {"AZURE_STORAGE_KEY": ITS_KEY}, {"account_key": ITS_KEY}),
+    "azure, by a token": (f"az://{ACCOUNT}/ward", {"AZURE_STORAGE_SAS_TOKEN": "sig=a"}, {"sas_token": "sig=a"}),
+    "azure, by a connection": (
+        f"az://{ACCOUNT}/ward",
+        {"AZURE_STORAGE_CONNECTION_STRING": connection(7)},
+        {"account_key": ITS_KEY, **AT, **BY},
+    ),
+    "azure, by another's": ("az://other/ward", {"AZURE_STORAGE_CONNECTION_STRING": connection(7)}, {}),
+    "google, with nothing said": ("gs://ward/a", {}, {}),
+    "google, an emulator": (
+        "gs://ward/a",
+        {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:7"},
+        {"anonymous": True, "scheme": "http", "endpoint_override": "127.0.0.1:7"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VARIABLES)
+def test_what_lets_us_in_is_what_the_stores_own_tools_read(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    address, variables, options = VARIABLES[case]
+    for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    given: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+    system = {"az": "AzureFileSystem", "gs": "GcsFileSystem"}[address[:2]]
+    monkeypatch.setattr(f"pyarrow.fs.{system}", lambda *names, **rest: given.append((names, rest)))
+    usual = {"retry_time_limit": places.RETRY_FOR} if address.startswith("gs") else {}
+    path = places.store_of(address)[1]
+    assert given == [((address.split("/")[2],) if address.startswith("az") else (), usual | options)]
+    assert path == address.partition("://")[2].removeprefix(f"{address.split('/')[2]}/" * address.startswith("az"))
+
+
+def test_a_key_that_azure_cannot_take_is_one_sentence_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(1).replace(ITS_KEY, f"{PASSWORD}!"))
+    with pytest.raises(EnvironmentFailed, match=f"data.private: az://{ACCOUNT}/ward/a cannot be read") as refused:
+        at_hand(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
+    assert PASSWORD not in str(refused.value)
