@@ -31,7 +31,11 @@ reference: install
 data: install
 	.venv/bin/python tests/benchmarks/prepare.py $(DATA)
 
-install: .venv/installed
+install: .venv/share/concord
+
+.venv/share/concord: .venv/installed
+	.venv/bin/python -m concord.flows.database
+	touch .venv/share/concord
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv

@@ -9,6 +9,7 @@ Its own      `run` (what a run stands on, and the values its steps hand each oth
              student), `stage` (what a stage is), `cache` (its key and its result), `replay` (a cached run without an
              engine), `precheck` (what the operator hears before anything is spent), `console` (what a terminal shows,
              and how a command ends), `outcome`, `mirror` (MLflow made good from the ledger and the released files),
-             `environment`, `server`, `hosted` (what a server's process runs), `cluster` (where teachers learn and vote)
+             `environment`, `database` (Prefect's), `server`, `hosted` (what a server's process runs), `cluster` (where
+             teachers learn and vote)
 Imports      tasks and artifacts; Prefect, Typer and Rich are known here alone
 """

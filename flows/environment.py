@@ -10,7 +10,8 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import FORMAT, check_format, is_home, make_folder, tidy
 from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
-from concord.flows.server import ADDRESS_VARIABLE, DATABASE
+from concord.flows.database import DATABASE
+from concord.flows.server import ADDRESS_VARIABLE
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan

@@ -1,16 +1,4 @@
-"""Prefect's database in a home folder: a record of runs for people to look at, and no authority.
-
-Nothing that decides is read from it; but a server over a damaged one hangs, or fails in the middle of a run. So one
-that is not sound is set aside, under another name in the same folder, and the server makes a new one.
-
-Assumes      commands of a home share its disk, whose locks hold (`flock`)
-Guarantees   what a server opens is a database that can be written, of sound pages, without triggers, which would change
-             what is sent to the server; one that another command uses is left alone. A home holds two at most, each of
-             LARGEST_DATABASE and what one command adds
-Not covered  a database that the environment names, or a server's: they are not of this folder. Damage that a look of
-             PATIENCE does not reach. Checked by tests/flows/test_prefect_database.py
-
-Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
+"""Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
 
 Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
 Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
@@ -27,111 +15,29 @@ import base64
 import os
 import secrets
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, ClassVar
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.home.whole import locked, take_lock
-from concord.artifacts.settings import check_answers, sqlite_address
+from concord.artifacts.home.whole import locked
+from concord.artifacts.settings import check_answers
 from concord.flows.console import NOTHING_LOST, leave
-
-DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
-NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
-PATIENCE = 2.0
-"""Seconds that a look takes at most, and that a lock of nobody's is waited for."""
-LARGEST_DATABASE = 1 << 25
-"""From this size on the database is begun anew: a run of the demonstration adds some 400 kB, one of many tasks 6 MB."""
-
-
-@contextmanager
-def sound_database(home: Path) -> Iterator[None]:
-    """While it lasts, no other command sets aside the database that Prefect's server in this home uses."""
-    folder = home / "prefect"
-    ours = {"", str(folder), sqlite_address(folder / "prefect.db", "aiosqlite")}
-    if not {os.environ.get(name, "") for name in (*NAMED, "PREFECT_HOME")} <= ours:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if take_lock(descriptor, wait=False):
-            _begin_anew_if_needed(folder / "prefect.db")
-        take_lock(descriptor, shared=True)
-        yield
-        _fold(folder / "prefect.db")
-    finally:
-        os.close(descriptor)
-
-
-def _fold(database: Path) -> None:
-    """Write what a server that has ended left in SQLite's log, some 4 MB, into the database, if nobody else uses it."""
-    if database.is_file():
-        with suppress(sqlite3.Error), closing(sqlite3.connect(database, timeout=0)) as opened:
-            opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _begin_anew_if_needed(database: Path) -> None:
-    """Set the database that nobody uses aside if it is not sound, or has grown: of two, no more is kept than that."""
-    if fault := _fault(database):
-        kept = _set_aside(database, f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-        sys.stderr.write(f"concord: Prefect's record of runs {fault}: kept as {kept}, and begun anew\n")
-    elif database.exists() and database.stat().st_size > LARGEST_DATABASE:
-        kept = _set_aside(database, f"{database.name}.earlier")
-        sys.stderr.write(f"concord: Prefect's record of runs has grown: kept as {kept}, and begun anew\n")
-
-
-def _fault(database: Path) -> str | None:
-    """What is wrong with the database that nobody uses, if there is one and anything is."""
-    if not os.path.lexists(database):
-        return None
-    if not os.access(database, os.R_OK | os.W_OK) or not database.is_file():
-        return "cannot be written"
-    try:
-        with closing(sqlite3.connect(database, timeout=PATIENCE, isolation_level=None)) as opened:
-            return _fault_inside(opened)
-    except sqlite3.OperationalError as failed:
-        return f"cannot be used ({failed})"
-    except sqlite3.DatabaseError:
-        return "is damaged"
-
-
-def _fault_inside(database: sqlite3.Connection) -> str | None:
-    database.execute("BEGIN IMMEDIATE")
-    database.execute("ROLLBACK")
-    if database.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
-        return "has triggers, which Prefect makes none of"
-    until = time.monotonic() + PATIENCE
-    database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-    try:
-        return None if database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",) else "is damaged"
-    except sqlite3.OperationalError as failed:
-        if failed.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            return None  # sound, as far as the look went
-        raise
-
-
-def _set_aside(database: Path, kept: str) -> str:
-    """Give the database and what belongs to it another name, which this returns; what had it is gone."""
-    for end in ("", "-wal", "-shm", "-journal"):
-        database.with_name(kept + end).unlink(missing_ok=True)
-        if os.path.lexists(file := database.with_name(database.name + end)):
-            file.rename(database.with_name(kept + end))
-    return kept
-
+from concord.flows.database import is_made, sound_database
 
 ADDRESS_VARIABLE = "PREFECT_API_URL"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app()", "mlflow.server.fastapi_app:app"
 FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect sets them for a server of a single process."""
+NO_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
+"""Types of blocks are for people who configure Prefect on its pages, which this server has none of; to write them all
+into a fresh database takes a second. A server that has pages does it when it starts."""
 SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """The answer for a server that has ended: of all failures, the one that Prefect's clients do not try again."""
 GRACE = 5.0
@@ -238,12 +144,12 @@ class Server(Hosted):
     """Prefect's server over the database of a home folder, and the environment of whoever is to ask it."""
 
     own: ClassVar["Server | None"] = None  # this process's, while it lasts
-    making: threading.Thread | None = None  # in a fresh home: it ends when the database is made
+    making: threading.Thread | None = None  # if there is no database yet: it ends when that is made
 
     def __init__(self, home: Path) -> None:
         self.log = home / "prefect" / "server.log"
         self.password = f"concord:{secrets.token_hex(32)}"
-        environment = {**os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
+        environment = {**NO_BLOCKS, **os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
         ours = "Prefect's server, which this command started,"
         ended = f"{ours} ended before it did: {NOTHING_LOST} (see {self.log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} (see {self.log})"
@@ -301,12 +207,12 @@ def serving(home: Path) -> Iterator[None]:
 
 
 def _begun(home: Path) -> Server:
-    """A server of our own. In a fresh home the first makes its database before another begins: two at once would race
-    its migration, and one of them end. Its command loads packages meanwhile."""
+    """A server of our own. If it has to make its database, no other begins before it has: two at once would race the
+    migration, and one of them end. Its command loads packages meanwhile."""
     with ExitStack() as held:
         held.enter_context(locked(home / "prefect.lock"))
-        fresh, server = not (home / "prefect" / "prefect.db").exists(), Server(home)
-        if fresh:
+        made, server = is_made(home), Server(home)
+        if not made:
             server.making = threading.Thread(target=_until_it_answers, args=(server, held.pop_all()), daemon=True)
             server.making.start()
     return server

@@ -11,6 +11,7 @@ Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
 import asyncio
+import importlib
 import logging
 import os
 import time
@@ -53,6 +54,7 @@ from concord.flows.replay import replayed
 from concord.flows.universal import universal
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
+from concord.tasks.data.sources import check_tables
 from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
 from concord.tasks.door.release import Stores
 
@@ -82,6 +84,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         if again is not None:
             return again
         err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
+    check_tables(plan)
     with naming_the_largest(plan, home), serving_flows(home):
         summary = ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
     remember(plan, home)
@@ -114,6 +117,7 @@ def check_here(public: Path) -> None:
 
 def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
     """Run the flow `estimate` over a plan. Raises a ConcordError likewise."""
+    check_tables(plan)
     with serving_flows(home):
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
@@ -147,10 +151,22 @@ def latest(door: Stores, name: str) -> Session:
     return answering[-1] if answering else door.ledger.session(name)
 
 
+NEEDED_LATER = ("concord.artifacts.mlflow.write", "skops.io", "matplotlib.figure", "matplotlib.backends.backend_svg")
+"""What every run that is not cached loads before it ends."""
+
+
 def servers_awake() -> None:
-    """Every server must answer before anything begins. Raises EnvironmentFailed."""
+    """Every server must answer before anything begins. Raises EnvironmentFailed.
+
+    What is needed later is loaded as long as none does.
+    """
     check_answers(STORE)
-    server.awake()
+    with ThreadPoolExecutor(1) as thread:
+        waited_for = thread.submit(server.awake)
+        for name in NEEDED_LATER:
+            if not waited_for.done():
+                importlib.import_module(name)
+        waited_for.result()
 
 
 @contextmanager

@@ -52,14 +52,22 @@ def named_home_is_forgotten() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """A Prefect server on a database of its own; about eight seconds, so one for all."""
+    """A Prefect server on a database of its own; some seconds, so one for all."""
     import prefect.main  # sets logging up, which closes the stream that absl holds: not one a test put in its place
     from prefect.settings import PREFECT_API_URL
     from prefect.testing import utilities
 
+    from concord.artifacts.home.empty import copy_empty
+
+    def folder_of_database() -> str:
+        folder = Path(tempfile.mkdtemp())
+        copy_empty("prefect", folder / "prefect-test.db")
+        return str(folder)
+
     assert prefect.main
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(utilities, "_find_available_port", own_port)
+        patch.setattr(utilities, "mkdtemp", folder_of_database)
         with utilities.prefect_test_harness(server_startup_timeout=300):
             patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")  # a command believes no other setting
             yield

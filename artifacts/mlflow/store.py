@@ -20,6 +20,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.empty import copy_empty, keep_as_empty
 from concord.artifacts.home.whole import discard, locked, passing_folder, sync_folder
 from concord.artifacts.settings import (
     JOURNALS,
@@ -98,9 +99,22 @@ def _make(database: Path) -> None:
     discard(database, database.parent)
     _clear_journals(database)
     with passing_folder(database, database.parent) as folder:
-        client_of(sqlite_address(folder / database.name))
-        (folder / database.name).replace(database)
+        made = folder / database.name
+        if not (copy_empty("mlflow", made) and _opens(made)):
+            made.unlink(missing_ok=True)
+            client_of(sqlite_address(made))
+        made.replace(database)
         sync_folder(database.parent)
+
+
+def keep_empty_store(folder: Path) -> None:
+    """Have MLflow make a store in a folder that will be gone, and keep it for homes to begin with."""
+    client_of(sqlite_address(folder / "mlflow.db"))
+    with closing(sqlite3.connect(folder / "mlflow.db")) as store, store:
+        store.execute(
+            "UPDATE experiments SET artifact_location = 'mlruns/0'"
+        )  # of Default, which is not used: no place
+    keep_as_empty("mlflow", folder / "mlflow.db")
 
 
 def _put_aside_if_unreadable(database: Path) -> Path | None:

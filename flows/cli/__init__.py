@@ -88,9 +88,12 @@ def run_command(
     with starting(quiet):
         from concord.artifacts.plan import load_plan
         from concord.flows.environment import is_known, prepare
+        from concord.tasks.data.sources import check_tables
 
         loaded, home = load_plan(plan), prepare(home)
         cached = is_known(loaded, home) and not (new_session or start_from)
+        if not cached:  # a run that is cached looks at them itself
+            check_tables(loaded)
     with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
         from concord.flows.start import start
 
@@ -161,7 +164,7 @@ def serve_command(
 def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Run the main job on synthetic records made on the spot: no download, no server."""
     from concord.flows.environment import prepare
-    from concord.tasks.advice.draft import write_demo
+    from concord.tasks.advice.demo import write_demo
 
     run_command(write_demo(prepare(home) / "demo"), None, False, False, home, as_json, quiet)
 
@@ -262,8 +265,10 @@ def estimate_command(
     from concord.artifacts.plan import load_plan
     from concord.flows.environment import prepare
     from concord.flows.server import serving
+    from concord.tasks.data.sources import check_tables
 
     loaded, home = load_plan(plan), prepare(home)
+    check_tables(loaded)
     with serving(home):
         from concord.flows.learn import show_estimate
         from concord.flows.start import start_estimate

@@ -3,6 +3,6 @@
 Offers       `guess` (how much teachers agree), `worth` (what a student gets), `compare` (which mechanism and cutoff),
              `tallies` (what they would be), `choose` (what "auto" stands for), `expect` (what a plan would come to),
              `cover` (whether the domain's budget covers it), `candidates` (what a choice among students costs), `keys`
-             (what each key of a plan means), `draft` (a plan to start from, and the demonstration), `suggest` (which
-             one)
+             (what each key of a plan means), `draft` (a plan to start from), `suggest` (which one), `demo` (the
+             demonstration)
 """

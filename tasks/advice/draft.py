@@ -1,4 +1,4 @@
-"""Draft: a plan to start from, out of what the user states and what the public tables show; and the demonstration.
+"""Draft: a plan to start from, out of what the user states and what the public tables show.
 
 Of the private table only the names of its columns are looked at, to see that those the user named are there. How many
 rows it has, and which classes, is what the user says; teachers and mechanism follow from that and the public rows.
@@ -6,10 +6,6 @@ rows it has, and which classes, is what the user says; teachers and mechanism fo
 Assumes      figures and classes given were known in public before
 Guarantees   no private cell is read; the text loads as a plan
 Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/flows/cli/test_init.py
-
-The demonstration is SYNTHETIC: hospital stays made up by a seeded generator, so that a first run needs no download. No
-row is of a person. A patient has one or several stays, is frail or not, and all a ward writes down leans on that;
-whether they come back within thirty days does too, but for a share that nothing on file can tell.
 """
 
 import json
@@ -20,93 +16,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import polars as pl
-from numpy.random import Generator
-from numpy.typing import NDArray
-
 from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Option
-from concord.tasks.advice.keys import SCHEMA_LINE, SHIPPED
+from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import kind_of, text
 from concord.tasks.data.formats import ALL_DIFFER, FREE_TEXT, ONE_VALUE, check_target, remarks_on, words_of
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
 from concord.tasks.data.units import private_frames, private_names
 from concord.tasks.mechanisms.mechanism import mechanism_class
-
-PLAN = Path(__file__).parents[2] / "demo.toml"
-"""A link to the one in deployments/plans, and a copy of it in a wheel."""
-DEMO_TABLES = "data/demo"
-PATIENTS = {"private": 26_000, "public": 1_300, "test": 900}
-UNFORESEEN = 0.08
-"""Share of stays whose outcome is the opposite of what frailty says."""
-
-Mask = NDArray[np.bool_]
-DIAGNOSES = ("heart failure", "pneumonia", "fracture", "stroke", "diabetes", "appendicitis", "asthma", "injury")
-FRAIL_DIAGNOSES = (0.30, 0.20, 0.10, 0.14, 0.16, 0.02, 0.05, 0.03)
-OTHER_DIAGNOSES = (0.05, 0.10, 0.17, 0.06, 0.08, 0.18, 0.16, 0.20)
-PLACES = ("home", "home with care", "nursing home", "rehabilitation")
-FRAIL_PLACES = (0.20, 0.40, 0.25, 0.15)
-OTHER_PLACES = (0.78, 0.10, 0.02, 0.10)
-
-
-def write_demo(folder: Path) -> Path:
-    """Write the demonstration's tables and its plan into a folder. Returns the plan's path."""
-    write_stays(folder / DEMO_TABLES)
-    for file in (PLAN, SHIPPED):
-        (folder / file.name).write_bytes(file.read_bytes())
-    return folder / PLAN.name
-
-
-def write_stays(folder: Path) -> None:
-    """Write private.parquet, public.parquet (no patient, no outcome) and test.parquet: the same bytes every time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for seed, (name, patients) in enumerate(PATIENTS.items()):
-        rows = stays(patients, np.random.default_rng(seed))
-        hidden = {"private": [], "public": ["patient", "readmitted"], "test": ["patient"]}[name]
-        rows.drop(hidden).write_parquet(folder / f"{name}.parquet")
-
-
-def stays(patients: int, rng: Generator) -> pl.DataFrame:
-    """Synthetic stays of that many patients, in random order; about 2.3 a patient."""
-    frail = rng.random(patients) < 0.4
-    owner = rng.permutation(np.repeat(np.arange(patients), 1 + rng.poisson(np.where(frail, 2.0, 0.9))))
-    weak = frail[owner]
-    age = np.where(frail, rng.normal(76, 8, patients), rng.normal(45, 16, patients)).clip(18, 101).round()
-    columns = {
-        "patient": pl.Series([f"P{number:06d}" for number in owner]),
-        "admitted": pl.Series(np.datetime64("2023-01-01") + rng.integers(0, 730, len(owner))).cast(pl.Date),
-        "age": _sometimes(age[owner], rng, 0.02).cast(pl.Int16),
-        "sex": pl.Series(np.where(rng.random(patients) < 0.52, "f", "m")[owner]),
-        "diagnosis": pl.Series(_chosen(DIAGNOSES, weak, FRAIL_DIAGNOSES, OTHER_DIAGNOSES, rng)),
-        "emergency": _sometimes(rng.random(len(owner)) < np.where(weak, 0.75, 0.35), rng, 0.05),
-        "days": pl.Series(1 + rng.poisson(np.where(weak, 8, 3))),
-        "earlier_stays": pl.Series(rng.poisson(np.where(weak, 2.5, 0.3))),
-        "medicines": pl.Series(rng.poisson(np.where(weak, 9, 2.5))),
-        "haemoglobin": _sometimes(rng.normal(np.where(weak, 11.2, 13.8), 1.3).round(1), rng, 0.15),
-        "creatinine": _sometimes(rng.lognormal(np.where(weak, 0.35, -0.1), 0.3).round(2), rng, 0.10),
-        "discharged_to": pl.Series(_chosen(PLACES, weak, FRAIL_PLACES, OTHER_PLACES, rng)),
-        "readmitted": pl.Series(np.where(weak ^ (rng.random(len(owner)) < UNFORESEEN), "yes", "no")),
-    }
-    return pl.DataFrame(columns)
-
-
-def _chosen(
-    words: tuple[str, ...], frail: Mask, of_frail: tuple[float, ...], of_others: tuple[float, ...], rng: Generator
-) -> NDArray[np.str_]:
-    """A word a row, by the odds of its patient's group."""
-    names = np.array(words)
-    return np.where(frail, rng.choice(names, len(frail), p=of_frail), rng.choice(names, len(frail), p=of_others))
-
-
-def _sometimes(values: NDArray[np.generic], rng: Generator, absent: float) -> pl.Series:
-    """Values of which a share is null."""
-    return pl.select(pl.when(pl.Series(rng.random(len(values)) >= absent)).then(pl.Series(values))).to_series()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,23 +125,27 @@ BAG: dict[str, Any] = {"binary": True, "norm": None, "alternate_sign": False}
 """How words are hashed, here and in the published student: one by one, whether there and not how often."""
 
 
-def learn_encoding(plan: Plan) -> Encoding:
-    """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
+def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
+    """The plan's public table, and its columns that are features. Raises WrongInput if it does not fit the plan."""
     table = open_public(plan.path("public"), form=plan.data.format)
     spoken_for = {plan.data.label, plan.data.unit}
     features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
     if not features:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
     for key, listed_in in (("categories", plan.data.categories), ("text", plan.data.text)):
-        for name in listed_in or ():
-            if name not in features:
-                raise WrongInput(f"data.{key} must be features, got {name!r}; they are {quoted(features)}")
+        if others := [name for name in listed_in or () if name not in features]:
+            raise WrongInput(f"data.{key} must be features, got {others[0]!r}; they are {quoted(features)}")
     if "" in features:
         raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
     names = class_names(plan.data.classes)
-    if len(set(names)) < len(names):
-        twice = max(names, key=names.count)
+    if names.count(twice := max(names, key=names.count)) > 1:
         raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
+    return table, features
+
+
+def learn_encoding(plan: Plan) -> Encoding:
+    """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
+    table, features = public_features(plan)
     return Encoding(
         columns=learn_columns(table, features, plan.data.categories or (), plan.data.text or ()),
         label=plan.data.label,

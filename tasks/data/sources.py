@@ -36,10 +36,12 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
 from concord.tasks.data.databases import rows_of_query, word_of
+from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import find_files
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
+from concord.tasks.data.tables import PRIVATE, open_public
 from concord.tasks.data.units import spilling
 
 ORDER_COLUMN = "concord.order"
@@ -58,6 +60,21 @@ def elsewhere(plan: Plan) -> dict[str, str | TableSource]:
     """Tables of a plan that are no local files, by their fields."""
     tables: dict[str, Any] = {field: getattr(plan.data, field) for field in TABLE_FIELDS}
     return {field: table for field, table in tables.items() if isinstance(table, TableSource) or "://" in (table or "")}
+
+
+def check_tables(plan: Plan) -> None:
+    """Raise WrongInput if a local table is not there, or a public one lacks a column that the plan asks for.
+
+    No row is read: a command looks before it waits for anything.
+    """
+    named, features = elsewhere(plan), plan.data.features or ()
+    if "private" not in named:
+        find_files(plan.path("private"), PRIVATE, plan.data.format)
+    if plan.data.public is not None and "public" not in named:
+        table, features = public_features(plan)
+        table.must_hold(features)
+    if plan.data.test is not None and "test" not in named:
+        open_public(plan.path("test"), "data.test", plan.data.format).must_hold([*features, plan.data.label])
 
 
 def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:

@@ -43,7 +43,7 @@ class PublicTable:
     def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent."""
         rows = 0
-        self._must_hold(columns)
+        self.must_hold(columns)
         for file in self.files:
             for frame in file.frames(columns):
                 rows += frame.height
@@ -56,7 +56,7 @@ class PublicTable:
 
         padded   whether numbers of a text file count as such if one begins with a needless zero: if not, they are words
         """
-        self._must_hold(columns)
+        self.must_hold(columns)
         codes: set[str] = set()
         kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
         named = [name for name in columns if all(name in dict(file.partition) for file in self.files)]
@@ -82,7 +82,8 @@ class PublicTable:
                 rule = f"{self.field} must hold column {column.name!r} as {column.kind}, as the public table did"
                 raise WrongInput(f"{rule}, got {kind}")
 
-    def _must_hold(self, columns: Sequence[str]) -> None:
+    def must_hold(self, columns: Sequence[str]) -> None:
+        """Raise WrongInput if a file lacks one of the columns."""
         for file in self.files:
             for name in columns:
                 if name not in file.names:

@@ -15,8 +15,9 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogWorker
 
 from concord.artifacts.errors import EnvironmentFailed
+from concord.flows import database as prefect_database
 from concord.flows import server
-from concord.flows.server import NAMED, sound_database
+from concord.flows.database import NAMED, sound_database
 from concord.flows.start import serving_flows
 
 
@@ -115,7 +116,7 @@ def test_a_sound_database_stays(database: Path, content: str, capsys: pytest.Cap
 def test_a_home_keeps_two_databases_of_a_bounded_size(
     database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server, "LARGEST_DATABASE", database.stat().st_size - 1)
+    monkeypatch.setattr(prefect_database, "LARGEST_DATABASE", database.stat().st_size - 1)
     first = database.read_bytes()
     with sound_database(database.parents[1]):
         assert not database.exists()

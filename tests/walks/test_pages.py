@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from concord.tasks.advice.draft import write_stays
+from concord.tasks.advice.demo import write_stays
 from tests.flows.test_api import OF_README
 from tests.flows.test_ask import EXAMPLE
 from tests.flows.test_sources_run import SECTION

@@ -12,6 +12,7 @@ import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
+from concord.flows import server
 from concord.flows.outcome import spent_in_words
 from tests.support.console import concord as without_home
 from tests.support.people import people, write_plan, write_tables
@@ -84,6 +85,21 @@ def test_a_wrong_plan_ends_in_two_and_one_sentence(
     assert result in error
     assert error.startswith("concord: ")
     assert charged(home) == Charge()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["private table missing", "public table missing", "test table missing", "feature the public table lacks"],
+)
+def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
+    concord: Callable[..., Any], folder: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, result = WRONG_PLANS[wrong]
+    monkeypatch.delenv("PREFECT_API_URL")
+    monkeypatch.setattr(server, "Server", None)
+    status, _, error = concord("run", str(write_plan(folder, **changes)))
+    assert status == 2
+    assert result in error
 
 
 def not_a_table(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.plan import load_plan
-from concord.tasks.advice.draft import UNFORESEEN, write_demo
+from concord.tasks.advice.demo import UNFORESEEN, write_demo
 from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
 
 PLANS = Path(__file__).parents[3] / "deployments" / "plans"

@@ -1,0 +1,237 @@
+"""A fresh home begins with the empty databases that the installation made, and with nothing else that lies there."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import gettempdir
+
+import pytest
+
+from concord.artifacts.home import empty
+from concord.artifacts.home.empty import keep_as_empty
+from concord.artifacts.mlflow.store import keep_empty_store, ready_store
+from concord.flows import database as prefect_database
+from concord.flows import server
+from concord.flows.database import NAMED, is_made
+from concord.flows.server import Server, serving
+from tests.promises.test_own_server import alone
+from tests.support.processes import own_environment
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the installation keeps its empty databases; nothing is there yet."""
+    monkeypatch.setattr(empty, "FOLDER", tmp_path / "share" / "concord")
+    for name in (*NAMED, "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return empty.FOLDER
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "prefect").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def made(file: Path, statement: str = "CREATE TABLE flow_run (id INTEGER PRIMARY KEY, name TEXT)") -> Path:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO alembic_version VALUES ('1')")
+        database.execute(statement)
+        database.commit()
+    return file
+
+
+@pytest.fixture
+def kept(shared: Path, tmp_path: Path) -> Path:
+    """The empty database of Prefect's that is kept."""
+    keep_as_empty("prefect", made(tmp_path / "made.db"))
+    (file,) = shared.iterdir()
+    return file
+
+
+def schema(database: Path) -> set[tuple[object, ...]]:
+    """Tables with their columns, indices and triggers."""
+    with closing(sqlite3.connect(database)) as opened:
+        found = opened.execute("SELECT type, name, tbl_name FROM sqlite_master").fetchall()
+        return {(*each, *opened.execute("SELECT * FROM pragma_table_xinfo(?)", (each[1],))) for each in found}
+
+
+def test_a_home_begins_with_what_was_kept(kept: Path, home: Path, tmp_path: Path) -> None:
+    assert is_made(home)
+    database = home / "prefect" / "prefect.db"
+    assert database.read_bytes() == kept.read_bytes()
+    assert database.stat().st_mode & 0o777 == 0o600
+    assert schema(database) == schema(tmp_path / "made.db")
+    database.write_bytes(b"its own by now")
+    assert is_made(home)
+    assert database.read_bytes() == b"its own by now"
+
+
+def test_one_is_kept_of_each_package_for_this_user_to_write_alone(kept: Path, tmp_path: Path) -> None:
+    keep_as_empty("prefect", made(tmp_path / "later.db", "CREATE TABLE later (id INTEGER)"))
+    keep_as_empty("mlflow", made(tmp_path / "other.db"))
+    files = sorted(kept.parent.iterdir())
+    assert [file.name.rpartition("-")[0] for file in files] == [
+        f"{package}-{version(package)}" for package in ("mlflow", "prefect")
+    ]
+    assert kept not in files
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o644}
+
+
+def renamed(file: Path, content: bytes) -> None:
+    """As whoever planted it would: with the digest of what it holds."""
+    file.unlink()
+    (file.parent / f"prefect-{version('prefect')}-{sha256(content).hexdigest()}.db").write_bytes(content)
+
+
+def damaged(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(5000)
+        opened.write(b"x")
+
+
+def truncated(file: Path) -> None:
+    os.truncate(file, 4096)
+
+
+def planted(file: Path) -> None:
+    """Sound, and not what was kept."""
+    other = made(file.parent / "other", "CREATE TABLE theirs (id INTEGER)")
+    file.write_bytes(other.read_bytes())
+
+
+def with_a_trigger(file: Path) -> None:
+    trigger = "CREATE TRIGGER t AFTER INSERT ON alembic_version BEGIN DELETE FROM alembic_version; END"
+    renamed(file, made(file.parent / "other", trigger).read_bytes())
+
+
+def no_database(file: Path) -> None:
+    renamed(file, b"no database at all, " * 1000)
+
+
+def unsound(file: Path) -> None:
+    renamed(file, file.read_bytes()[:-4096] + os.urandom(4096))
+
+
+def of_another_version(file: Path) -> None:
+    file.rename(file.with_name(file.name.replace(version("prefect"), "3.8.7")))
+
+
+def that_others_may_write(file: Path) -> None:
+    file.chmod(0o664)
+
+
+def where_others_may_write(file: Path) -> None:
+    file.parent.chmod(0o777)
+
+
+def a_link(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to("elsewhere")
+
+
+def a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        damaged,
+        truncated,
+        planted,
+        with_a_trigger,
+        no_database,
+        unsound,
+        of_another_version,
+        that_others_may_write,
+        where_others_may_write,
+        a_link,
+        a_pipe,
+        Path.unlink,
+    ],
+)
+def test_what_the_installation_did_not_keep_is_passed_over(
+    fault: Callable[[Path], None], kept: Path, home: Path
+) -> None:
+    fault(kept)
+    assert not is_made(home)
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+def test_what_another_user_owns_is_passed_over(kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = kept.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert is_made(home) is (owner == 0)  # root's is believed by everybody
+    foreign = os.stat_result((0o100644, 0, 0, 1, owner + 2, 0, 0, 0, 0, 0))
+    assert not empty._is_ours(foreign)
+
+
+def test_a_home_whose_database_is_named_elsewhere_gets_none(
+    kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.exists()
+    monkeypatch.setenv(prefect_database.DATABASE, "postgresql+asyncpg://elsewhere/prefect")
+    assert not is_made(home)
+
+
+@pytest.mark.slow
+def test_a_store_with_other_tables_is_migrated_after_all(
+    shared: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of another version of MLflow under this one's name."""
+    keep_as_empty("mlflow", made(tmp_path / "made.db", "CREATE TABLE latest_metrics (key TEXT)"))
+    assert len(list(shared.iterdir())) == 1
+    ready_store(home)
+    assert {name for kind, name, *_ in schema(home / "mlflow.db") if kind == "table"} >= {"runs", "experiments"}
+    migrated = schema(home / "mlflow.db")
+    keep_empty_store(tmp_path)
+    (home / "mlflow.db").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.store.db.utils._initialize_tables", None)  # nothing is migrated now
+        ready_store(home)
+    assert schema(home / "mlflow.db") == migrated
+
+
+INSTALL = """
+import sys
+from pathlib import Path
+from concord.artifacts.home import empty
+from concord.flows.database import install
+empty.FOLDER = Path(sys.argv[1])
+install()
+"""
+
+
+@pytest.mark.slow
+def test_what_prefect_migrates_is_what_its_server_goes_on_with(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It migrates it again as it starts, and finds nothing left to do; and nothing in it is of who installed it."""
+    words, environment = [sys.executable, "-c", INSTALL, str(shared)], own_environment()
+    subprocess.run(words, cwd=tmp_path, env=environment | {prefect_database.DATABASE: "sqlite:///theirs"}, check=True)
+    _, prefect = sorted(shared.iterdir())
+    migrated, home = schema(prefect), alone(tmp_path, monkeypatch)
+    with serving(home):
+        server.awake()
+        assert Server.own is not None
+        assert Server.own.making is None
+    assert schema(home / "prefect" / "prefect.db") == migrated
+    with closing(sqlite3.connect(prefect)) as opened:
+        rows = {
+            name: opened.execute(f"SELECT count(*) FROM {name}").fetchone()
+            for kind, name, *_ in migrated
+            if kind == "table"
+        }
+    assert {name for name, (count,) in rows.items() if count} == {"alembic_version"}
+    for file in shared.iterdir():
+        assert not any(str(place).encode() in file.read_bytes() for place in (tmp_path, Path.cwd(), gettempdir()))
