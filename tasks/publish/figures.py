@@ -117,18 +117,18 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 
 
 def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
-    """What part of what such a student could learn is expected at each ε, the session's own marked."""
-    from matplotlib.ticker import PercentFormatter
+    """How many labels without noise are expected to teach as much at each ε, the session's own marked."""
+    from matplotlib.ticker import StrMethodFormatter
 
-    figure, axes = _axes("ε of the session", "expected right, of what labels\nwithout end would teach")
-    places, right = [each.epsilon for each in expected], [1 - each.lost for each in expected]
-    axes.plot(places, right, color=BLUE, linewidth=2, marker="o", label="expected, not measured")
+    figure, axes = _axes("ε of the session", "labels without noise\nthat would teach as much")
+    places, labels = [each.epsilon for each in expected], [each.labels for each in expected]
+    axes.plot(places, labels, color=BLUE, linewidth=2, marker="o", label="expected, not measured")
     axes.axvline(epsilon, color=ORANGE, linestyle="--", label="ε of this session")
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.set_ylim(min(0.5, *right), 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_ylim(0, max(labels) * 1.15)
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     _legend(axes, loc="lower right")
     return _svg(figure)
 

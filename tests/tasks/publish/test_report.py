@@ -94,8 +94,35 @@ def test_both_readers_find_what_they_need(certificate: Certificate) -> None:
 def test_it_says_who_is_trusted_and_who_is_not_protected(certificate: Certificate) -> None:
     after = render(certificate, FIGURES).split("<h2>Who is trusted, and who is protected</h2>")[1]
     trusted = " ".join(after.split("<h2>")[0].split())
-    for said in ("has to be trusted", "is not trusted", "whole numbers, and exactly", "public rows are about"):
+    for said in (
+        "One party has to be trusted",
+        "need not be trusted",
+        "exactly, in whole numbers",
+        "public rows are about",
+    ):
         assert said in trusted
+
+
+def test_it_says_what_it_cannot_say(certificate: Certificate) -> None:
+    """What NIST SP 800-226 asks about and no program knows: collection, security, groups, and the choice of ε."""
+
+    def only_the_publisher(certificate: Certificate) -> str:
+        after = render(certificate, FIGURES).split("<h2>What only the publisher can say</h2>")[1]
+        return " ".join(after.split("<h2>")[0].split())
+
+    unknown = only_the_publisher(certificate)
+    for said in (
+        "consent",
+        "machine that holds them",
+        "Why this ε, δ and unit were chosen",
+        "groups of people",
+        "in other data",
+    ):
+        assert said in unknown
+    about = certificate.about.model_copy(update={"justification": "The board <chose> it."})
+    known = only_the_publisher(certificate.model_copy(update={"about": about}))
+    assert "The board &lt;chose&gt; it." in known
+    assert "Why this ε, δ" not in known
 
 
 def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certificate: Certificate) -> None:
