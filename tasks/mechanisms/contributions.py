@@ -194,7 +194,9 @@ def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
         return np.full((1, len(codes)), question.steps, np.int64)
     first = 1 if question.classes == 2 else 0
     asked = np.arange(first, first + question.columns)[:, None]
-    return np.where(labels == asked, np.int64(question.steps), np.int64(0)) - _expected(question, codes)
+    found = np.multiply(labels == asked, np.int64(question.steps))
+    found -= _expected(question, codes)
+    return found
 
 
 def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
@@ -203,7 +205,8 @@ def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
         return np.zeros(shape, np.int64)
     rest = steps - question.classes * least
     if question.model is None:
-        return np.full(shape, steps // 2 if question.classes == 2 else least + rest // question.classes, np.int64)
+        same = steps // 2 if question.classes == 2 else least + rest // question.classes
+        return np.broadcast_to(np.int64(same), shape)
     logits = np.stack([_logits(column, start, codes) for column, start in _by_column(question.model)])
     if question.classes == 2:
         return _two(logits, steps, least)
