@@ -57,6 +57,9 @@ ODD = (
     rf"^(?:{'|'.join(TRUTHS)})$"
 )
 """Text that may not be its own name."""
+PLAIN = rf"^(?:[A-EG-SU-Za-z_][!-~]*|0|[1-9][0-9]{{0,{EXACT - 1}}})$"
+"""Text that is its own name, as most is: of visible ASCII and no number, date or truth value, or a whole number that
+every type keeps."""
 
 BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 
@@ -66,6 +69,13 @@ def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
 
     rounded   whether numbers are those of their nearest doubles
     """
+    others = ~words.str.contains(PLAIN)
+    if not others.any():
+        return words
+    return words.clone().scatter(others.arg_true(), _named(words.filter(others), rounded=rounded))
+
+
+def _named(words: pl.Series, *, rounded: bool) -> pl.Series:
     words = words.str.strip_chars_end("\0" + BLANK_LETTERS).str.strip_chars_start(BLANK_LETTERS)
     words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most ids that are odd are so by zeros
     whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"

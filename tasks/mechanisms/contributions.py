@@ -194,7 +194,7 @@ def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
         return np.full((1, len(codes)), question.steps, np.int64)
     first = 1 if question.classes == 2 else 0
     asked = np.arange(first, first + question.columns)[:, None]
-    found = np.multiply(labels == asked, np.int64(question.steps))
+    found: Ints = np.multiply(labels == asked, np.int64(question.steps))
     found -= _expected(question, codes)
     return found
 

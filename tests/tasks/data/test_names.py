@@ -21,7 +21,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.start import start
 from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.names import name_of
+from concord.tasks.data.names import PLAIN, _named, name_of
 from concord.tasks.data.split import SHARD, split
 from concord.tasks.data.units import NOBODY, Erased, owned_frames
 from concord.tasks.door.erase import erase, erased_units
@@ -308,6 +308,19 @@ def test_a_name_follows_from_its_cell_alone_and_is_its_own(words: list[str], rou
     together = named_alone(words, rounded=rounded)
     assert together == [name for word in words for name in named_alone([word], rounded=rounded)]
     assert named_alone(together, rounded=rounded) == together
+
+
+@given(st.from_regex(PLAIN, fullmatch=True), st.booleans())
+def test_a_plain_word_is_its_own_name_by_the_rules_for_odd_ones(word: str, rounded: bool) -> None:
+    assert name_of(word.rstrip("\n"), rounded=rounded) == word.rstrip("\n")
+    assert set(_named(pl.Series([word.rstrip("\n")]), rounded=rounded)) == {word.rstrip("\n")}
+
+
+@pytest.mark.parametrize(
+    "word", ["True", "FALSE", "007", "1.0", "-0", "+7", "a ", "é", "1e5", "2020-01-02T00:00", "1" * 16]
+)
+def test_no_odd_word_passes_for_a_plain_one(word: str) -> None:
+    assert not pl.Series([word]).str.contains(PLAIN).item()
 
 
 @given(st.decimals(-(10**12), 10**12, places=6), st.integers(-30, 30))
