@@ -30,7 +30,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.fft import next_fast_len
@@ -52,6 +52,8 @@ REACH = 14
 """Standard deviations beyond which no noise is summed: less than 1e-42."""
 LARGEST_LAW = 1 << 22
 """Places of a law of noise up to which it is summed; the quantile of a wider one is bounded."""
+ABOUT = ("session", "student", "share", "clean")
+"""What a session's record says beside: whom it tried, and on whom."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,11 @@ class PrivateTest(FieldSettings):
     secret: str
     scale: float
     pair_scale: float
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The test that `settings` was taken from; or a session's record, which says ABOUT as well."""
+        return super().from_settings({key: settings[key] for key in settings if key not in ABOUT})
 
     @classmethod
     def calibrate(

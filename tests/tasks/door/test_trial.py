@@ -124,6 +124,7 @@ def test_the_counts_pass_the_door_once(plan: Plan, door: Stores, monkeypatch: py
     mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows")
     session, trial = opened(plan, door, counts, mechanism)
     assert session.part == TEST
+    assert PrivateTest.from_settings(session.mechanism) == mechanism
     assert trial.about["clean"] is False  # its student learned before anything was divided
     drawn: list[Any] = []
     true = PrivateTest.release
