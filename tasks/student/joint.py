@@ -18,6 +18,7 @@ Checked by tests/tasks/student/test_joint.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,33 +152,78 @@ def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tupl
 
 def linearised(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats, units: float) -> Linearised:
     """J, z and the three parts of V, for all rounds one below another."""
-    sizes = [len(measured.sums) for measured in rounds]
-    starts = np.cumsum([0, *sizes])
-    places = np.column_stack([measured.places + start for measured, start in zip(rounds, starts, strict=False)])
-    width = [measured.places.shape[1] for measured in rounds]
     share = units / len(codes)
     p = expit(weights[codes].sum(axis=1))
     slope = share * p * (1 - p)
-    off = share * np.repeat(np.column_stack([measured.added(p) for measured in rounds]), width, axis=1)
-    total = int(starts[-1])
-    asking_labels = places[:, np.repeat([measured.guess is not None for measured in rounds], width)]
-    every = np.repeat(np.sqrt(slope)[:, None], asking_labels.shape[1], axis=1)
-    jacobian = cross_products(asking_labels, codes, slope, (total, len(weights)))
+    spread = np.sqrt(slope)
+    asking = [measured.guess is not None for measured in rounds]
+    jacobian = _stacked(rounds, [slope if asks else None for asks in asking], codes, len(weights))
     released = np.concatenate([measured.sums for measured in rounds])
     return Linearised(
         jacobian=jacobian,
         target=released - expected_sums(rounds, codes, weights, units) + jacobian @ weights,
-        labels=gram_matrix(asking_labels, every, total),
-        rows=gram_matrix(places, off, total),
-        noise=np.diag(np.repeat([measured.noise**2 for measured in rounds], sizes)),
+        labels=_gram(rounds, [spread if asks else None for asks in asking]),
+        rows=_gram(rounds, [share * measured.added(p) for measured in rounds]),
+        noise=np.diag(np.repeat([measured.noise**2 for measured in rounds], [len(each.sums) for each in rounds])),
     )
 
 
-def cross_products(left: Places, right: Places, weight: Floats, shape: tuple[int, int]) -> Floats:
-    """Lᵀ·diag(weight)·R of the matrices whose row i has ones at left[i] and at right[i]."""
-    found = np.zeros(shape)
+def _stacked(rounds: Sequence[MeasuredColumn], weights: Sequence[Floats | None], codes: Places, width: int) -> Floats:
+    """X_rᵀ·diag(weight)·Z, of all rounds one below another; zero for a round without a weight."""
+    found: list[Floats] = []
+    for at, (measured, weight) in enumerate(zip(rounds, weights, strict=True)):
+        like = next((each for each in range(at) if weights[each] is weight and _alike(rounds[each], measured)), None)
+        if weight is None:
+            found.append(np.zeros((len(measured.sums), width)))
+        elif like is not None:
+            found.append(found[like])
+        else:
+            (product,) = cross_products(measured.places, codes, [weight], (len(measured.sums), width))
+            found.append(product)
+    return np.concatenate(found)
+
+
+def _gram(rounds: Sequence[MeasuredColumn], weights: Sequence[Floats | None]) -> Floats:
+    """X_rᵀ·diag(weight_r·weight_s)·X_s of all pairs of rounds; zero if one has no weight.
+
+    What pairs of equal places and weights come to is computed once: the same to the bit as each alone.
+    """
+    ends = np.cumsum([0, *(len(measured.sums) for measured in rounds)])
+    own = [slice(*each) for each in pairwise(ends.tolist())]
+    found = np.zeros((ends[-1], ends[-1]))
+    weighed = {at: weight for at, weight in enumerate(weights) if weight is not None}
+    like = {at: next(each for each in weighed if _alike(rounds[each], rounds[at])) for at in weighed}
+    blocks: dict[tuple[int, int], Floats] = {}
+    for at, weight in weighed.items():
+        key, places = (like[at], id(weight)), rounds[at].places
+        if key not in blocks:
+            blocks[key] = gram_matrix(places, np.broadcast_to(weight[:, None], places.shape), len(rounds[at].sums))
+        found[own[at], own[at]] = blocks[key]
+    for left, right in dict.fromkeys((like[r], like[s]) for r, s in combinations(weighed, 2)):
+        pairs = [(r, s) for r, s in combinations(weighed, 2) if (like[r], like[s]) == (left, right)]
+        products = {(id(weighed[r]), id(weighed[s])): weighed[r] * weighed[s] for r, s in pairs}
+        shape = (len(rounds[left].sums), len(rounds[right].sums))
+        crossed = cross_products(rounds[left].places, rounds[right].places, list(products.values()), shape)
+        of = dict(zip(products, crossed, strict=True))
+        for r, s in pairs:
+            found[own[r], own[s]] = of[id(weighed[r]), id(weighed[s])]
+            found[own[s], own[r]] = found[own[r], own[s]].T
+    return found
+
+
+def _alike(one: MeasuredColumn, other: MeasuredColumn) -> bool:
+    """Whether public rows add to the same places in two rounds."""
+    return len(one.sums) == len(other.sums) and np.array_equal(one.places, other.places)
+
+
+def cross_products(left: Places, right: Places, weights: Sequence[Floats], shape: tuple[int, int]) -> list[Floats]:
+    """Lᵀ·diag(weight)·R of the matrices whose row i has ones at left[i] and at right[i], for each weight (m,)."""
+    found = [np.zeros(shape) for _ in weights]
+    repeated = [np.repeat(weight, right.shape[1]) for weight in weights]
     for column in left.T:
-        _add_crossed(found, column, right, np.broadcast_to(weight[:, None], right.shape))
+        first, last, flat = _crossed(column, right, shape[1])
+        for product, weight in zip(found, repeated, strict=True):
+            product[first:last] += np.bincount(flat, weight, (last - first) * shape[1]).reshape(-1, shape[1])
     return found
 
 
@@ -186,13 +232,13 @@ def gram_matrix(places: Places, weight: Floats, size: int) -> Floats:
     found = np.zeros((size, size))
     for at, column in enumerate(places.T):
         half = np.where(np.arange(at, places.shape[1]) == at, 0.5, 1.0)
-        _add_crossed(found, column, places[:, at:], weight[:, at, None] * weight[:, at:] * half)
+        first, last, flat = _crossed(column, places[:, at:], size)
+        weights = weight[:, at, None] * weight[:, at:] * half
+        found[first:last] += np.bincount(flat, weights.ravel(), (last - first) * size).reshape(-1, size)
     return found + found.T
 
 
-def _add_crossed(found: Floats, column: Places, right: Places, weight: Floats) -> None:
-    """Add weight[i, b] at (column[i], right[i, b])."""
+def _crossed(column: Places, right: Places, width: int) -> tuple[int, int, Places]:
+    """The rows that a column names, from the first to the last, and the cells (column[i], right[i, b]) among them."""
     first, last = int(column.min()), int(column.max()) + 1
-    flat = (column - first)[:, None] * found.shape[1] + right
-    sums = np.bincount(flat.ravel(), weight.ravel(), minlength=(last - first) * found.shape[1])
-    found[first:last] += sums.reshape(-1, found.shape[1])
+    return first, last, ((column - first)[:, None] * width + right).ravel()

@@ -48,7 +48,7 @@ def test_sums_by_places_are_those_of_one_hot_matrices() -> None:
     left = np.column_stack([draw.integers(0, 4, 50), draw.integers(4, 9, 50)])
     right, weight, each = draw.integers(0, 6, (50, 3)), draw.random(50), draw.normal(size=(50, 2))
     expected = one_hot(left, 9).T @ (weight[:, None] * one_hot(right, 6))
-    assert np.allclose(cross_products(left, right, weight, (9, 6)), expected)
+    assert np.allclose(cross_products(left, right, [weight], (9, 6))[0], expected)
     scaled = one_hot(left[:, :1], 9) * each[:, :1] + one_hot(left[:, 1:], 9) * each[:, 1:]
     assert np.allclose(gram_matrix(left, each, 9), scaled.T @ scaled)
 
@@ -96,6 +96,31 @@ def test_totals_of_codes_vary_as_public_rows_do_and_together_with_the_labels() -
     missed = parts.target - parts.jacobian @ weights
     assert np.allclose(missed, np.append(summed - 10 * x.T @ (p - 0.5), counted - 10 * x.sum(axis=0)))
     assert np.allclose(np.diag(parts.noise), np.repeat([4.0, 9.0], len(summed)))
+
+
+@pytest.mark.parametrize("later", ["as before", "others", "overlapping"])
+def test_rounds_together_are_each_pair_alone_to_the_bit(later: str) -> None:
+    """What is computed once for rounds of equal places is what was computed for each: sessions go on as they began."""
+    draw, m = np.random.default_rng(3), 400
+    first = np.column_stack([draw.integers(at, at + 5, m) for at in (0, 5, 10)])
+    last = {"as before": first.copy(), "others": first[:, ::-1] % 9, "overlapping": draw.integers(0, 15, (m, 2))}[later]
+    guesses = [None, np.full(m, 0.5), draw.random(m), draw.random(m)]
+    rounds = [
+        MeasuredColumn(places, guess, draw.normal(size=15), 1.0)
+        for places, guess in zip((first, first, first.copy(), last), guesses, strict=True)
+    ]
+    codes = np.column_stack([first, np.full(m, 15)])
+    weights = draw.normal(size=16)
+    parts = linearised(rounds, codes, weights, units=3000)
+    p, share = expit(weights[codes].sum(axis=1)), 3000 / m
+    slope, width = share * p * (1 - p), [measured.places.shape[1] for measured in rounds]
+    places = np.column_stack([measured.places + 15 * at for at, measured in enumerate(rounds)])
+    off = share * np.repeat(np.column_stack([measured.added(p) for measured in rounds]), width, axis=1)
+    assert parts.rows.tobytes() == gram_matrix(places, off, 60).tobytes()
+    asking = places[:, 3:]
+    every = np.repeat(np.sqrt(slope)[:, None], asking.shape[1], axis=1)
+    assert parts.labels.tobytes() == gram_matrix(asking, every, 60).tobytes()
+    assert parts.jacobian.tobytes() == cross_products(asking, codes, [slope], (60, 16))[0].tobytes()
 
 
 def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, Prior]:
