@@ -171,10 +171,34 @@ def without(name: str) -> Change:
     return lambda frame: frame.drop(name)
 
 
+def with_its_index(frame: pl.DataFrame, path: Path) -> Path:
+    """As pandas on Windows writes it for a spreadsheet: rows are numbered in a column without a name, the file has a
+    mark in front, and lines end in two characters."""
+    file = path.with_suffix(".csv")
+    frame.to_pandas().to_csv(file, encoding="utf-8-sig", lineterminator="\r\n")
+    return file
+
+
+def nested(rows: int, rng: Generator) -> pl.Series:
+    """Cells of several parts."""
+    return pl.Series([{"day": int(at), "ward": "a"} for at in rng.integers(0, 9, rows)])
+
+
+def huge(rows: int, rng: Generator) -> pl.Series:
+    """Whole numbers that no float can tell apart."""
+    return pl.Series([2**53 + int(at) for at in rng.integers(0, 9, rows)])
+
+
+def no_numbers(rows: int, rng: Generator) -> list[float]:
+    """Infinities, and what is no number."""
+    return list(rng.choice([1.0, 2.0, float("inf"), float("-inf"), float("nan")], rows))
+
+
 KINDS = ",".join(f"kind {at}" for at in range(7))
 WORDS = with_column("code", codes, with_column("note", sentences, with_column("ward", numbers(40))))
 CONSTANT = with_column("same", lambda rows, _: [1] * rows, with_column("none", nothing, with_column("joined", days)))
 ALONE = with_column("secret", numbers(9), with_column("extra", numbers(9)))
+MIXED = with_column("parts", nested, with_column("huge", huge, with_column("none", no_numbers)))
 TABLES: dict[str, Odd] = {
     "eleven in a hundred": Odd(campaign, "no,yes"),
     "two in a hundred": Odd(rare, "no,yes"),
@@ -195,4 +219,7 @@ TABLES: dict[str, Odd] = {
         "no,yes",
         changes={"private": without("extra"), "public": without("secret"), "test": without("secret")},
     ),
+    "an index without a name": Odd(campaign, "no,yes", write=with_its_index),
+    "parts, huge numbers, none, one row to try": Odd(MIXED, "no,yes", sizes={"test": 1}),
+    "nothing but names": Odd(campaign, "no,yes", write=csv, changes={"public": pl.DataFrame.clear}),
 }

@@ -81,7 +81,7 @@ def certified(walk: Walk) -> Certificate:
     test = walk.certificate.student.public_test
     if test is not None:
         largest = f"({test.majority:.1%} if it always named the largest class)"
-        assert f"{test.accuracy:.1%} right on 300 public test rows {largest}" in walk.run
+        assert f"{test.accuracy:.1%} right on {test.rows:,} public test rows {largest}" in walk.run
         assert f"balanced accuracy {test.balanced_accuracy:.1%}" in walk.run
     for warning in walk.certificate.warnings:
         assert warning in walk.run
@@ -201,3 +201,27 @@ def test_columns_of_one_table_alone(walk: Go) -> None:
     assert "extra" not in certified(went).features
     assert '# "extra", # numeric; not in the private table, left out' in went.init
     assert "secret" not in went.everything  # names of the private table's columns may be values
+
+
+def test_an_index_without_a_name_is_left_out_and_marks_of_windows_are_nothing(walk: Go) -> None:
+    went = walk("an index without a name")
+    assert '# "", # without a name' in went.init
+    assert "CSV files:" not in went.init  # nothing unusual is found
+    assert set(certified(went).features) == {"age", "calls", "job", "balance"}
+    assert "the label of every private row is one of data.classes" in went.run
+
+
+def test_cells_of_parts_numbers_that_are_none_and_one_row_to_try(walk: Go) -> None:
+    went = walk("parts, huge numbers, none, one row to try")
+    assert re.search(r'# "parts", # .* left out', went.init)
+    assert {"huge", "none"} < {*certified(went).features}
+    assert re.search(r"about \d+% of the private rows have an unknown value in 'none': it counts as missing", went.run)
+    test = certified(went).student.public_test
+    assert test is not None
+    assert (test.rows, test.majority, sum(item.recall is None for item in test.classes)) == (1, 1.0, 1)
+
+
+def test_a_public_table_of_names_alone(walk: Go) -> None:
+    went = walk("nothing but names")
+    assert went.status == 2
+    assert "--public must hold at least one row, got none in" in went.init
