@@ -46,10 +46,8 @@ from concord.tasks.data.tables import PublicTable, open_public
 
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
-
 MOST_LABELS_SHOWN = 5
 """Labels of a public table that an error shows."""
-
 SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
