@@ -288,7 +288,7 @@ class Domain:
             left = f"ε {max(0.0, cap[0] - spent[0]):.4g} at that δ"
         return (
             f"session {session} claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "
-            f"{amount(*spent)} to {amount(*self.filter.spent(after))}, where its cap is {amount(*cap)} and "
+            f"{amount(*spent)} to {amount(*self.filter.spent(after))}, but its cap is {amount(*cap)} and "
             f"{left} remains"
         )
 

@@ -157,12 +157,12 @@ class Plan(Section):
             and isinstance(self.data.private, TableSource)
             and not self.data.private.ordered
         ):
-            rule = "data.private must be files or a frame where privacy.secret = 'labels'"
+            rule = "data.private must be files or a frame if privacy.secret = 'labels'"
             raise ValueError(f"{rule}: a query or a Delta table has no order, so a label could move other rows")
         if self.relabel is None:
             return self
         if self.privacy.secret == "labels":
-            raise ValueError("relabel is proved where rows are secret, not for privacy.secret = 'labels'")
+            raise ValueError("relabel is proved if rows are secret, not for privacy.secret = 'labels'")
         if len(self.data.classes) > 2:
             raise ValueError(f"relabel is proved for two classes alone, got {len(self.data.classes)} in data.classes")
         if not self.votes:

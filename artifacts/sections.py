@@ -112,7 +112,7 @@ class DataPlan(Section):
     @model_validator(mode="after")
     def public_rows_are_somewhere(self) -> Self:
         if self.public is None and self.public_share is None:
-            raise ValueError("public must be given, or else public_share, where privacy.secret = 'labels'")
+            raise ValueError("public must be given, or else public_share if privacy.secret = 'labels'")
         return self
 
     @model_validator(mode="after")

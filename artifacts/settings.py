@@ -118,7 +118,9 @@ def check_answers(variable: str) -> None:
         return
     except (OSError, HTTPException) as failed:
         reason = getattr(failed, "reason", failed)
-    raise EnvironmentFailed(f"{variable} names {place}, where no server answers ({reason}): start it, or name another")
+    raise EnvironmentFailed(
+        f"{variable} names {place}, but no server answers there ({reason}): start it, or name another"
+    )
 
 
 def sqlite_address(file: Path, driver: str = "") -> str:

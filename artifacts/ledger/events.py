@@ -79,7 +79,7 @@ class Remarks:
         for other, remarks in self._remarks.items():
             if other not in own and not remarks.keys().isdisjoint(asked):
                 raise WrongInput(
-                    f"a file of data.private belongs to domain {other!r}, where its people are counted already: name "
+                    f"a file of data.private belongs to domain {other!r}, which counts its people already: name "
                     f"that domain, or let `concord link {other} {domain}` say that people may be in both"
                 )
 

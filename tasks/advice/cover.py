@@ -174,7 +174,7 @@ def _suits(plan: Plan, fit: dict[FilterKind, int]) -> str:
     if better is None:
         return ""
     kind, count = better
-    return f'with privacy.lifetime.filter = "{kind}" {count:,} like it fit in all, where {own:,} do'
+    return f'with privacy.lifetime.filter = "{kind}" {count:,} like it fit in all, instead of {own:,}'
 
 
 GOES_ON = "; such a session is there, and a run that goes on with it is charged nothing"

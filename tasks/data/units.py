@@ -56,11 +56,11 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
     """
     files = _find(plan.path("private"), plan.data.format)
     if plan.privacy.secret == "labels" and files[0].format == "csv":
-        rule = f"{PRIVATE} must be Parquet or Arrow IPC where privacy.secret = 'labels', got CSV"
+        rule = f"{PRIVATE} must be Parquet or Arrow IPC if privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
     if plan.privacy.secret == "labels" and any(plan.data.label in _named_by_path(file) for file in files):
-        rule = f"{PRIVATE} must hold the label within its files where privacy.secret = 'labels', got it in their paths"
-        raise WrongInput(f"{rule}, where a label moves other rows: write the table without that partition")
+        rule = f"{PRIVATE} must hold the label within its files if privacy.secret = 'labels', got it in their paths"
+        raise WrongInput(f"{rule}, which lets a label move other rows: write the table without that partition")
     return files
 
 

@@ -193,7 +193,7 @@ def _release(door: Stores, session: Session, questions: Questions, asked: Answer
         )
     if len(asked.answers) != session.teachers:
         raise NotVerified(
-            f"{len(asked.answers)} shards answered question {asked.question!r}, where session {session.id} was opened "
+            f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was opened "
             f"for {session.teachers}: a shard must not be left out"
         )
     batch = Batch(

@@ -53,7 +53,7 @@ class Outcomes:
         if (asked - refused, refused) != (session.answered, session.refused):
             raise NotVerified(
                 f"the released labels of session {session.id} hold {asked - refused} answers and {refused} refusals, "
-                f"where the ledger has {session.answered} and {session.refused}"
+                f"but the ledger has {session.answered} and {session.refused}"
             )
         return Counts(asked=asked, answered=asked - refused, refused=refused, not_asked=self.not_asked)
 

@@ -126,7 +126,7 @@ def promising(text: bytes, path: str, *, asks: bool) -> Promising:
 def equal(what: str, found: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if it was found to be other than was recorded."""
     if found != recorded:
-        raise NotVerified(f"{what} is {_short(found)}, where it was recorded as {_short(recorded)}")
+        raise NotVerified(f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}")
 
 
 def _short(value: object) -> str:

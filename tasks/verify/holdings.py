@@ -126,7 +126,7 @@ class DomainSums:
         additive = whole / 2 if self.order is not None else whole / 4
         if self.split != (whole - additive, additive) or not 0 < whole < 1:
             parts = " and ".join(f"{float(part):.6g}" for part in self.split)
-            yield f"its δ of {float(whole):.6g} is divided into {parts}, where the rule {rule}"
+            yield f"its δ of {float(whole):.6g} is divided into {parts}, but the rule {rule}"
 
     def at_first(self) -> Iterator[str]:
         """What is wrong with its order, if no other cap came before."""
@@ -138,7 +138,7 @@ class DomainSums:
             }
             best = max(worth, key=worth.__getitem__)
             if worth.get(self.order, Decimal("-Infinity")) < worth[best] - abs(worth[best]) * TIE:
-                yield f"its order is {float(self.order):g}, where its cap asks for {float(best):g}"
+                yield f"its order is {float(self.order):g}, but its cap asks for {float(best):g}"
 
 
 @dataclass

@@ -91,7 +91,7 @@ def _answers(test: PublicTest, matrix: Ints) -> None:
 
 def _close(what: str, found: float, recorded: float) -> None:
     if not math.isclose(found, recorded, rel_tol=1e-9, abs_tol=1e-12):
-        raise NotVerified(f"{what} is {found:.6g}, where it was certified as {recorded:.6g}")
+        raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
 
 
 def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None:

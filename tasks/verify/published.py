@@ -195,7 +195,7 @@ def _counts(at: PublishedSession) -> str:
     single = isinstance(certificate, AnswersCertificate) and settings.get("cutoff") is None
     for name, most in (("asked", settings.get("queries", 1 if single else None)), ("refused", settings.get("cutoff"))):
         if most is not None and getattr(counts, name) > most:
-            raise NotVerified(f"{getattr(counts, name)} were {name}, where the settings pay for {most}")
+            raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
     if isinstance(certificate, AnswersCertificate):
         return _answers(certificate, at)
     if not certificate.teachers:

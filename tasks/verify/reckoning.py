@@ -196,7 +196,7 @@ class Reckoning:
             yield "the session had ended before, or was not at its end"
         due = [holding.owed] if holding.exhausted else [holding.owed, holding.reserved]
         if charge not in due:
-            yield f"the session is settled at {charge}, where {holding.owed} is due for what was refused or begun"
+            yield f"the session is settled at {charge}, but {holding.owed} is due for what was refused or begun"
         holding.open = False
         self.accounts[holding.domain].charge(charge + holding.reserved.times(-1), holding.part)
 
@@ -222,7 +222,7 @@ def _covered(account: DomainSums, by: str) -> Iterator[str]:
     for part, total in account.charged.items():
         if not total <= account.budget:
             whose = "the domain" if account.divided is None else f"the {part} part of the domain"
-            yield f"{whose} is charged {total}, where {by} covers {account.budget}"
+            yield f"{whose} is charged {total}, but {by} covers {account.budget}"
             break
 
 
@@ -248,7 +248,7 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> 
     elif holding.rounds:
         alone = [json.dumps({**mechanism, "rounds": [of]}, sort_keys=True) for of in mechanism["rounds"]]
         if len(holding.rounds) != len(alone):
-            yield f"{len(holding.rounds)} rounds are charged, where its settings have {len(alone)}"
+            yield f"{len(holding.rounds)} rounds are charged, but its settings have {len(alone)}"
         for found, settings in zip(holding.rounds, alone, strict=False):
             yield from _charged("a round", found, _prices(settings, None)[0], 1)
 
@@ -262,7 +262,7 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
     quanta = Amount(nats if least.nats else Fraction(0), delta, nats if least.square else Fraction(0))
     most = least + least.times(MOST_ROUNDED_UP) + quanta.times(refusals)
     if not least <= found or not found <= most:
-        yield f"{what} is charged {found}, where its settings cost {least}"
+        yield f"{what} is charged {found}, but its settings cost {least}"
 
 
 @lru_cache(maxsize=256)

@@ -236,7 +236,7 @@ def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriv
     assert old is not None
     start_extension(session, arriving, home)
     write_checkpoint(vault, session, old)
-    with pytest.raises(NotVerified, match="where the ledger has"):
+    with pytest.raises(NotVerified, match="but the ledger has"):
         start(changed(plan.model_dump(), student__refused="drop"), home)
 
 

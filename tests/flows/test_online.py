@@ -194,7 +194,7 @@ def test_lost_votes_are_cast_again_and_lost_rows_are_told(session: str, plan: Pl
     shutil.rmtree(home / "vault" / "votes")
     assert start(plan, home).asked == 301
     shutil.rmtree(home / "vault" / "sessions" / session / "online")
-    with pytest.raises(NotVerified, match="where the ledger has"):
+    with pytest.raises(NotVerified, match="but the ledger has"):
         start(changed(plan.model_dump(), student__refused="drop"), home)
 
 

@@ -188,7 +188,7 @@ def test_a_server_that_the_environment_names_is_used_and_none_started(
     with serving(tmp_path):
         assert Server.own is None
         assert os.environ[ADDRESS_VARIABLE] == "http://127.0.0.1:9/api"
-        with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, where no server answers"):
+        with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, but no server answers"):
             server.awake()
 
 

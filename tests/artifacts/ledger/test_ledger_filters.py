@@ -95,7 +95,7 @@ def test_a_cap_below_what_is_charged_is_refused_and_a_session_beyond_it(tmp_path
     ledger.open_session(opening(whole=COST, per_refusal=None))
     with pytest.raises(BudgetRefused, match="cannot be capped"):
         ledger.recap("census", 0.5, 5e-5, "less")
-    with pytest.raises(BudgetRefused, match=r"the budget does not cover it.*where its cap is"):
+    with pytest.raises(BudgetRefused, match=r"the budget does not cover it.*but its cap is"):
         ledger.open_session(opening("two", whole=Cost.approximate(1.0), per_refusal=None), further=True)
     with pytest.raises(BudgetRefused, match="nothing is proved of it that a Gaussian filter could add up"):
         ledger.open_session(opening("two", per_refusal=None), further=True)

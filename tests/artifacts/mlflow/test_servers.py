@@ -43,14 +43,14 @@ def test_where_nobody_answers_is_told_without_the_password(monkeypatch: pytest.M
     monkeypatch.setenv(VARIABLE, "http://auditor:horse@127.0.0.1:9/mlflow")
     with pytest.raises(EnvironmentFailed) as raised:
         check_answers(VARIABLE)
-    assert str(raised.value).startswith("MLFLOW_TRACKING_URI names http://127.0.0.1:9/mlflow, where no server answers")
+    assert str(raised.value).startswith("MLFLOW_TRACKING_URI names http://127.0.0.1:9/mlflow, but no server answers")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg2", "mysql+pymysql"])
 def test_a_database_server_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow tries for 100 seconds."""
     monkeypatch.setenv(VARIABLE, f"{scheme}://auditor:horse@127.0.0.1:9/mlflow")
-    with pytest.raises(EnvironmentFailed, match=r"names [a-z0-9+]*://127\.0\.0\.1:9/mlflow, where no server answers"):
+    with pytest.raises(EnvironmentFailed, match=r"names [a-z0-9+]*://127\.0\.0\.1:9/mlflow, but no server answers"):
         check_answers(VARIABLE)
 
 

@@ -130,7 +130,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
 def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> None:
     student, _ = certified(small, STABLE, small.truth)
     others = small.write(labels_with_refusals(small, 15, 300))
-    with pytest.raises(NotVerified, match="280 answers and 20 refusals, where the ledger has 300 and 0"):
+    with pytest.raises(NotVerified, match="280 answers and 20 refusals, but the ledger has 300 and 0"):
         recertified(small, STABLE, others, student)
 
 

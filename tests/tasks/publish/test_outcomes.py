@@ -29,7 +29,7 @@ def test_they_are_those_that_were_released(tmp_path: Path) -> None:
     assert dict(found.by_class) == {name: table["label"].to_pylist().count(name) for name in CLASSES}
     counts = found.counted(now)
     assert (counts.asked, counts.refused, counts.not_asked) == (ENDS_AT + 1, 20, 300 - ENDS_AT - 1)
-    with pytest.raises(NotVerified, match="where the ledger has"):
+    with pytest.raises(NotVerified, match="but the ledger has"):
         Outcomes.of(now, refs[1:], small.released).counted(now)
 
 

@@ -163,14 +163,14 @@ def test_sessions_beyond_the_cap_are_found(home: Path) -> None:
     domain = ledger.domain("people")
     assert domain is not None
     assert domain.filter.spent(ledger.total("people"))[0] > 8
-    assert "where the domain's cap covers" in said_of(home)
+    assert "but the domain's cap covers" in said_of(home)
 
 
 def test_parts_of_delta_that_are_more_than_the_cap_are_found(home: Path) -> None:
     """δ_R + δ_A of 1.09e-3 under a cap of 1e-4."""
     opened(home)
     rewrite(home, at(0, "filter", "delta_additive", value=1.04e-3))
-    assert "δ of 0.0001 is divided into 5e-05 and 0.00104, where the rule halves it" in said_of(home)
+    assert "δ of 0.0001 is divided into 5e-05 and 0.00104, but the rule halves it" in said_of(home)
 
 
 def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_filter_that_admits_too_much_is_found(monkeypatch: pytest.MonkeyPatch,
     ledger = Kept()
     named(ledger)
     fill(ledger, (LARGE, 8), (SMALL, 200))
-    assert any("where the domain's cap covers" in item for item in reckon(ledger.kept))
+    assert any("but the domain's cap covers" in item for item in reckon(ledger.kept))
 
 
 @pytest.mark.parametrize("fault", [None, *RESTORED])
