@@ -149,3 +149,8 @@ def required(variable: str, what: str) -> str:
     if not (value := os.environ.get(variable)):
         raise EnvironmentFailed(f"the environment variable {variable} must hold {what}")
     return value
+
+
+def stated_in(variable: str) -> str:
+    """What an environment variable of an object store's own tools holds; nothing if it is not set."""
+    return os.environ.get(variable, "")

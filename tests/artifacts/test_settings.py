@@ -12,7 +12,10 @@ from tests.house import House
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}
-FILLED = {"flows/environment.py", "flows/server.py", "flows/start.py", "flows/hosted.py", "tasks/asking/shards.py"}
+FILLED = {
+    *(f"flows/{name}.py" for name in ("environment", "database", "server", "start", "hosted", "cli/app")),
+    "tasks/asking/shards.py",
+}
 """What fills the environment for Prefect, MLflow and our own processes, or hands it on."""
 
 
