@@ -1,9 +1,10 @@
 """Settings: the environment variables that Concord reads, each with its meaning, and the servers they name.
 
-A plan names others, for its databases: `required` reads them. Nobody else reads the environment; `flows.environment`
-and `flows.server` fill it for Prefect, MLflow and processes of our own. An empty variable counts as unset, but for
-CONCORD_LEDGER: a ledger that was meant and not named would let another budget be spent. Servers are asked before
-anything depends on them, because their own clients try for minutes.
+A plan names others, for its databases: `required` reads them. Nobody else reads the environment but tasks.data.places,
+for the variables that object stores' own tools read; `flows.environment` and `flows.server` fill it for Prefect, MLflow
+and processes of our own. An empty variable counts as unset, but for CONCORD_LEDGER: a ledger that was meant and not
+named would let another budget be spent. Servers are asked before anything depends on them, because their own clients
+try for minutes.
 Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
 """
 
@@ -149,8 +150,3 @@ def required(variable: str, what: str) -> str:
     if not (value := os.environ.get(variable)):
         raise EnvironmentFailed(f"the environment variable {variable} must hold {what}")
     return value
-
-
-def stated_in(variable: str) -> str:
-    """What an environment variable of an object store's own tools holds; nothing if it is not set."""
-    return os.environ.get(variable, "")

@@ -8,6 +8,7 @@ Not covered  az:// is tested against Azurite if it is installed, gs:// as far as
 """
 
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,6 @@ import pyarrow as pa
 import pyarrow.fs
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
-from concord.artifacts.settings import stated_in
 
 Format = Literal["parquet", "ipc", "csv", "text"]
 """Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
@@ -102,14 +102,14 @@ def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
 
 def _azure_options(account: str) -> dict[str, Any]:
     """What lets us into an account, from the variables that Azure's own tools read; none for its usual credentials."""
-    stated = stated_in("AZURE_STORAGE_CONNECTION_STRING")
+    stated = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.partition("=")[::2] for part in stated.split(";"))
     if parts.get("AccountName") != account:  # it lets us in elsewhere
         parts = {}
     server = urlsplit(parts.get("BlobEndpoint", ""))
     options = {
-        "account_key": parts.get("AccountKey") or stated_in("AZURE_STORAGE_KEY"),
-        "sas_token": parts.get("SharedAccessSignature") or stated_in("AZURE_STORAGE_SAS_TOKEN"),
+        "account_key": parts.get("AccountKey") or os.environ.get("AZURE_STORAGE_KEY", ""),
+        "sas_token": parts.get("SharedAccessSignature") or os.environ.get("AZURE_STORAGE_SAS_TOKEN", ""),
         **dict.fromkeys(("blob_storage_authority", "dfs_storage_authority"), server.netloc),
         **dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), server.scheme),
     }
@@ -118,7 +118,7 @@ def _azure_options(account: str) -> dict[str, Any]:
 
 def _google_options() -> dict[str, Any]:
     """What leads to an emulator, if the variable of Google's own tools names one."""
-    server = urlsplit(stated_in("STORAGE_EMULATOR_HOST"))
+    server = urlsplit(os.environ.get("STORAGE_EMULATOR_HOST", ""))
     return {"anonymous": True, "scheme": server.scheme, "endpoint_override": server.netloc} if server.netloc else {}
 
 
