@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 from concord.artifacts.home.empty import copy_empty, keep_as_empty
 from concord.artifacts.home.whole import passing_folder, take_lock
-from concord.artifacts.settings import sqlite_address
+from concord.artifacts.settings import JOURNALS, sqlite_address
 
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 NAMED = ("PREFECT_API_URL", DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
@@ -62,6 +62,8 @@ def is_made(home: Path) -> bool:
     with passing_folder(place, home) as folder:
         copy = folder / place.name
         if copied := copy_empty("prefect", copy) and _fault(copy) is None:
+            for end in JOURNALS:  # SQLite would write what is left of one that is gone into this one
+                place.with_name(place.name + end).unlink(missing_ok=True)
             copy.replace(place)
         return copied
 

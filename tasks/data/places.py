@@ -101,15 +101,21 @@ def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
 
 
 def _azure_options(account: str) -> dict[str, Any]:
-    """What lets us into an account, from the variables that Azure's own tools read; none for its usual credentials."""
+    """What lets us into an account, from the variables that Azure's own tools read; none for its usual credentials.
+
+    What is another account's is not shown to this one.
+    """
     stated = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.partition("=")[::2] for part in stated.split(";"))
     if parts.get("AccountName") != account:  # it lets us in elsewhere
         parts = {}
+    ours = os.environ if os.environ.get("AZURE_STORAGE_ACCOUNT") in (None, "", account) else {}
+    key = parts.get("AccountKey") or ours.get("AZURE_STORAGE_KEY")
+    token = parts.get("SharedAccessSignature") or ours.get("AZURE_STORAGE_SAS_TOKEN")
     server = urlsplit(parts.get("BlobEndpoint", ""))
     options = {
-        "account_key": parts.get("AccountKey") or os.environ.get("AZURE_STORAGE_KEY", ""),
-        "sas_token": parts.get("SharedAccessSignature") or os.environ.get("AZURE_STORAGE_SAS_TOKEN", ""),
+        "account_key": key,
+        "sas_token": None if key else token,  # Arrow takes one of them
         **dict.fromkeys(("blob_storage_authority", "dfs_storage_authority"), server.netloc),
         **dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), server.scheme),
     }
@@ -153,7 +159,7 @@ def reachable(address: str, field: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise WrongInput(f"{field}: {address} does not exist") from None
-    except (OSError, pa.ArrowException) as failed:
+    except (OSError, ValueError, pa.ArrowException) as failed:
         code = re.search(r"AWS Error ([A-Z_]+)", str(failed))
         reason = code[1].lower().replace("_", " ") if code else type(failed).__name__
     else:

@@ -75,6 +75,23 @@ def test_a_home_begins_with_what_was_kept(kept: Path, home: Path, tmp_path: Path
     assert database.read_bytes() == b"its own by now"
 
 
+@pytest.mark.usefixtures("kept")
+def test_what_is_left_of_a_database_that_is_gone_goes_too(home: Path) -> None:
+    assert is_made(home)
+    database = home / "prefect" / "prefect.db"
+    left = database.with_name("prefect.db-wal")
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.executemany("INSERT INTO flow_run (name) VALUES (?)", [("earlier" * 99,)] * 99)
+        opened.commit()
+        content = left.read_bytes()
+    database.unlink()
+    left.write_bytes(content)
+    assert is_made(home)
+    with closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("SELECT COUNT(*) FROM flow_run").fetchall() == [(0,)]
+
+
 def test_one_is_kept_of_each_package_for_this_user_to_write_alone(kept: Path, tmp_path: Path) -> None:
     keep_as_empty("prefect", made(tmp_path / "later.db", "CREATE TABLE later (id INTEGER)"))
     keep_as_empty("mlflow", made(tmp_path / "other.db"))

@@ -242,6 +242,21 @@ VARIABLES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
         {"account_key": ITS_KEY, **AT, **BY},
     ),
     "azure, by another's": ("az://other/ward", {"AZURE_STORAGE_CONNECTION_STRING": connection(7)}, {}),
+    "azure, by a key and a token": (
+        f"az://{ACCOUNT}/ward",
+        {"AZURE_STORAGE_KEY": ITS_KEY, "AZURE_STORAGE_SAS_TOKEN": "sig=a"},
+        {"account_key": ITS_KEY},
+    ),
+    "azure, by another's token": (
+        f"az://{ACCOUNT}/ward",
+        {"AZURE_STORAGE_ACCOUNT": "other", "AZURE_STORAGE_SAS_TOKEN": "sig=a"},
+        {},
+    ),
+    "azure, by its own token": (
+        f"az://{ACCOUNT}/ward",
+        {"AZURE_STORAGE_ACCOUNT": ACCOUNT, "AZURE_STORAGE_SAS_TOKEN": "sig=a"},
+        {"sas_token": "sig=a"},
+    ),
     "google, with nothing said": ("gs://ward/a", {}, {}),
     "google, an emulator": (
         "gs://ward/a",
@@ -254,8 +269,8 @@ VARIABLES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
 @pytest.mark.parametrize("case", VARIABLES)
 def test_what_lets_us_in_is_what_the_stores_own_tools_read(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     address, variables, options = VARIABLES[case]
-    for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+    for end in ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN"):
+        monkeypatch.delenv(f"AZURE_STORAGE_{end}", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     given: list[tuple[tuple[str, ...], dict[str, Any]]] = []
@@ -267,10 +282,11 @@ def test_what_lets_us_in_is_what_the_stores_own_tools_read(monkeypatch: pytest.M
     assert path == address.partition("://")[2].removeprefix(f"{address.split('/')[2]}/" * address.startswith("az"))
 
 
-def test_a_key_that_azure_cannot_take_is_one_sentence_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("its", "wrong"), [(ITS_KEY, f"{PASSWORD}!"), ("127.0.0.1", f"[{PASSWORD}")])
+def test_a_connection_that_azure_cannot_take_is_one_sentence_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, its: str, wrong: str
 ) -> None:
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(1).replace(ITS_KEY, f"{PASSWORD}!"))
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(1).replace(its, wrong))
     with pytest.raises(EnvironmentFailed, match=f"data.private: az://{ACCOUNT}/ward/a cannot be read") as refused:
         at_hand(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
     assert PASSWORD not in str(refused.value)

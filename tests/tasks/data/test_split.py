@@ -15,6 +15,7 @@ from concord.artifacts.schemas import Encoding
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
+from concord.tasks.data.units import spilling
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -103,7 +104,17 @@ def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
     assert min(sizes) > 50  # 100 each on average; a binomial 5.4 standard deviations below it is 50
 
 
-def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("same", [slice(0, 0), slice(0, 8), slice(8, 16)])
+def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: slice
+) -> None:
+    """Also if digests differ in one half alone."""
+
+    def digests_of(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
+        found = row_digests(rows, encoding, key)
+        return [each[: same.start] + bytes(same.stop - same.start) + each[same.stop :] for each in found]
+
+    monkeypatch.setattr("concord.tasks.data.split.row_digests", digests_of)
     lines = [*table(40), *[table(1)[0]] * 20]
     made = plan(tmp_path, lines)
     encoding = learn_encoding(made)
@@ -111,7 +122,7 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(tmp_path:
     rows = pl.concat(read_frame(ref, Vault(tmp_path / "vault")) for ref in files)
     named = Counter[bytes]()
     expected = list[int]()
-    for digest in (digests := row_digests(rows.drop(SHARD), encoding, KEY)):
+    for digest in (digests := digests_of(rows.drop(SHARD), encoding, KEY)):
         named[digest] += 1
         name = digest + named[digest].to_bytes(8, "little")
         bits = blake2b(name, key=KEY, person=b"shard", digest_size=8).digest()
@@ -226,6 +237,19 @@ def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeyp
     whole = shards(tmp_path, table(60))
     monkeypatch.setattr("concord.tasks.data.split.SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
+
+
+@pytest.mark.parametrize("held", [0, 1 << 26])
+def test_rows_of_a_part_come_back_in_the_order_they_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", held)
+    rows = pl.DataFrame({"row": range(1000)})
+    parts = pl.Series([row * row % 7 for row in range(1000)])
+    with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
+        for first in range(0, 1000, 100):
+            spill.add(rows[first : first + 100], parts[first : first + 100])
+        assert [part.rows() for part in spill.read(7)] == [rows.filter(parts == part).rows() for part in range(7)]
 
 
 def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 """Repair: public rows unlike the private ones are made like them field by field, and others stay as they are."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model, unlike_fields
+from concord.tasks.student.infer import Follower
 from concord.tasks.student.prior import Totals, repaired
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
 
@@ -136,3 +141,25 @@ def test_a_field_that_was_repaired_is_asked_about_as_its_totals_are() -> None:
     missed = {each: error_of(three_rounds(public, repair=True, coarse=each)) for each in (False, True)}
     assert missed[True] < 0.4
     assert missed[True] < 0.7 * missed[False]
+
+
+def test_a_field_whose_own_rows_are_the_most_of_each_code_is_asked_about_finely() -> None:
+    private, public = rows_of(60_000, 0), rows_of(9000, 1, cities=(0.3, 0.4, 0.2, 0.1))
+    totals = hear(question_of(CODES.coarse, what="codes"), private, labels_of(private, truth(), 2), 30.0, 7)
+    assert repaired(public, CODES, totals_of(private), together=True)[1] > 0.02
+    assert unlike_fields([totals], public, CODES, None) == ()
+
+
+@pytest.mark.parametrize(("oldest", "age"), [(8, 0), (13, 1)])
+def test_the_next_round_asks_as_coarsely_as_the_totals_that_it_follows(oldest: int, age: int) -> None:
+    private, public = rows_of(60_000, 0), rows_of(9000, 1)
+    labels, public = labels_of(private, truth(), 2), public[public[:, 1] < oldest]
+    rounds = planned_rounds(classes=2, fields=3, codes=CODES.size, rounds=2)
+    follower = Follower(Tallies.calibrate(epsilon=20, delta=1e-5, classes=2, rounds=rounds), CODES, public)
+    released: list[dict[str, Any]] = []
+    for each in follower.mechanism.rounds[:2]:
+        question = follower.question(released)
+        sums = tally(question, private, labels)
+        following = follower.follow(released, question, sums)
+        released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **following})
+    assert follower.question(released).fields == (age, 2, 3)
