@@ -48,8 +48,10 @@ def sound_database(home: Path) -> Iterator[None]:
         if take_lock(descriptor, wait=False):
             _begin_anew_if_needed(_place(home))
         take_lock(descriptor, shared=True)
-        yield
-        _fold(_place(home))
+        try:
+            yield
+        finally:
+            _fold(_place(home))
     finally:
         os.close(descriptor)
 
@@ -127,7 +129,7 @@ def _fault_inside(database: sqlite3.Connection) -> str | None:
 
 def _set_aside(database: Path, kept: str) -> str:
     """Give the database and what belongs to it another name, which this returns; what had it is gone."""
-    for end in ("", "-wal", "-shm", "-journal"):
+    for end in ("", *JOURNALS):
         database.with_name(kept + end).unlink(missing_ok=True)
         if os.path.lexists(file := database.with_name(database.name + end)):
             file.rename(database.with_name(kept + end))

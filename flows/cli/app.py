@@ -112,7 +112,7 @@ def options(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    home: Annotated[Path | None, typer.Option("--home", help="As after a command, which goes before.")] = None,
+    home: Annotated[Path | None, typer.Option("--home", help="As after a command: what stands there wins.")] = None,
 ) -> None:
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
     if home is not None:

@@ -214,7 +214,8 @@ class TableFile:
         except (Exception, PanicException) as wrong:
             if isinstance(self.path, Elsewhere):
                 self.path.check()
-            reason = "" if self.field == PRIVATE else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
+            hidden = self.field == PRIVATE or (isinstance(self.path, Remote) and isinstance(wrong, OSError))
+            reason = "" if hidden else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
     def _batches(self, columns: Sequence[str], rows: int, once: Collection[str] = ()) -> Iterator[SizedColumns]:

@@ -28,6 +28,7 @@ Format = Literal["parquet", "ipc", "csv", "text"]
 """Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
 RETRY_FOR = timedelta(seconds=15)
 """For how long Google's store is asked again, each time: without it, a quarter of an hour if nothing lets us in."""
+AWS_CODE = re.compile(r"AWS Error ([A-Z_]+)")
 STAMPS = ("etag", "last-modified", "content-length")
 Partition = tuple[tuple[str, str | None], ...]
 """Columns that a file's path names, each with the cell that all of its rows have there."""
@@ -73,12 +74,13 @@ class Remote(Elsewhere):
 
     def raw(self) -> Any:
         store, path = store_of(self.address)
-        return store.open_input_file(path)
+        with _without_its_words():
+            return store.open_input_file(path)
 
     def write_bytes(self, content: bytes) -> None:
         """Put it there, whole, in the place of what was."""
         store, path = store_of(self.address)
-        with store.open_output_stream(path) as file:
+        with _without_its_words(), store.open_output_stream(path) as file:
             file.write(content)
 
     def stamp(self) -> object:
@@ -107,16 +109,18 @@ def _azure_options(account: str) -> dict[str, Any]:
     """
     stated = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.partition("=")[::2] for part in stated.split(";"))
-    if parts.get("AccountName") != account:  # it lets us in elsewhere
-        parts = {}
-    ours = os.environ if os.environ.get("AZURE_STORAGE_ACCOUNT") in (None, "", account) else {}
-    key = parts.get("AccountKey") or ours.get("AZURE_STORAGE_KEY")
-    token = parts.get("SharedAccessSignature") or ours.get("AZURE_STORAGE_SAS_TOKEN")
     server = urlsplit(parts.get("BlobEndpoint", ""))
+    if (parts.get("AccountName") or (server.hostname or "").partition(".")[0]) != account:  # it lets us in elsewhere
+        parts, server = {}, urlsplit("")
+    key, token = parts.get("AccountKey"), parts.get("SharedAccessSignature")
+    if not (key or token) and (os.environ.get("AZURE_STORAGE_ACCOUNT") or account) == account:
+        key, token = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    named = server.netloc.removeprefix(account if server.netloc.startswith(f"{account}.") else "")  # Arrow names it
     options = {
         "account_key": key,
-        "sas_token": None if key else token,  # Arrow takes one of them
-        **dict.fromkeys(("blob_storage_authority", "dfs_storage_authority"), server.netloc),
+        "sas_token": f"?{token.removeprefix('?')}" if token and not key else None,  # Arrow appends it to addresses
+        "blob_storage_authority": named,
+        "dfs_storage_authority": named.replace(".blob.", ".dfs.", 1),
         **dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), server.scheme),
     }
     return {name: value for name, value in options.items() if value}
@@ -124,7 +128,8 @@ def _azure_options(account: str) -> dict[str, Any]:
 
 def _google_options() -> dict[str, Any]:
     """What leads to an emulator, if the variable of Google's own tools names one."""
-    server = urlsplit(os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    named = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    server = urlsplit(named if "://" in named else f"http://{named}")
     return {"anonymous": True, "scheme": server.scheme, "endpoint_override": server.netloc} if server.netloc else {}
 
 
@@ -151,6 +156,16 @@ def objects(address: str, field: str) -> list[Remote]:
 
 
 @contextmanager
+def _without_its_words() -> Iterator[None]:
+    """An error keeps its type and AWS's code alone: what Azure says holds the token that lets us in."""
+    try:
+        yield
+    except OSError as failed:
+        code = AWS_CODE.search(str(failed))
+        raise type(failed)(code[0] if code else "the object store failed") from None
+
+
+@contextmanager
 def reachable(address: str, field: str) -> Iterator[None]:
     """What a store fails with, in one sentence without its words: they may hold more than the address."""
     try:
@@ -160,7 +175,7 @@ def reachable(address: str, field: str) -> Iterator[None]:
     except FileNotFoundError:
         raise WrongInput(f"{field}: {address} does not exist") from None
     except (OSError, ValueError, pa.ArrowException) as failed:
-        code = re.search(r"AWS Error ([A-Z_]+)", str(failed))
+        code = AWS_CODE.search(str(failed))
         reason = code[1].lower().replace("_", " ") if code else type(failed).__name__
     else:
         return

@@ -127,7 +127,7 @@ def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.set_ylim(0, max(labels) * 1.15)
+    axes.set_ylim(0, max(*labels, 1) * 1.15)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     _legend(axes, loc="lower right")
     return _svg(figure)

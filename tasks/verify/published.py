@@ -43,8 +43,8 @@ SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
-    "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept` in the home "
-    "folder says what the ledger knows of it"
+    "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept FOLDER` in "
+    "the home folder says what the ledger knows of it"
 )
 
 
@@ -163,7 +163,8 @@ def _within_cap(certificate: Promising) -> str:
         cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))
         if not 0 <= spent <= cap * SLACK or not math.isclose(remaining, cap - spent, rel_tol=1e-9, abs_tol=cap * 1e-9):
             raise NotVerified(f"of the domain's {name} {cap:g}, {spent:g} spent and {remaining:g} remaining do not add")
-    return f"{domain.sessions} sessions of the domain {domain.name} stay within ε = {domain.cap.epsilon:g}"
+    sessions = f"{domain.sessions} session{'s' * (domain.sessions != 1)}"
+    return f"{sessions} of the domain {domain.name}, within its ε = {domain.cap.epsilon:g}"
 
 
 def _consistent(certificate: Certificate) -> str:

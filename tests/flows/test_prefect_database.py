@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -194,3 +196,17 @@ def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_c
         asyncio.run(APILogWorker._handle_batch(worker, []))  # type: ignore[arg-type]  # all it asks of itself
     assert capsys.readouterr().err == ""
     assert logging.raiseExceptions is before
+
+
+def test_what_a_server_wrote_is_folded_however_the_command_ends(database: Path) -> None:
+    script = f"import os, sqlite3; sqlite3.connect({str(database)!r}).execute('CREATE TABLE t (id)'); os._exit(0)"
+
+    def refused() -> None:
+        with sound_database(database.parents[1]):
+            subprocess.run([sys.executable, "-c", script], check=True)
+            assert database.with_name("prefect.db-wal").stat().st_size
+            raise EnvironmentFailed("it was refused")
+
+    with pytest.raises(EnvironmentFailed, match="it was refused"):
+        refused()
+    assert not database.with_name("prefect.db-wal").exists()

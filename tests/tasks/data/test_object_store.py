@@ -21,7 +21,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import load_plan
 from concord.flows.cache import SealedResults
 from concord.tasks.data import places, snapshots
-from concord.tasks.data.files import PRIVATE, find_files
+from concord.tasks.data.files import PRIVATE, TableFile, find_files
 from concord.tasks.data.sources import at_hand
 from concord.tasks.data.tables import open_public
 from tests.support.console import concord
@@ -231,11 +231,22 @@ def until_it_listens(port: int) -> None:
 
 
 AT = {"blob_storage_authority": "127.0.0.1:7", "dfs_storage_authority": "127.0.0.1:7"}
+BLOBS = ".blob.core.windows.net"
 BY = {"blob_storage_scheme": "http", "dfs_storage_scheme": "http"}
 VARIABLES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "azure, with nothing said": (f"az://{ACCOUNT}/ward", {}, {}),
     "azure, by a key": (f"az://{ACCOUNT}/ward", {"AZURE_STORAGE_KEY": ITS_KEY}, {"account_key": ITS_KEY}),
-    "azure, by a token": (f"az://{ACCOUNT}/ward", {"AZURE_STORAGE_SAS_TOKEN": "sig=a"}, {"sas_token": "sig=a"}),
+    "azure, by a token": (f"az://{ACCOUNT}/ward", {"AZURE_STORAGE_SAS_TOKEN": "sig=a"}, {"sas_token": "?sig=a"}),
+    "azure, by a connection of a token": (
+        "az://acct/ward",
+        {"AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint=https://acct{BLOBS}/;SharedAccessSignature=sv=1&sig=a"},
+        {
+            "sas_token": "?sv=1&sig=a",
+            "blob_storage_authority": BLOBS,
+            "dfs_storage_authority": BLOBS.replace("blob", "dfs"),
+            **dict.fromkeys(BY, "https"),
+        },
+    ),
     "azure, by a connection": (
         f"az://{ACCOUNT}/ward",
         {"AZURE_STORAGE_CONNECTION_STRING": connection(7)},
@@ -255,13 +266,18 @@ VARIABLES: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "azure, by its own token": (
         f"az://{ACCOUNT}/ward",
         {"AZURE_STORAGE_ACCOUNT": ACCOUNT, "AZURE_STORAGE_SAS_TOKEN": "sig=a"},
-        {"sas_token": "sig=a"},
+        {"sas_token": "?sig=a"},
     ),
     "google, with nothing said": ("gs://ward/a", {}, {}),
     "google, an emulator": (
         "gs://ward/a",
         {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:7"},
         {"anonymous": True, "scheme": "http", "endpoint_override": "127.0.0.1:7"},
+    ),
+    "google, an emulator without its scheme": (
+        "gs://ward/a",
+        {"STORAGE_EMULATOR_HOST": "localhost:7"},
+        {"anonymous": True, "scheme": "http", "endpoint_override": "localhost:7"},
     ),
 }
 
@@ -290,3 +306,33 @@ def test_a_connection_that_azure_cannot_take_is_one_sentence_without_it(
     with pytest.raises(EnvironmentFailed, match=f"data.private: az://{ACCOUNT}/ward/a cannot be read") as refused:
         at_hand(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
     assert PASSWORD not in str(refused.value)
+
+
+class Failing:
+    """A store whose errors hold the token that lets in, as Azure's addresses do."""
+
+    def open_input_file(self, path: str) -> Any:
+        raise OSError(f"GetProperties failed for 'https://acct.example/{path}?sig={PASSWORD}'")
+
+    def open_output_stream(self, path: str) -> Any:
+        return self.open_input_file(path)
+
+
+def test_no_error_shows_the_token_that_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_store", lambda *_: Failing())
+    there = places.Remote("az://acct/ward/a.parquet")
+    for uses in (
+        lambda: TableFile(there, "parquet", "data.public").names,
+        lambda: TableFile(there, "csv", "data.public").names,
+        there.read_bytes,
+        lambda: there.write_bytes(b""),
+    ):
+        with pytest.raises((OSError, WrongInput)) as failed:
+            uses()
+        assert PASSWORD not in str(failed.value)
+
+
+def test_an_address_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://[")
+    with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
+        open_public("gs://ward/a")
