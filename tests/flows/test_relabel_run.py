@@ -151,10 +151,12 @@ def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, sess
     ],
 )
 def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
-    plan: Plan, home: Path, change: dict[str, Any], message: str
+    plan: Plan, home: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
+    unread = tmp_path / "private.csv"
+    unread.write_text("none of the columns\n")
     with pytest.raises(WrongInput, match=message):
-        start(another(plan, data__private="nowhere.csv", **change), home)
+        start(another(plan, data__private=str(unread), **change), home)
     assert Ledger.of(home).domains() == ()
 
 
