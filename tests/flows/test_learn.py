@@ -124,7 +124,7 @@ def test_other_teachers_or_another_door_need_a_new_session(
 @pytest.mark.usefixtures("session")
 def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, home: Path) -> None:
     charge = spent(home)
-    Path(plan.path("private")).unlink()  # whoever reads it now fails with another error
+    Path(plan.path("private")).write_text("none of the columns\n")  # whoever reads it now fails with another error
     dear = another(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
     with pytest.raises(BudgetRefused, match=r"budget does not cover.*the largest ε that fits is \d"):
         start(dear, home, new_session=True)

@@ -91,7 +91,7 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(
 
 def test_both_together_must_be_covered_before_anything_private_is_read(tables: dict[str, Any], home: Path) -> None:
     """The domain covers either of the two alone."""
-    Path(tables["folder"], "private.csv").unlink()
+    Path(tables["folder"], "private.csv").write_text("none of the columns\n")
     tables["privacy"] |= {"epsilon": 7.0, "lifetime": {"epsilon": 7.0, "delta": 4e-5}}
     tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300}
     tables["student"] = STUDENT | {"epsilon": 3.9}

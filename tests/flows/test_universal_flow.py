@@ -173,7 +173,7 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 
 
 def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: dict[str, Any], home: Path) -> None:
-    Path(tables["folder"], "private.csv").unlink()
+    Path(tables["folder"], "private.csv").write_text("none of the columns\n")
     for change, details in (
         ({"hypotheses": "trees"}, "hypotheses must be one of .* got 'trees'"),
         ({"features": ["size", "shade"]}, r"student\.features must name .* got 'shade'"),
