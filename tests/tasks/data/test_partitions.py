@@ -109,7 +109,7 @@ def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None
     tables = plan_over("ward", tmp_path).model_dump(exclude_unset=True)
     assert len(private_files(parse_plan(tables))) == 2
     tables["privacy"]["secret"] = "labels"
-    with pytest.raises(WrongInput, match="must hold the label within its files where"):
+    with pytest.raises(WrongInput, match="must hold the label within its files if"):
         private_files(parse_plan(tables))
     with pytest.raises(WrongInput, match="got it in their paths"):
         private_files(parse_plan({**tables, "data": {**tables["data"], "private": "ward/*/*.parquet"}}))
