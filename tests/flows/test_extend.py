@@ -51,9 +51,9 @@ def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, ho
 def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: Path, arriving: Path) -> None:
     roomy = changed({**plan.model_dump(exclude={"labeling"}), "labeling": {"mechanism": "noisy_votes", "room": 60}})
     first = start(roomy, home)
-    assert (first.asked, first.later_rows.partition(":")[0]) == (300, "60 are paid for")
+    assert (first.asked, first.later_rows.partition(" by ")[0]) == (300, "60 can still be labelled")
     more = start_extension(first.session, arriving, home)
-    assert (more.asked_now, more.asked, more.later_rows.partition(",")[0]) == (60, 360, "none")
+    assert (more.asked_now, more.asked, more.later_rows.partition(",")[0]) == (60, 360, "none can be labelled")
     assert more.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert start(roomy, home).asked_now == 0  # the plan goes on with its own session
 
