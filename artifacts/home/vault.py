@@ -153,7 +153,7 @@ class Vault:
         """A folder, by its path, for files that are needed within the block alone, which are gone however it ends: no
         power cut is outlived, and the disk need not have them before they go.
 
-        What belongs at `path` may be renamed to it within the block.
+        What belongs at `path` may be renamed to it within the block, by whoever can tell that a power cut spoilt it.
         """
         with ExitStack() as held:
             with self._in_one_sentence("written"):

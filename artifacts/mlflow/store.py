@@ -111,9 +111,8 @@ def keep_empty_store(folder: Path) -> None:
     """Have MLflow make a store in a folder that will be gone, and keep it for homes to begin with."""
     client_of(sqlite_address(folder / "mlflow.db"))
     with closing(sqlite3.connect(folder / "mlflow.db")) as store, store:
-        store.execute(
-            "UPDATE experiments SET artifact_location = 'mlruns/0'"
-        )  # of Default, which is not used: no place
+        # The experiment Default, which nobody uses, names the folder it was made in.
+        store.execute("UPDATE experiments SET artifact_location = 'mlruns/0'")
     keep_as_empty("mlflow", folder / "mlflow.db")
 
 
