@@ -254,11 +254,10 @@ def weights_of(
 def _fitted(
     learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int, found: Numbers | None
 ) -> Weights:
-    held = np.bincount(y, minlength=classes) > 0
-    there, places = np.flatnonzero(held), np.cumsum(held) - 1
+    there = np.flatnonzero(np.bincount(y, minlength=classes))
     if len(there) < 2:
         raise LinAlgError("a fit needs two classes")
-    own = learner.fit(X, places[y], len(there), **params) if found is None else found
+    own = learner.fit(X, np.searchsorted(there, y), len(there), **params) if found is None else found
     weights = (own[1:] - own[:1] if classes == 2 else own - own.mean(axis=0)).astype(learner.dtype)
     if not np.isfinite(weights).all():
         raise LinAlgError("a weight is no number")

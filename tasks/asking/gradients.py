@@ -16,16 +16,15 @@ Not covered  how long it takes, which the slowest of a stack decides. Checked by
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, qr
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg import qr
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import expit
 
-from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, factor, gram, on_diagonal, own
+from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, on_diagonal, own
 from concord.tasks.asking.logistic import CONVERGED
 from concord.tasks.data.guard import PRIVATE_FAILURES
 
@@ -35,6 +34,8 @@ OVERSHOT = 0.5
 """A step that ends where the slope along it is more than this share of what it was, upwards, is taken by the bound."""
 SINGULAR = 1e-10
 """Of a Hessian's diagonal: if a pivot is less, its factor is found without squaring what it is a factor of."""
+FACTORED = 1 << 20
+"""Bytes of the rows of shards whose Hessians are found and factored at once: other threads go on in between."""
 LEAST_CURVATURE = 1e-14
 """Of the bound: what is left of a curvature if all of it was subtracted."""
 STACKED = 1 << 22
@@ -47,9 +48,13 @@ def logistic_of_many(shards: Iterable[tuple[Rows, Classes]], C: float = 1.0, **_
     given = list(shards)
     found: list[Numbers | None] = [None] * len(given)
     for places in _of_one_size(given):
-        stack = _Stack([given[place] for place in places], C)
-        for place, weights in zip(places, stack.weights(), strict=True):
-            found[place] = weights
+        with np.errstate(all="ignore"):
+            B, roots, target = coordinates([given[place] for place in places], C)
+            points = least_points(B, target)
+        for place, root, z in zip(places, roots, points, strict=True):
+            if z is not None:
+                found[place] = weights = np.zeros((2, len(z)))
+                np.matmul(z, root, out=weights[1])
     return found
 
 
@@ -69,70 +74,68 @@ def _of_one_size(shards: Sequence[tuple[Rows, Classes]]) -> Iterator[list[int]]:
         yield from (same[first : first + most] for first in range(0, len(same), most))
 
 
-class _Stack:
-    """Shards of one size, in the coordinates in which the Hessian at zero is the identity: B (shards, rows, n) and the
-    classes less a half (shards, rows); zeros for one that has no such coordinates."""
-
-    def __init__(self, shards: Sequence[tuple[Rows, Classes]], C: float) -> None:
-        rows, n = rows_given(len(shards[0][0])), shards[0][0].shape[1] + 1
-        self.B, self.target = aligned(len(shards), rows, n), aligned(len(shards), rows)
-        self.B[...], self.target[...] = 0, 0
-        penalty = np.append(np.full(n - 1, 1 / C), 0.0)
-        room, lower = aligned(rows, n), aligned(n, n).T
-        self.roots: list[Numbers | None] = []
-        for B, target, (X, y) in zip(self.B, self.target, shards, strict=True):
-            room[: len(X), :-1], room[: len(X), -1], room[len(X) :] = X, 1, 0
-            target[: len(X)] = y - 0.5
-            try:
-                self.roots.append(inverse_root(room, penalty, B, lower))
-            except MemoryError:
-                raise  # the machine's fault, not the shard's
-            except PRIVATE_FAILURES:
-                self.roots.append(None)
-
-    def weights(self) -> Iterator[Numbers | None]:
-        """The weights of each shard, None of one that has not converged."""
-        with np.errstate(all="ignore"):
-            points = least_points(self.B, self.target)
-        for root, z in zip(self.roots, points, strict=True):
-            yield None if root is None or z is None else np.stack([np.zeros(len(z)), z @ root])
+def coordinates(shards: Sequence[tuple[Rows, Classes]], C: float) -> tuple[Numbers, Numbers, Numbers]:
+    """Of shards of one size, in the coordinates in which the Hessian at zero is the identity: B (shards, rows, n), L⁻¹
+    (shards, n, n), and the classes less a half (shards, rows). Of one that has no such coordinates, no numbers."""
+    count, rows, n = len(shards), rows_given(len(shards[0][0])), shards[0][0].shape[1] + 1
+    B, roots, target = aligned(count, rows, n), _squares(count, n), _zeros(count, rows)
+    most, penalty = max(1, FACTORED // (8 * rows * n)), np.append(np.full(n - 1, 1 / C), 0.0)
+    room, squares = aligned(min(most, count), rows, n), _squares(min(most, count), n)
+    for first in range(0, count, most):
+        part = slice(first, min(first + most, count))
+        A, hessians = room[: part.stop - first], squares[: part.stop - first]
+        for mine, wanted, (X, y) in zip(A, target[part], shards[part], strict=True):
+            mine[: len(X), :-1], mine[: len(X), -1], mine[len(X) :] = X, 1, 0
+            np.subtract(y, 0.5, out=wanted[: len(X)])
+        singular = inverse_roots(A, penalty, hessians)
+        roots[part] = hessians.transpose(0, 2, 1)
+        np.matmul(A, roots[part].transpose(0, 2, 1), out=B[part])
+        for at in singular:
+            B[first + at], roots[first + at] = _by_rows(A[at], penalty)
+    return B, roots, target
 
 
-def inverse_root(A: Numbers, penalty: Numbers, B: Numbers, lower: Numbers) -> Numbers:
-    """L⁻¹ of one shard's A (rows, n), and B, which is written. Raises LinAlgError.
+def inverse_roots(A: Numbers, penalty: Numbers, out: Numbers) -> list[int]:
+    """Write L⁻ᵀ of each shard's A to `out`, by Cholesky's factor; and the shards whose Hessian is singular."""
+    np.matmul(A.transpose(0, 2, 1), A, out=out)
+    out *= 0.25
+    diagonals = out.diagonal(axis1=1, axis2=2) + penalty
+    least = np.sqrt(SINGULAR * diagonals)
+    singular = []
+    for at, hessian in enumerate(out):
+        on_diagonal(hessian.T)[...] = diagonals[at]
+        root, failed = dpotrf(hessian.T, lower=1, overwrite_a=1)
+        if failed or not (on_diagonal(root) > least[at]).all():
+            singular.append(at)
+        else:
+            dtrtri(root, lower=1, overwrite_c=1)
+    return singular
 
-    lower   where a lower triangle of this size was before
-    """
-    lower[...] = 0  # a factor that failed may have left anything
-    hessian = gram(A, lower)
-    hessian *= 0.25
-    on_diagonal(hessian)[...] += penalty
-    before = on_diagonal(hessian).copy()
-    with suppress(LinAlgError):
-        root = factor(hessian)
-        if (on_diagonal(root) ** 2 > SINGULAR * before).all():
-            found = own(dtrtri(root, lower=1, overwrite_c=1)[0])
-            np.matmul(A, found.T, out=B)
-            return found
-    both = aligned(A.shape[1], len(A) + A.shape[1]).T
-    np.divide(A, 2, out=both[: len(A)])
-    both[len(A) :] = np.diag(np.sqrt(penalty))
-    Q, R = qr(both, overwrite_a=True, mode="economic", check_finite=False)
-    found, failed = dtrtri(own(R.T).T, overwrite_c=1)
-    if failed:
-        raise LinAlgError("the Hessian is singular")
-    np.multiply(Q[: len(A)], 2, out=B)
-    return own(found.T)
+
+def _by_rows(A: Numbers, penalty: Numbers) -> tuple[Numbers, Numbers]:
+    """B and L⁻¹ of one shard, by a decomposition of its rows; no numbers if there are none."""
+    rows, n = A.shape
+    both = aligned(n, rows + n).T
+    np.divide(A, 2, out=both[:rows])
+    both[rows:] = np.diag(np.sqrt(penalty))
+    try:
+        Q, R = qr(both, overwrite_a=True, mode="economic", check_finite=False)
+        found, failed = dtrtri(own(R.T).T, overwrite_c=1)
+    except MemoryError:
+        raise  # the machine's fault, not the shard's
+    except PRIVATE_FAILURES:
+        failed = True
+    return (np.full_like(A, np.nan), np.zeros((n, n))) if failed else (2 * Q[:rows], found.T)
 
 
 def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
     """The least point (n,) of each shard, None of one that takes too many steps: from zero, by conjugate gradients.
 
-    B (shards, rows, n), target (shards, rows). One that has ended is carried on until half have, to no effect.
+    B (shards, rows, n), target (shards, rows). One that has ended is carried on until three in four have, to no effect.
     """
     found: list[Numbers | None] = [None] * len(B)
     shards, rows, n = B.shape
-    wide = -(-n // 8) * 8  # of a vector of its own: whole cache lines
+    wide = _of_lines(n)
     going, ended, flattest = np.arange(shards), np.zeros(shards, dtype=bool), np.ones((shards, 1))
     odds, half, change, left = (_zeros(shards, rows) for _ in range(4))
     z, slope, along, last = (_zeros(shards, wide) for _ in range(4))
@@ -161,7 +164,7 @@ def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
         ended |= done | ~np.isfinite(squared[:, 0])
         if ended.all():
             break
-        if 2 * np.count_nonzero(ended) >= len(ended):
+        if 4 * np.count_nonzero(ended) >= 3 * len(ended):
             on = np.flatnonzero(~ended)
             going, ended, flattest, squared = going[on], ended[on], flattest[on], squared[on]
             B, target, odds, half, change, left = (_picked(part, on) for part in (B, target, odds, half, change, left))
@@ -182,6 +185,16 @@ def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
         if (rises := _dot(along, slope) >= 0).any():
             np.copyto(along, -slope, where=rises)
     return found
+
+
+def _of_lines(numbers: int) -> int:
+    """So many numbers, in whole cache lines."""
+    return -(-numbers // 8) * 8
+
+
+def _squares(count: int, n: int) -> Numbers:
+    """Square matrices (count, n, n), each from the start of a cache line."""
+    return aligned(count, _of_lines(n * n))[:, : n * n].reshape(count, n, n)
 
 
 def _zeros(*shape: int) -> Numbers:

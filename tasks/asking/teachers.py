@@ -74,7 +74,7 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     rehearse_teachers(teachers, encoding)
     with silenced():
         block_of = [
-            fitted_teacher(teachers, shard, X, y, len(encoding.classes))
+            fitted_teacher(teachers, shard, aligned_copy(X), aligned_copy(y), len(encoding.classes))
             for shard, X, y in _each(shards, read_frame(block, vault), encoding)
         ]
     with vault.create(path) as sink:
@@ -113,11 +113,11 @@ def teachers_kind(blocks: Sequence[Ref]) -> str:
 
 
 def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:
-    """Each shard, and its rows and labels in memory of their own."""
+    """Each shard, and its rows and labels, which lie wherever those of the shards before end."""
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True):
-        yield shard, aligned_copy(X[first:last]), aligned_copy(y[first:last])
+        yield shard, X[first:last], y[first:last]
 
 
 class _Unpickler(pickle.Unpickler):
