@@ -2,7 +2,8 @@
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import FORMAT, check_format, is_home, make_folder, tidy
 from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
 from concord.flows.database import DATABASE
-from concord.flows.server import ADDRESS_VARIABLE
+from concord.flows.server import ADDRESS_VARIABLE, serving
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
@@ -86,14 +87,31 @@ def _point_at(home: Path) -> None:
         os.environ.setdefault("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
 
 
+@contextmanager
+def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
+    """While it lasts, the home's own server runs, if a run is sure to need it: it starts while the plan is read.
+
+    anew   whether the run is not to be answered from cache. A home that is not there is not made for a plan that may
+           be wrong
+    """
+    if is_home(home) and (anew or not has_ended(home)):
+        with serving(prepare(home)):
+            yield
+    else:
+        yield
+
+
 def is_known(plan: "Plan", home: Path) -> bool:
     """Whether a run of that very plan has ended in this home, and nobody named a server to keep a record of each run.
 
     It decides nothing but what is tried first: such a run is likely to be cached.
     """
-    if os.environ.get(ADDRESS_VARIABLE) or not any((home / "results").glob(f"{ENDED}*")):
-        return False
-    return _mark(plan, home).exists()
+    return not os.environ.get(ADDRESS_VARIABLE) and has_ended(home) and _mark(plan, home).exists()
+
+
+def has_ended(home: Path) -> bool:
+    """Whether a run of any plan has ended in this home."""
+    return any((home / "results").glob(f"{ENDED}*"))
 
 
 def remember(plan: "Plan", home: Path) -> None:

@@ -85,21 +85,23 @@ def run_command(
 
     Run it twice and the second time answers from cache and spends nothing.
     """
-    with starting(quiet):
-        from concord.artifacts.plan import load_plan
-        from concord.flows.environment import is_known, prepare
-        from concord.tasks.data.sources import check_tables
+    from concord.flows.environment import foreseen, is_known, prepare
 
-        loaded, home = load_plan(plan), prepare(home)
-        cached = is_known(loaded, home) and not (new_session or start_from)
-        if not cached:  # a run that is cached looks at them itself
-            check_tables(loaded)
-    with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
-        from concord.flows.start import start
+    with foreseen(home, anew=new_session or start_from is not None):
+        with starting(quiet):
+            from concord.artifacts.plan import load_plan
+            from concord.tasks.data.sources import check_tables
 
-        with asking(not yes):
-            summary = start(loaded, home, new_session=new_session, start_from=start_from)
-        _report(summary, home, as_json=as_json, quiet=quiet)
+            loaded, home = load_plan(plan), prepare(home)
+            cached = is_known(loaded, home) and not (new_session or start_from)
+            if not cached:  # a run that is cached looks at them itself
+                check_tables(loaded)
+        with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
+            from concord.flows.start import start
+
+            with asking(not yes):
+                summary = start(loaded, home, new_session=new_session, start_from=start_from)
+            _report(summary, home, as_json=as_json, quiet=quiet)
 
 
 @app.command("extend")
