@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
+from concord.artifacts.home.merged import Merged
 from concord.artifacts.home.whole import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import AnyPath, Ref
 from concord.artifacts.settings import KEY, KEY_FILE
@@ -90,7 +91,7 @@ class Vault:
         Raises EnvironmentFailed if others may read it, or if it is encrypted and no key is given, or it is not
         and one is; NotVerified if the key is not the one it was made with.
         """
-        self.root, self._cipher = root, Cipher.given()
+        self.root, self._cipher, self._merged = root, Cipher.given(), Merged(self)
         with self._in_one_sentence("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
@@ -133,7 +134,7 @@ class Vault:
 
     def has(self, ref: Ref) -> bool:
         """Whether the file is there; what it holds is checked when it is read."""
-        return (self.root / ref.path).is_file()
+        return self._there(ref.path)
 
     @contextmanager
     def create(self, path: str, *, exclusive: bool = False) -> Iterator[Sink]:
@@ -162,7 +163,7 @@ class Vault:
 
     def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
         """The file at `path`: written now, with what `make` gives, if it is not there. The first writer wins."""
-        if not (self.root / path).is_file():
+        if not self._there(path):
             content = make()
             try:
                 with self.create(path, exclusive=True) as sink:
@@ -210,7 +211,21 @@ class Vault:
 
     def take(self, path: str) -> tuple[Ref, bytes] | None:
         """What `find` finds, and the bytes that its digest was taken of."""
-        return self._open(path) if (self.root / path).is_file() else None
+        return self._open(path) if self._there(path) else None
+
+    def raw(self, path: str) -> bytes:
+        """All that was written to a file, with its seal, which is not checked."""
+        return self._parts(path, 0)[0]
+
+    def paths(self, folder: str, pattern: str) -> list[str]:
+        """The files of a folder whose names match, sorted; merged ones are among them."""
+        return self._merged.paths(folder, pattern)
+
+    def merge(self, folder: str, pattern: str) -> None:
+        """Make few files of many small ones of a folder whose names match, which are found and read as before: each
+        was written once, and is destroyed with its folder alone. Raises EnvironmentFailed."""
+        with self._in_one_sentence("written"):
+            self._merged.merge(folder, pattern)
 
     def _installation(self) -> bytes:
         """The installation's own secret, once the vault is known to be of the kind that is asked for."""
@@ -244,6 +259,9 @@ class Vault:
             key = secrets.token_bytes(KEY_BYTES)
             file.write(key + _check(key, name))  # where another process was first, its secret is the secret
 
+    def _there(self, path: str) -> bool:
+        return (self.root / path).is_file() or self._merged.has(path)
+
     def _open(self, path: str) -> tuple[Ref, bytes]:
         content, trailer = self._parts(path, SEAL_BYTES)
         digest = hmac.new(self._seal, content, hashlib.sha256).hexdigest()
@@ -252,13 +270,16 @@ class Vault:
         return Ref(path=path, digest=digest), content
 
     def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
-        """All that was written to a file, the `last` bytes apart."""
-        with (self.root / path).open("rb") as file:
-            if self._cipher is None:
-                return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
-            whole = self._cipher.read(file, path)
-            end = max(0, len(whole) - last)
-            return whole[:end], whole[end:]
+        """All that was written to a file, merged or not, the `last` bytes apart."""
+        try:
+            with (self.root / path).open("rb") as file:
+                if self._cipher is None:
+                    return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
+                whole = self._cipher.read(file, path)
+        except FileNotFoundError:
+            whole = self._merged.part(path)
+        end = max(0, len(whole) - last)
+        return whole[:end], whole[end:]
 
     def _trailer(self, path: str, digest: str) -> bytes:
         """What a file ends in: binds its content to its name, so that no file passes for another."""

@@ -19,7 +19,7 @@ A home folder holds the number of its format in one file, by which a version kno
     1  homes without such a file
     2  the ledger says which private files each domain holds
     3  the ledger says which version opened a session; a key made now is followed by what tells that it is whole, which
-       0.1.0 would take for damage
+       0.1.0 would take for damage; small files of the vault may be merged
 
 The number is raised if an older home needs `tasks.door.erase.upgrade` first, or an older version must not open a newer
 one.

@@ -20,6 +20,7 @@ Not covered  a checkpoint taken back to an older one: certify then finds fewer l
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -292,16 +293,25 @@ def online_rows(vault: Vault, session: str, index: int | None = None) -> Iterato
     """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
     were to become its batch `index`."""
     pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
-    files = sorted((vault.root / f"sessions/{session}/online").glob(pattern))
-    for file in files:
-        found = vault.take(str(file.relative_to(vault.root)))
+    for path in vault.paths(f"sessions/{session}/online", pattern):
+        found = vault.take(path)
         if found is not None:
-            yield PublicBatch(ref=found[0], first=0, rows=int([*file.stem.split("-"), "1"][2])), found[1]
+            yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
 
 
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
     """Where the votes on rows asked online lie in the vault."""
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
+
+
+def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> None:
+    """Make few files of what single answers left: rows, votes, and noise that was kept. Raises EnvironmentFailed."""
+    for folder, pattern in (
+        (f"sessions/{session}/online", "*.arrow"),
+        (votes_folder(vault, teachers), "online-*"),
+        (f"sessions/{session}", "answers-*.npz"),
+    ):
+        vault.merge(folder, pattern)
 
 
 def _path(session: str) -> str:

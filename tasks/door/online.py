@@ -5,7 +5,8 @@
 
 Rows that are asked together, or that wait while others are answered, are one batch in the session's stream, with one
 file of each kind and one passage of the door: `run` and `extend` find it in the recipe, and labels, student and
-certificate cover it from then on. Asking for the same row again replays its answer, which costs nothing.
+certificate cover it from then on. Asking for the same row again replays its answer, which costs nothing. Files of rows
+and votes are merged by the thousand; those of labels are published, and stay as they are.
 
 Assumes      rows are public, like those of the public table
 Guarantees   a row is paid for before it is drawn, and drawn for once, whoever asks and however often; what is drawn for
@@ -20,13 +21,15 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.merged import MANY
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import Batch, Session
@@ -39,6 +42,7 @@ from concord.tasks.door.checkpoint import (
     check_key,
     check_open,
     checkpoint_to_extend,
+    merge_online,
     online_path,
     online_rows,
     online_votes,
@@ -145,6 +149,7 @@ class Online:
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
         self._known = KnownRows(door, session)
         self._walk: tuple[int, Passage | None] = (0, None)  # what the last answer went by, and the batches it knew
+        self._to_merge = 0  # the batch after which small files are merged
 
     @property
     def state(self) -> Session:
@@ -228,7 +233,15 @@ class Online:
             sink.write(content)
         self._release(PublicBatch(ref=sink.ref, first=0, rows=rows.height), state)
         self._known.update(rows)
+        self._merge_files(state)
         return None
+
+    def _merge_files(self, state: Session) -> None:
+        """Every `MANY` batches, and at the first: what failing disks leave undone is done another time."""
+        if state.batches >= self._to_merge:
+            self._to_merge = state.batches + MANY
+            with suppress(EnvironmentFailed):
+                merge_online(self.door.vault, self.id, self._recipe.teachers)
 
     def _finished(self) -> Session:
         """The session, once what was begun by a process that is gone is released: no other goes on with it meanwhile.

@@ -10,15 +10,18 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home import merged
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
-from concord.tasks.door.erase import close, forget
+from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.online import Online
 from concord.tasks.door.release import Passage, Stores
 from concord.tasks.verify.verify import verify
+from tests.promises import crashes
+from tests.support.copies import copied
 from tests.support.people import changed, people
 
 NEW = people(40, 31).drop("outcome", "person")
@@ -212,6 +215,51 @@ def test_nothing_of_it_is_left_when_the_session_is_forgotten(session: str, home:
         opened(home, session)
     with pytest.raises(WrongInput, match="no session 'nobody'"):
         opened(home, "nobody")
+
+
+def merging(home: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Answers to rows asked one by one, whose files are merged by the four."""
+    with monkeypatch.context() as patch:
+        patch.setattr(merged, "MANY", 4)
+        patch.setattr("concord.tasks.door.online.MANY", 4)
+        online = opened(home, session)
+        return [online.answer(row) for row in ROWS[:13]]
+
+
+def test_files_of_single_answers_are_merged(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is published, and what is answered again, is the same to the bit as if none had been merged."""
+    twin = copied(home, home.parent / "twin")
+    answers, kept = merging(home, session, monkeypatch), home / "vault" / "sessions" / session
+    assert len(list((kept / "online" / merged.MERGED).iterdir())) == 3
+    assert len(list((kept / "online").glob("*.arrow"))) < 4
+    assert len(list((home / "vault" / "votes").rglob(f"{merged.MERGED}/*"))) == 3
+    assert [opened(twin, session).answer(row) for row in ROWS[:13]] == answers
+    assert crashes.files(home / "released") == crashes.files(twin / "released")
+    state = Ledger.of(home).session(session)
+    assert opened(home, session).answers(ROWS[:13]) == answers
+    assert Ledger.of(home).session(session) == state
+    other = Stores.of(copied(home, home.parent / "other"))
+    close(Stores.of(home), session, give_back=True)
+    assert forget(Stores.of(home), session)
+    assert erase(other, "people", None)
+    for vault in (home / "vault", other.vault.root):
+        assert not any(vault.rglob(merged.MERGED))
+        assert not any(vault.rglob("online-*"))
+
+
+@pytest.mark.slow
+def test_a_run_after_answers_that_were_merged(
+    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their rows are read and their votes checked where they are now; merged files that are lost are told."""
+    answers = merging(home, session, monkeypatch)
+    summary = start(plan, home)
+    assert (summary.asked, summary.asked_now) == (313, 0)
+    assert certified(home, summary)["label"].to_list()[300:] == answers
+    assert all(check.ok for check in verify(home))
+    shutil.rmtree(home / "vault" / "sessions" / session / "online" / merged.MERGED)
+    with pytest.raises(NotVerified, match="no longer in the vault"):
+        start(plan, home)
 
 
 @pytest.mark.slow

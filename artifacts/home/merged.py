@@ -1,0 +1,173 @@
+"""Merged files: many small files of one folder of the vault as a single one, since an answer to one row leaves several.
+
+    FOLDER/NAME, FOLDER/NAME, …  →  FOLDER/merged/TOKEN      a part is, byte for byte, what its file was, seal and all
+
+Whoever looks for a file that does not stand there looks for it among the parts. So its path, its digest and every
+reference to it stay as they were, and what the ledger and a certificate say of it can be checked as before.
+
+    read small files ─ the merged file whole, synced and named ─ read it back ─ remove small files
+
+Assumes      files that are merged are written once, and destroyed with their folder alone
+Guarantees   nothing is removed before it was read back: after a kill at any step each file stands by itself, or in a
+             merged one, or in both, and the next merge removes what stands twice. A merged file that was changed is
+             refused, and a part is checked by its own seal besides
+Not covered  compression: the size of a file that is encrypted would then tell of what it holds.
+             Checked by tests/artifacts/home/test_merged.py and tests/promises/test_crash_merged.py
+"""
+
+import fnmatch
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from errno import ENOENT
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.whole import locked, sync_folder
+from concord.artifacts.schemas import Ref
+
+MERGED = "merged"
+MANY = 1000
+"""Small files that become one."""
+SMALL = 1 << 14
+"""Bytes of a small file at most."""
+HELD = 4
+"""Merged files that are kept in memory: neighbours are mostly read one after another."""
+LENGTH = 4
+"""Bytes of the length that stands before each name and each content."""
+
+
+class Files(Protocol):
+    """The vault, as far as its files are merged."""
+
+    root: Path
+
+    def take(self, path: str) -> tuple[Ref, bytes] | None: ...
+    def keep(self, path: str, make: Callable[[], bytes]) -> Ref: ...
+    def raw(self, path: str) -> bytes: ...
+
+
+class Merged:
+    """The merged files of a vault, as far as this process has met them. Threads may share it."""
+
+    def __init__(self, vault: Files) -> None:
+        self._vault = vault
+        self._where = dict[str, dict[str, str]]()  # by folder: each part's path, and the merged file it is in
+        self._met = set[str]()
+        self._held = dict[str, dict[str, bytes]]()
+
+    def part(self, path: str) -> bytes:
+        """All that was written to a file that was merged. Raises FileNotFoundError if none of that path was."""
+        if not self.has(path):
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
+        return self._parts(self._where[path.rpartition("/")[0]][path])[path]
+
+    def has(self, path: str) -> bool:
+        """Whether a file of that path was merged."""
+        merged = self._holder(path)
+        return merged is not None and (self._vault.root / merged).is_file()
+
+    def paths(self, folder: str, pattern: str) -> list[str]:
+        """The files of a folder whose names match, sorted: those that were merged, and those that were not."""
+        alone = [file.name for file in (self._vault.root / folder).glob(pattern)]  # first: they may be merged now
+        self._meet(folder)
+        merged = [path.rpartition("/")[2] for path in list(self._where.get(folder, ()))]
+        return [f"{folder}/{name}" for name in sorted({*alone, *fnmatch.filter(merged, pattern)})]
+
+    def merge(self, folder: str, pattern: str) -> None:
+        """Merge small files of a folder whose names match, `MANY` at a time: fewer stay as they are, and so do all if
+        another process merges files just now.
+
+        Raises OSError or EnvironmentFailed; what was not merged then stays as it is.
+        """
+        if len(self._small(folder, pattern)) < MANY:
+            return
+        with locked(self._vault.root / "locks" / f".{MERGED}", wait=False) as free:
+            if not free:
+                return
+            alone = self._without_twins(folder, self._small(folder, pattern))
+            for first in range(0, len(alone) - MANY + 1, MANY):
+                these = dict(alone[first : first + MANY])
+                self._vault.keep(f"{folder}/{MERGED}/{secrets.token_hex(8)}", partial(_packed, these.items()))
+                self._remove(folder, (path for path, content in these.items() if self.part(path) == content))
+
+    def _without_twins(self, folder: str, paths: list[str]) -> list[tuple[str, bytes]]:
+        """Those files, but for what was merged before and is removed now: whoever did it was killed then."""
+        contents = dict(self._contents(paths))
+        merged = {path: self.part(path) for path in contents if self.has(path)}
+        self._remove(folder, [path for path, part in merged.items() if part == contents[path]])
+        return [(path, content) for path, content in contents.items() if path not in merged]
+
+    def _contents(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        for path in paths:
+            try:
+                yield path, self._vault.raw(path)
+            except NotVerified:
+                continue  # whoever reads it is told
+
+    def _small(self, folder: str, pattern: str) -> list[str]:
+        """Small files of a folder whose names match, in the order they were written."""
+        found = list[tuple[int, str]]()
+        with suppress(FileNotFoundError), os.scandir(self._vault.root / folder) as entries:
+            for entry in entries:
+                if (
+                    fnmatch.fnmatchcase(entry.name, pattern)
+                    and entry.is_file()
+                    and (now := entry.stat()).st_size <= SMALL
+                ):
+                    found.append((now.st_mtime_ns, f"{folder}/{entry.name}"))
+        return [path for _, path in sorted(found)]
+
+    def _remove(self, folder: str, paths: Iterable[str]) -> None:
+        for path in paths:
+            (self._vault.root / path).unlink(missing_ok=True)
+        sync_folder(self._vault.root / folder)
+
+    def _holder(self, path: str) -> str | None:
+        """The merged file that holds a file's content."""
+        folder = path.rpartition("/")[0]
+        if path not in self._where.get(folder, ()):
+            self._meet(folder)
+        return self._where.get(folder, {}).get(path)
+
+    def _meet(self, folder: str) -> None:
+        """Learn what those merged files of a folder hold that were made since."""
+        try:
+            names = os.listdir(self._vault.root / folder / MERGED)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for merged in {f"{folder}/{MERGED}/{name}" for name in names} - self._met:
+            self._where.setdefault(folder, {}).update(dict.fromkeys(self._parts(merged), merged))
+            self._met.add(merged)
+
+    def _parts(self, merged: str) -> dict[str, bytes]:
+        held = self._held.get(merged)
+        if held is None:
+            held = dict(_unpacked(self._content(merged)))
+            self._held = dict([*self._held.items(), (merged, held)][-HELD:])
+        return held
+
+    def _content(self, merged: str) -> bytes:
+        found = self._vault.take(merged)
+        if found is None:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), merged)
+        return found[1]
+
+
+def _packed(files: Iterable[tuple[str, bytes]]) -> bytes:
+    """Paths and contents, each after its length."""
+    parts = [part for path, content in files for part in (path.encode(), content)]
+    return b"".join(len(part).to_bytes(LENGTH, "little") + part for part in parts)
+
+
+def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """What `_packed` was given."""
+    at, parts = 0, list[bytes]()
+    while at < len(data):
+        start = at + LENGTH
+        at = start + int.from_bytes(data[at:start], "little")
+        parts.append(data[start:at])
+    yield from ((path.decode(), content) for path, content in zip(parts[::2], parts[1::2], strict=True))
