@@ -147,6 +147,44 @@ class Excerpt(BaseModel):
         if len(names) != 1 or Excerpt.of(records[:last], names.pop(), disclosed, hide) != self:
             raise NotVerified("the ledger says otherwise what an excerpt says that was signed")
 
+    def check_later(self, later: "Excerpt") -> None:
+        """Raise NotVerified unless `later`, which was made of the same ledger, holds all that this says and commits to.
+
+        Rows of an open session may have become more, or are left out. That needs no secret and no ledger.
+        """
+        after = _without_rows(later)
+        for at, line in enumerate(_without_rows(self)):
+            if after[at : at + 1] != [line]:
+                raise NotVerified(
+                    f"the later excerpt denies what was signed before ({line.kind} {line.session or line.domain}), or "
+                    "it is the earlier of the two, or of another domain or home"
+                )
+        ended, rows = {line.session for line in self.entries if line.kind == "settle"}, _rows_told(later)
+        for session, (told, lines) in _rows_told(self).items():
+            if session not in rows and session not in ended:
+                continue
+            more, others = rows.get(session, (told, []))
+            fewer = any(more.get(name, 0) < count for name, count in told.items())
+            if fewer or ((more == told or session in ended) and others != lines):
+                raise NotVerified(f"the later excerpt denies rows of session {session} that were signed before")
+
+
+def _without_rows(excerpt: Excerpt) -> list[Line]:
+    """All entries but those about rows, of which the same session may have more later."""
+    return [line for line in excerpt.entries if line.kind not in ("begin", "commit")]
+
+
+def _rows_told(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
+    """How many rows of each session are told, by what became of them, and the entries that tell it."""
+    found: dict[str, tuple[dict[str, int], list[Line]]] = {}
+    for line in excerpt.entries:
+        if line.kind in ("begin", "commit"):
+            counts, lines = found.setdefault(line.session, ({}, []))
+            lines.append(line)
+            for name in ("rows",) if line.kind == "begin" else ("asked", "answered", "refused"):
+                counts[name] = counts.get(name, 0) + line.body[name]
+    return found
+
 
 def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
     """The batches of each session of the domain as one, at the entry that ends it; a batch that was begun and never

@@ -73,7 +73,8 @@ def checks_of(
 ) -> "list[Check]":
     """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies.
 
-    key    what must have signed, as a reader names it; `kept` is a certificate that the home's ledger must not deny
+    key    what must have signed, as a reader names it
+    kept   a published folder that the home's ledger, or the later folder that is checked, must not deny
     """
     from concord.artifacts.home.signing import PublicKey
     from concord.flows.environment import reopen
@@ -81,11 +82,17 @@ def checks_of(
 
     trusted = None if key is None else PublicKey.named(key)
     if subject is not None and is_published(Path(subject)):
-        return verify_published(Path(subject), test, trusted)
-    home = reopen(home, reading=True)
+        return verify_published(Path(subject), test, trusted, kept)
+    try:
+        home = reopen(home, reading=True)
+    except EnvironmentFailed as absent:
+        raise EnvironmentFailed(
+            f"{subject} holds nothing published, and {absent}" if subject else str(absent)
+        ) from None
     from concord.tasks.verify.verify import verify, verify_kept
 
-    return verify(home, subject, test, trusted) if kept is None else verify_kept(home, kept, trusted)
+    found = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
+    return found if kept is None else [*found, *verify_kept(home, kept, trusted)]
 
 
 def _in_one_line(text: str) -> str:
@@ -104,7 +111,8 @@ def verify_command(
         typer.Option(help="The public key that must have signed, or its fingerprint: a file, or hex digits."),
     ] = None,
     kept: Annotated[
-        Path | None, typer.Option(help="A published folder that you kept: does the home's ledger deny what it says?")
+        Path | None,
+        typer.Option(help="A published folder that you kept: does the ledger, or a later folder, deny what it says?"),
     ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,

@@ -7,6 +7,7 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              is missing or has another digest; released labels that are not as many as it counts; and what
              tasks.verify.signed finds of signature and ledger. Whatever cannot be read is a fault that is found: no
              file makes a check end otherwise
+             With a certificate that somebody kept: that this one's excerpt denies what that one's did
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
              is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
              the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm
@@ -24,11 +25,12 @@ import pyarrow as pa
 
 from concord import __version__
 from concord.artifacts.answers import AnswersCertificate, Promising
-from concord.artifacts.attestation import ATTESTATION_FILE
+from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, FIRST_FORMAT, OPENED, Certificate, Counts
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.measures import warnings_of
 from concord.artifacts.schemas import Budget
 from concord.artifacts.sections import MECHANISMS
@@ -37,32 +39,45 @@ from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_vers
 from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal, known_faults
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, least_delta
-from concord.tasks.verify.signed import UNSIGNED, PublishedSession, certificate_file, check_counts, signer, statement_of
+from concord.tasks.verify.signed import (
+    UNSIGNED,
+    PublishedSession,
+    certificate_file,
+    check_counts,
+    kept_excerpt,
+    signer,
+    statement_of,
+)
 
+EVIDENCE = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
+"""Files of which one says that a folder was published."""
 SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept FOLDER` in "
-    "the home folder says what the ledger knows of it"
+    "the home folder says what the ledger knows of it, and `concord verify LATER --kept FOLDER` if a later certificate "
+    "denies it"
 )
 
 
 def is_published(path: Path) -> bool:
-    """Whether a path names a published folder or its certificate, rather than a session or a run."""
-    return certificate_file(path).is_file()
+    """Whether a path names a published folder, even one without its certificate, or a certificate."""
+    return certificate_file(path).is_file() or any((path / name).is_file() for name in EVIDENCE)
 
 
-def verify_published(path: Path, test: str | None = None, key: str | None = None) -> list[Check]:
+def verify_published(
+    path: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
+) -> list[Check]:
     """Check a session's published folder, or the certificate in it.
 
     test   where the public test table is
     key    the key, or its fingerprint, that the reader trusts, in hex
-    Raises WrongInput if there is no certificate.
+    kept   a folder that was published of the same domain before, which this one must not deny
     """
     try:
         at = PublishedSession.at(path)
-    except NotVerified as wrong:
+    except (NotVerified, WrongInput) as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
     certificate = at.certificate
     checks: dict[str, Callable[[], str]] = {
@@ -77,8 +92,21 @@ def verify_published(path: Path, test: str | None = None, key: str | None = None
         checks["public test"] = lambda: public_test(student, at.named, test, None)
         checks["what it says"] = lambda: _consistent(student)
     checks |= at.evidence(key)
+    if kept is not None:
+        checks["kept certificate"] = lambda: _not_denied(at, kept)
     found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
     return [*found, *_left(at, key)]
+
+
+def _not_denied(at: PublishedSession, kept: Path) -> str:
+    """The ledger's excerpt says and binds all that one said which was kept."""
+    earlier = PublishedSession.at(kept)
+    session, by = earlier.certificate.session, signer(earlier.certificate, earlier.read)
+    found = kept_excerpt(earlier.certificate, earlier.read, None)
+    found.check_later(Excerpt.read(at.read(f"{at.certificate.session}/{EXCERPT_FILE}")))
+    return (
+        f"it holds all {len(found.entries)} entries that session {session} was signed with by the key {by.fingerprint}"
+    )
 
 
 def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:

@@ -143,7 +143,7 @@ def signer(certificate: Promising, read: Read) -> PublicKey:
 def _named(certificate: Promising, read: Read, trusted: str | None) -> PublicKey:
     key = signer(certificate, read)
     if trusted is not None and not key.is_named(trusted):
-        raise NotVerified(f"it is signed by the key {key.fingerprint}, which is not the one that you named")
+        raise NotVerified(f"{KEY_FILE} holds the key {key.fingerprint}, which is not the one that you named")
     return key
 
 

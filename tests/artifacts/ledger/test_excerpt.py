@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -168,6 +168,50 @@ def without(records: list[LogRecord], seq: int) -> list[LogRecord]:
         head = denied[-1] if denied else None
         denied.append(LogRecord.following(head, old.at, old.domain, old.session, old.kind, old.body))
     return denied
+
+
+def test_a_later_excerpt_holds_an_earlier_one_and_of_a_ledger_made_anew_without_an_entry_it_does_not(
+    tmp_path: Path,
+) -> None:
+    """Two excerpts are enough to tell: neither the ledger nor the secret is asked."""
+    records, hide = busy(tmp_path, hidden=2).records(), hiding(Vault(tmp_path / "vault"))
+
+    def told(of: list[LogRecord], **covered: int) -> Excerpt:
+        return Excerpt.of(of, "census", covered, hide)
+
+    moments = [told(records[:at], open=100) for at in range(1, len(records) + 1)]
+    for at, earlier in enumerate(moments):
+        for later in moments[at:]:
+            earlier.check_later(later)
+    whole = moments[-1]
+    whole.check_later(told(records))  # the rows of an open session may be left out
+    with pytest.raises(NotVerified, match="or it is the earlier of the two"):
+        whole.check_later(moments[-2])
+    hidden = next(record.seq for record in records if record.kind == "remark")
+    known = {record.seq for record in records if hide(record.digest) in {line.commitment for line in whole.entries}}
+    for seq in (hidden, *known):
+        with pytest.raises(NotVerified, match="denies"):
+            whole.check_later(told(without(records, seq), open=100))
+    elsewhere = Excerpt.of(records, "survey", {}, hide)
+    with pytest.raises(NotVerified, match="of another domain"):
+        whole.check_later(elsewhere)
+
+
+ROWS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+    "fewer refusals of an open session": lambda lines: lines[-1]["body"].update(refused=0),
+    "as many rows, of other entries": lambda lines: [line.update(commitment="0" * 64) for line in lines],
+    "more rows of one that had ended": lambda lines: lines[1]["body"].update(asked=201),
+    "no rows of one that had ended": lambda lines: [line.update(session="open") for line in lines[:2]],
+}
+
+
+@pytest.mark.parametrize("lie", ROWS)
+def test_a_later_excerpt_that_denies_rows_is_found(tmp_path: Path, lie: str) -> None:
+    found = excerpt(busy(tmp_path), tmp_path, open=100)
+    values = found.model_dump()
+    ROWS[lie]([line for line in values["entries"] if line["kind"] in ("begin", "commit")])
+    with pytest.raises(NotVerified, match="denies rows of session"):
+        found.check_later(Excerpt.model_validate(values))
 
 
 LIES: dict[str, Callable[[dict[str, object]], object]] = {

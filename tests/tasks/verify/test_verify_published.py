@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
@@ -204,6 +203,11 @@ def test_the_command_needs_no_home(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_folder_without_a_certificate_is_wrong_input(tmp_path: Path) -> None:
-    with pytest.raises(WrongInput, match=r"no certificate\.json to verify"):
-        verify_published(tmp_path)
+def test_a_folder_without_its_certificate_fails_and_names_it(folder: Path, tmp_path: Path) -> None:
+    (folder / "certificate.json").unlink()
+    assert faults(folder) == [f"there is no certificate.json to verify at {folder}"]
+    asked = ("--home", str(tmp_path / "nowhere"), "--json")
+    status, out, _ = concord("verify", str(folder), *asked)
+    assert (status, "no certificate.json" in out) == (4, True)
+    status, _, told = concord("verify", str(folder / "labels"), *asked)
+    assert (status, f"{folder / 'labels'} holds nothing published" in told) == (1, True)

@@ -104,6 +104,13 @@ def test_a_copied_folder_verifies_by_the_key_a_reader_trusts(folder: Path) -> No
     assert {file.name for file in folder.iterdir()} >= set(EVIDENCE)
 
 
+def test_any_bit_of_the_key_s_file_is_found_and_the_file_named_though_a_key_is(folder: Path, original: Path) -> None:
+    ours, whole = trusted(original), (original / "key.pem").read_bytes()
+    for at in range(0, len(whole), 7):
+        (folder / "key.pem").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert "key.pem" in faults(folder, ours)["signature"]
+
+
 def test_another_signer_fails_if_a_key_is_named_and_is_told_apart_if_not(folder: Path) -> None:
     ours = trusted(folder)
     sign_again(folder)
@@ -295,6 +302,28 @@ def test_a_kept_certificate_is_held_by_its_home_and_denied_by_another(
     assert "lacks the secret" in verify_kept(later, folder)[0].detail
     sign_again(folder)
     assert "not the one that you named" in verify_kept(home.home, folder, ours)[0].detail
+
+
+def test_two_published_folders_are_enough_to_find_a_ledger_that_denies(folder: Path, tmp_path: Path) -> None:
+    """Whoever kept one holds it against a later one of the domain, without a home."""
+    ours, nowhere = trusted(folder), ("--home", str(tmp_path / "nowhere"))
+    later, kept = folder, Path(shutil.copytree(folder, tmp_path / "kept"))
+    assert concord("verify", str(later), "--kept", str(kept), *nowhere)[0] == 0
+    sign_again(later, entry_renamed)  # by whom does not matter: what a reader kept is what it is held against
+    status, out, _ = concord("verify", str(later), "--kept", str(kept), *nowhere)
+    assert (status, "kept certificate: the later excerpt denies what was signed before (domain people)" in out) == (
+        4,
+        True,
+    )
+    status, out, _ = concord("verify", str(kept), "--kept", str(tmp_path / "lost"), "--key", ours, *nowhere)
+    assert (status, "there is no certificate.json" in out) == (4, True)
+    (kept / "ledger.json").write_bytes((later / "ledger.json").read_bytes())
+    assert "ledger.json is not the one that was signed" in concord("verify", str(later), "--kept", str(kept))[1]
+
+
+def entry_renamed(values: dict[str, Any]) -> None:
+    """Another ledger that says the same: only what binds it to all before it differs."""
+    values["entries"][0]["commitment"] = "0" * 64
 
 
 def test_the_commands_of_a_reader(home: World, folder: Path) -> None:
