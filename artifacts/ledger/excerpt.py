@@ -26,9 +26,9 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from concord.artifacts.domains import Recap
 from concord.artifacts.errors import NotVerified
@@ -63,7 +63,7 @@ class Line(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    commitment: str
+    commitment: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     domain: str
     session: str
     kind: str

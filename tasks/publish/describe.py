@@ -104,7 +104,7 @@ def describe(
         data_version=session.data_version,
         about=stated.about,
         guarantee=guarantee,
-        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=proof_of(session.mechanism)),
         relabelling=RelabellingRecord.of([session.mechanism for session in sessions]),
         teachers=session.teachers,
         counts=counts,
@@ -162,7 +162,7 @@ def caveats(
     return (*faulty, *labels, *relabelled, *links, *CAVEATS, *shown, *lost, witness)
 
 
-def _proof(settings: Mapping[str, Any]) -> str:
+def proof_of(settings: Mapping[str, Any]) -> str:
     """Where the guarantee of such a session is proved."""
     if settings["name"] in SINGLE:
         return SINGLE[settings["name"]].proof
@@ -260,7 +260,7 @@ def describe_answers(
         session=session.id,
         data_version=session.data_version,
         guarantee=Guarantee.of(domain, session),
-        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=_proof(session.mechanism)),
+        mechanism=MechanismRecord(name=name, settings=session.mechanism, proof=proof_of(session.mechanism)),
         shards=session.teachers,
         counts=Counts(asked=len(records), answered=outcomes[False], refused=outcomes[True], not_asked=0),
         domain=domain_charge(domain, ledger),

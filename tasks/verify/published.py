@@ -55,9 +55,9 @@ SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
-    "after, and whether people of this domain are in one that is not linked to it: `concord verify --kept FOLDER` in "
-    "the home folder says what the ledger knows of it, and `concord verify LATER --kept FOLDER` if a later certificate "
-    "denies it"
+    "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
+    "[about], features, parameters of the student and what was expected. `concord verify --kept FOLDER` in the home "
+    "folder says what the ledger knows of it, and `concord verify LATER --kept FOLDER` if a later certificate denies it"
 )
 
 
@@ -150,6 +150,9 @@ def _proved(certificate: Promising) -> str:
     equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
     equal("what is protected", claim.neighbours, NEIGHBOURS[settings.get("secret", _secret(claim.neighbours))])
     check_counts(settings)
+    stated = {**settings, **settings.get("relabel", {})}
+    for term in ("epsilon", "delta"):
+        equal(f"the mechanism's {term}", stated.get(term, getattr(claim, term)), getattr(claim, term))
     delta = least_delta(settings, claim.epsilon)
     if not delta <= claim.delta * SLACK:
         raise NotVerified(f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g}, claimed {claim.delta:g}")
@@ -230,6 +233,7 @@ def _counts(at: PublishedSession) -> str:
     if not certificate.teachers:
         if certificate.mechanism.name in MECHANISMS:
             raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
+        equal("the number of rows not asked", counts.not_asked, 0)
         return "nothing was asked row by row"
     found = Counter[str]()
     for ref in certificate.labels:

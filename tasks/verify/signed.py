@@ -19,16 +19,20 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from concord import __version__
 from concord.artifacts.answers import ANSWERS_FORMAT, Promising
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, LedgerHead, PrivacyClaim, Statement
 from concord.artifacts.certificate import (
     CERTIFICATE_FILE,
+    CERTIFICATE_FORMAT,
     FIRST_FORMAT,
     OPENED,
     SCHEMA_FILE,
     Certificate,
 )
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
@@ -38,7 +42,7 @@ from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
-from concord.tasks.publish.describe import domain_charge
+from concord.tasks.publish.describe import caveats, domain_charge, proof_of
 from concord.tasks.verify.checks import equal, promising
 from concord.tasks.verify.reckoning import reckon
 
@@ -248,9 +252,26 @@ def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
     due = domain_charge(domain, moment)
     for name in type(due).model_fields:
         equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
+    if certificate.versions.get("concord") == __version__:
+        _in_words(certificate, moment, domain, session)
     counts = certificate.counts
     found = (session.asked, session.answered, session.refused)
     equal("the rows asked, answered and refused", (counts.asked, counts.answered, counts.refused), found)
+
+
+def _in_words(certificate: Promising, moment: Reading, domain: Domain, session: Session) -> None:
+    """The proof that is named is the mechanism's, and no caveat that the excerpt asks for is left out.
+
+    Of a witness, which may have been named since, none may be claimed that the excerpt does not know.
+    """
+    equal("the proof", certificate.mechanism.proof, proof_of(session.mechanism))
+    form = certificate.format if isinstance(certificate, Certificate) else CERTIFICATE_FORMAT
+    sessions = [session, *map(moment.session, _other_sessions(certificate))]
+    due = {*caveats(domain, sessions, moment, __version__, form)} - {LOST_WITNESS}
+    if moment.witnessed and UNWITNESSED in certificate.caveats:
+        due -= {WITNESSED}
+    for text in sorted(due - {*certificate.caveats}):
+        raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
 
 
 def _other_sessions(certificate: Promising) -> Sequence[str]:

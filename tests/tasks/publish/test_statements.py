@@ -98,12 +98,8 @@ def test_a_run_event_is_one(folder: Path, certificate: Certificate) -> None:
         {**schema("openlineage"), "$ref": "#/$defs/RunEvent"}, format_checker=Draft202012Validator.FORMAT_CHECKER
     )
     assert [error.message for error in check.iter_errors(event)] == []
-    for wrong in (
-        {"eventType": "DONE"},
-        {"eventTime": "today"},
-        {"run": {"runId": "one"}},
-        {"outputs": [{"name": "a"}]},
-    ):
+    wrongs: list[dict[str, Any]] = [{"eventType": "DONE"}, {"eventTime": "today"}, {"run": {"runId": "one"}}]
+    for wrong in (*wrongs, {"outputs": [{"name": "a"}]}):
         assert not check.is_valid({**event, **wrong})
     datasets = [OutputDataset(item["namespace"], item["name"]) for item in event["outputs"]]
     made = RunEvent(

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from concord.artifacts.attestation import LedgerHead, PrivacyClaim, Statement, Subject
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.guarantee import WITNESSED
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, SigningKey
 from concord.artifacts.ledger.excerpt import Excerpt
@@ -161,6 +162,10 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
     "another domain": lambda values: values["domain"].update(name="elsewhere"),
     "refusals": lambda values: values["counts"].update(refused=19, answered=267),
     "teachers": lambda values: values.update(teachers=1000),
+    "the proof": lambda values: values["mechanism"].update(proof="a page of theirs"),
+    "that nobody sees an older copy": lambda values: values["caveats"].pop(),
+    "that a pre-check was shown": lambda values: values["caveats"].pop(-2),
+    "that a witness sees it": lambda values: values["caveats"].__setitem__(-1, WITNESSED),
     "the version": lambda values: values["versions"].update({"concord when opened": "0.1.0"}),
 }
 
