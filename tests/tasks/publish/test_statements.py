@@ -78,7 +78,7 @@ def test_a_registry_record_fits_its_schema(folder: Path, certificate: Certificat
     assert [error.message for error in check.iter_errors(record)] == []
     parameters = record["deployment"]["privacy_loss"]["privacy_parameters"]
     assert (parameters["epsilon"], parameters["delta"]) == (certificate.promise.epsilon, certificate.promise.delta)
-    for wrong in ({"tier": 4}, {"status": "Fine"}, {"more": 1}, {"url_slug": 1}, {"deployment": {}}):
+    for wrong in ({"tier": 4}, {"status": "Fine"}, {"more": 1}, {"url_slug": 1}, {"deployment": {"basic": 1}}):
         assert not check.is_valid({**record, **wrong})
 
 
