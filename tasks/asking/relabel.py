@@ -55,7 +55,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import poisson
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, owner
@@ -174,6 +173,8 @@ def _within_shards(shard: Ints, key: bytes) -> Ints:
 
 def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
     """Every copy of every row in a shard of its own. Identical rows are told apart by their number among them."""
+    from scipy.stats import poisson  # heavy, and rarely asked for
+
     digests = pl.Series(UNIT, row_digests(rows, encoding, key), pl.Binary)
     numbers = digests.to_frame().select(pl.col(UNIT).cum_count().over(UNIT)).to_series()
     units = [digest + number.to_bytes(8, "little") for digest, number in zip(digests, numbers, strict=True)]

@@ -26,7 +26,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import norm
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
@@ -156,7 +155,7 @@ class Confident(FieldSettings):
         """Every row's largest count is at the threshold here, and one below it there."""
         rows, most = self.queries, min(self.threshold, teachers)
         here, there = one_vote_moved(rows, classes, most, teachers)
-        passed = norm.sf(self.threshold - 0.5 - np.array([most, most - 1]), scale=self.test_scale)
+        passed = ndtr((np.array([most, most - 1]) - self.threshold + 0.5) / self.test_scale)
         doubting = Attack(
             name=f"{rows} rows whose largest count is {most} here and {most - 1} there",
             here=here,

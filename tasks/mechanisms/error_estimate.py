@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import binom
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
@@ -93,6 +92,8 @@ def exact_cutoff(*, error: float, queries: int, beta: float, teachers: int) -> i
     With probability 1 − β none of k teachers, each wrong on Binomial(m, p) rows at most, is wrong on more than B rows;
     then fewer than 3B rows have over k/3 wrong votes (Lemma 3.3), so that the T-th refusal does not come.
     """
+    from scipy.stats import binom  # heavy, and rarely asked for
+
     check_parameters(fractions={"error": error, "beta": beta}, positive={"queries": queries, "teachers": teachers})
     return max(1, 3 * int(binom.isf(beta / teachers, queries, error)))
 

@@ -27,8 +27,6 @@ from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
-from scipy.stats import binom
-
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
@@ -241,6 +239,8 @@ def _reliability(votes: Floats, weights: Floats, variance: float | None) -> floa
 
 def _expected_up_to(most: int, trials: int, chance: float) -> float:
     """E min(most, N) for N ~ Binomial(trials, chance)."""
+    from scipy.stats import binom  # heavy, and rarely asked for
+
     below = trials * chance * float(binom.cdf(most - 2, trials - 1, chance))
     return below + most * float(binom.sf(most - 1, trials, chance))
 

@@ -35,8 +35,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from scipy.stats import poisson
-
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
@@ -265,6 +263,8 @@ def most_copies(delta: float) -> int:
 
     The rest are dropped, which costs accuracy and not δ; so r only has to be public.
     """
+    from scipy.stats import poisson  # heavy, and rarely asked for
+
     return max(1, int(poisson.isf(delta / 2, 1)))
 
 

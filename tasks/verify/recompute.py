@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom, dlaplace
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_game import game_delta
@@ -158,6 +157,8 @@ def _concentrated_charge(settings: PublicSettings, order: float) -> tuple[float,
 
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
+    from scipy.stats import binom  # heavy, and rarely asked for
+
     flip = 1 / (1 + math.exp(each))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
@@ -259,6 +260,8 @@ def _epoch(settings: PublicSettings) -> float:
 
 def _escapes(settings: PublicSettings) -> float:
     """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
+    from scipy.stats import dlaplace  # heavy, and rarely asked for
+
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
     reach = int(settings["threshold"]) + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
     noise = np.arange(-reach, reach + 1)

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from scipy.fft import next_fast_len
 from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 from concord.artifacts.errors import NotVerified
 
@@ -121,8 +121,8 @@ def _mu(*groups: Group) -> float:
 
 def _log_smooth(mu: float, epsilon: Any) -> Any:
     """ln δ of a continuous Gaussian of scale 1 shifted by mu, at ε or at each of an array (Balle & Wang 2018)."""
-    outside = norm.logcdf(mu / 2 - epsilon / mu)
-    return outside + np.log(-np.expm1(np.minimum(epsilon + norm.logcdf(-epsilon / mu - mu / 2) - outside, -1e-300)))
+    outside = log_ndtr(mu / 2 - epsilon / mu)
+    return outside + np.log(-np.expm1(np.minimum(epsilon + log_ndtr(-epsilon / mu - mu / 2) - outside, -1e-300)))
 
 
 def _places(group: Group) -> int:
