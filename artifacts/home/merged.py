@@ -8,9 +8,9 @@ reference to it stay as they were, and what the ledger and a certificate say of 
     read small files ─ the merged file whole, synced and named ─ read it back ─ remove small files
 
 Assumes      files that are merged are written once, and destroyed with their folder alone
-Guarantees   nothing is removed before it was read back: after a kill at any step each file stands by itself, or in a
-             merged one, or in both, and the next merge removes what stands twice. A merged file that was changed is
-             refused, and a part is checked by its own seal besides
+Guarantees   nothing is removed before it was read back: after a kill or a power cut at any step each file stands by
+             itself, or in a merged one, or in both, and the next merge removes what stands twice. A changed merged file
+             is refused, and a part is checked by its own seal besides
 Not covered  compression: the size of a file that is encrypted would then tell of what it holds.
              Checked by tests/artifacts/home/test_merged.py and tests/promises/test_crash_merged.py
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.whole import locked, sync_folder
+from concord.artifacts.home.whole import locked
 from concord.artifacts.schemas import Ref
 
 MERGED = "merged"
@@ -77,29 +77,28 @@ class Merged:
         merged = [path.rpartition("/")[2] for path in list(self._where.get(folder, ()))]
         return [f"{folder}/{name}" for name in sorted({*alone, *fnmatch.filter(merged, pattern)})]
 
-    def merge(self, folder: str, pattern: str) -> None:
+    def merge(self, folder: str, pattern: str) -> Iterator[None]:
         """Merge small files of a folder whose names match, `MANY` at a time: fewer stay as they are, and so do all if
         another process merges files just now.
 
+        It goes on by a short step, such as removing one file, each time the next is asked for; it may be left at any.
         Raises OSError or EnvironmentFailed; what was not merged then stays as it is.
         """
-        if len(self._small(folder, pattern)) < MANY:
-            return
-        with locked(self._vault.root / "locks" / f".{MERGED}", wait=False) as free:
-            if not free:
+        while len(small := self._small(folder, pattern)) >= MANY:
+            with locked(self._vault.root / "locks" / f".{MERGED}", wait=False) as free:
+                alone = [path for path in small if not self.has(path)] if free else []
+                these = list(self._contents(alone[:MANY])) if len(alone) >= MANY else []
+                if these:
+                    self._vault.keep(f"{folder}/{MERGED}/{secrets.token_hex(8)}", partial(_packed, these))
+            yield
+            left = len(small)
+            for path, content in self._contents(path for path in small if self.has(path)):
+                if content == self.part(path):  # as it is read back; a file that stands twice for a kill among them
+                    (self._vault.root / path).unlink(missing_ok=True)
+                    left -= 1
+                    yield
+            if left == len(small):
                 return
-            alone = self._without_twins(folder, self._small(folder, pattern))
-            for first in range(0, len(alone) - MANY + 1, MANY):
-                these = dict(alone[first : first + MANY])
-                self._vault.keep(f"{folder}/{MERGED}/{secrets.token_hex(8)}", partial(_packed, these.items()))
-                self._remove(folder, (path for path, content in these.items() if self.part(path) == content))
-
-    def _without_twins(self, folder: str, paths: list[str]) -> list[tuple[str, bytes]]:
-        """Those files, but for what was merged before and is removed now: whoever did it was killed then."""
-        contents = dict(self._contents(paths))
-        merged = {path: self.part(path) for path in contents if self.has(path)}
-        self._remove(folder, [path for path, part in merged.items() if part == contents[path]])
-        return [(path, content) for path, content in contents.items() if path not in merged]
 
     def _contents(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         for path in paths:
@@ -112,19 +111,9 @@ class Merged:
         """Small files of a folder whose names match, in the order they were written."""
         found = list[tuple[int, str]]()
         with suppress(FileNotFoundError), os.scandir(self._vault.root / folder) as entries:
-            for entry in entries:
-                if (
-                    fnmatch.fnmatchcase(entry.name, pattern)
-                    and entry.is_file()
-                    and (now := entry.stat()).st_size <= SMALL
-                ):
-                    found.append((now.st_mtime_ns, f"{folder}/{entry.name}"))
+            files = [(entry.stat(), entry.name) for entry in entries if fnmatch.fnmatchcase(entry.name, pattern)]
+            found = [(now.st_mtime_ns, f"{folder}/{name}") for now, name in files if now.st_size <= SMALL]
         return [path for _, path in sorted(found)]
-
-    def _remove(self, folder: str, paths: Iterable[str]) -> None:
-        for path in paths:
-            (self._vault.root / path).unlink(missing_ok=True)
-        sync_folder(self._vault.root / folder)
 
     def _holder(self, path: str) -> str | None:
         """The merged file that holds a file's content."""

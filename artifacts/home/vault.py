@@ -221,11 +221,11 @@ class Vault:
         """The files of a folder whose names match, sorted; merged ones are among them."""
         return self._merged.paths(folder, pattern)
 
-    def merge(self, folder: str, pattern: str) -> None:
+    def merge(self, folder: str, pattern: str) -> Iterator[None]:
         """Make few files of many small ones of a folder whose names match, which are found and read as before: each
-        was written once, and is destroyed with its folder alone. Raises EnvironmentFailed."""
+        was written once, and is destroyed with its folder alone. By short steps. Raises EnvironmentFailed."""
         with self._in_one_sentence("written"):
-            self._merged.merge(folder, pattern)
+            yield from self._merged.merge(folder, pattern)
 
     def _installation(self) -> bytes:
         """The installation's own secret, once the vault is known to be of the kind that is asked for."""

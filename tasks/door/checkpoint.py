@@ -304,14 +304,17 @@ def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
 
 
-def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> None:
-    """Make few files of what single answers left: rows, votes, and noise that was kept. Raises EnvironmentFailed."""
+def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> Iterator[None]:
+    """Make few files of what single answers left, by short steps: of rows, votes, and noise that was kept.
+
+    Raises EnvironmentFailed.
+    """
     for folder, pattern in (
         (f"sessions/{session}/online", "*.arrow"),
         (votes_folder(vault, teachers), "online-*"),
         (f"sessions/{session}", "answers-*.npz"),
     ):
-        vault.merge(folder, pattern)
+        yield from vault.merge(folder, pattern)
 
 
 def _path(session: str) -> str:

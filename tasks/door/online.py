@@ -19,7 +19,7 @@ Not covered  how long an answer takes, which depends on the teachers. Checked by
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
@@ -53,6 +53,8 @@ from concord.tasks.door.release import RUN, Passage, Stores, alone, open_door
 Row = Mapping[str, Any] | pl.DataFrame
 MOST_ROWS = 4096
 """Rows of a batch."""
+STEPS = 4
+"""Of merging files, at each answer, which leaves up to three."""
 NOT_ASKED = "not asked"
 CELL_TYPES = (int, float, str, bool, type(None))
 """Types of values that rows may have beside each other."""
@@ -149,7 +151,8 @@ class Online:
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
         self._known = KnownRows(door, session)
         self._walk: tuple[int, Passage | None] = (0, None)  # what the last answer went by, and the batches it knew
-        self._to_merge = 0  # the batch after which small files are merged
+        self._merging: Iterator[None] = iter(())
+        self._to_merge = 0  # the batch after which small files are merged again
 
     @property
     def state(self) -> Session:
@@ -237,11 +240,15 @@ class Online:
         return None
 
     def _merge_files(self, state: Session) -> None:
-        """Every `MANY` batches, and at the first: what failing disks leave undone is done another time."""
+        """Begun at the first answer and every `MANY` batches, and gone on with a little at each.
+
+        What a failing disk leaves undone is done another time.
+        """
         if state.batches >= self._to_merge:
             self._to_merge = state.batches + MANY
-            with suppress(EnvironmentFailed):
-                merge_online(self.door.vault, self.id, self._recipe.teachers)
+            self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
+        with suppress(EnvironmentFailed):
+            deque(islice(self._merging, STEPS), maxlen=0)
 
     def _finished(self) -> Session:
         """The session, once what was begun by a process that is gone is released: no other goes on with it meanwhile.

@@ -5,6 +5,8 @@ begun, and its labels were not written. What is read of it is the same before, a
 last batch is released with the noise that was drawn for it.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,22 +48,27 @@ def answering(home: Path) -> None:
     release(door, door.ledger.session("d-1"), NOISY, CLASSES, batches, lambda rows: votes[rows] or pytest.fail("lost"))
 
 
+def merge(home: Path) -> None:
+    deque(merge_online(Vault(home / "vault"), "d-1", TEACHERS), maxlen=0)
+
+
 def merging(home: Path) -> None:
     """Merge, and answer what was asked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merged, "MANY", MANY)
-        merge_online(Vault(home / "vault"), "d-1", TEACHERS)
+        merge(home)
     answering(home)
 
 
 def removing_first(home: Path) -> None:
     """The planted bug: small files are gone before the one that holds them is there."""
 
-    def merge(self: Merged, folder: str, pattern: str) -> None:
-        if paths := self._small(folder, pattern)[:MANY]:
-            these = dict(self._contents(paths))
-            self._remove(folder, paths)
-            self._vault.keep(f"{folder}/{merged.MERGED}/{0:016x}", lambda: merged._packed(these.items()))
+    def merge(self: Merged, folder: str, pattern: str) -> Iterator[None]:
+        these = list(self._contents(self._small(folder, pattern)[:MANY]))
+        for path, _ in these:
+            (self._vault.root / path).unlink()
+            yield
+        self._vault.keep(f"{folder}/{merged.MERGED}/{0:016x}", lambda: merged._packed(these))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Merged, "merge", merge)
@@ -170,7 +177,7 @@ def test_a_vault_that_overlooked_merged_files_would_draw_anew(tmp_path: Path, mo
     there, released = Vault._there, []
     for overlooking in (False, True):
         home = copied(tmp_path / "base", tmp_path / str(overlooking))
-        merge_online(Vault(home / "vault"), "d-1", TEACHERS)
+        merge(home)
         with monkeypatch.context() as patch:
             if overlooking:
                 patch.setattr(

@@ -3,6 +3,7 @@
 import base64
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,10 @@ def write(vault: Vault, at: int, content: bytes) -> Ref:
     return vault.keep(f"{FOLDER}/{at:09d}-{at}.arrow", lambda: content)
 
 
+def merge(vault: Vault, folder: str, pattern: str) -> None:
+    deque(vault.merge(folder, pattern), maxlen=0)
+
+
 def alone(vault: Vault) -> list[str]:
     """Names of files that stand by themselves."""
     return sorted(path.name for path in (vault.root / FOLDER).glob("*.arrow"))
@@ -60,7 +65,7 @@ def test_files_are_read_as_before(vault: Vault, refs: list[Ref]) -> None:
     before = {ref: vault.read(ref) for ref in refs}
     other = Vault(vault.root)
     assert all(other.has(ref) for ref in refs)
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     assert len(packs(vault)) == 1
     assert len(alone(vault)) == 3
     for seen in (other, *processes(vault)):
@@ -75,7 +80,7 @@ def test_files_are_read_as_before(vault: Vault, refs: list[Ref]) -> None:
 
 def test_what_was_drawn_once_is_not_drawn_again(vault: Vault, refs: list[Ref]) -> None:
     """A file that was merged is there: nobody makes another in its place."""
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     for seen in processes(vault):
         assert [seen.keep(ref.path, lambda: pytest.fail("made anew")) for ref in refs] == refs
 
@@ -83,49 +88,49 @@ def test_what_was_drawn_once_is_not_drawn_again(vault: Vault, refs: list[Ref]) -
 def test_more_are_merged_later_and_fewer_stay(vault: Vault, refs: list[Ref]) -> None:
     for at in range(10, 23):
         write(vault, at, bytes(at))
-    vault.merge(FOLDER, "*.arrow")
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     assert (len(packs(vault)), len(alone(vault))) == (4, 1)  # the large one
     assert len(Vault(vault.root).paths(FOLDER, "*.arrow")) == len(refs) + 13
     assert vault.read(refs[4]) == bytes([4]) * 120
-    vault.merge("sessions/nobody", "*")
-    vault.merge(FOLDER, "*.npz")
+    merge(vault, "sessions/nobody", "*")
+    merge(vault, FOLDER, "*.npz")
     assert len(packs(vault)) == 4
 
 
 def test_a_file_that_stands_twice_is_removed_by_the_next_merge(vault: Vault, refs: list[Ref]) -> None:
     small = {ref: (vault.root / ref.path).read_bytes() for ref in refs[:7]}
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     for ref, content in small.items():
         (vault.root / ref.path).write_bytes(content)  # as if the merge had been killed before it removed one
     assert Vault(vault.root).paths(FOLDER, "*.arrow") == [ref.path for ref in refs]
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     assert len(packs(vault)) == 1
     assert len(alone(vault)) == 3
     assert [vault.find(ref.path) for ref in refs] == refs
 
 
 def test_a_twin_of_other_content_is_not_removed(vault: Vault, refs: list[Ref]) -> None:
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     gone = next(ref for ref in refs if not (vault.root / ref.path).exists())
     with vault.create(gone.path) as sink:
         sink.write(b"other")
     write(vault, 10, b"one more")
     write(vault, 11, b"and one")
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     assert (vault.root / gone.path).exists()
     assert vault.find(gone.path) == sink.ref
 
 
 @pytest.mark.parametrize("change", ["a byte", "cut", "of another folder", "emptied"])
 def test_a_changed_merged_file_is_refused(vault: Vault, refs: list[Ref], change: str) -> None:
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     (pack,) = packs(vault)
     content = pack.read_bytes()
     if change == "of another folder":
         for ref in refs:
             vault.keep(ref.path.replace("one", "two"), lambda: b"other")
-        vault.merge(FOLDER.replace("one", "two"), "*.arrow")
+        merge(vault, FOLDER.replace("one", "two"), "*.arrow")
         (other,) = (vault.root / FOLDER.replace("one", "two") / merged.MERGED).iterdir()
         shutil.copy(other, pack)
     elif change == "a byte":
@@ -140,7 +145,7 @@ def test_a_changed_merged_file_is_refused(vault: Vault, refs: list[Ref], change:
 
 
 def test_what_is_destroyed_with_its_folder_is_gone_for_whoever_knew_it(vault: Vault, refs: list[Ref]) -> None:
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     known = vault.read(refs[1])
     assert known
     Vault(vault.root).destroy("sessions/one")
@@ -155,7 +160,7 @@ def test_a_damaged_small_file_stays_and_is_told(vault: Vault, refs: list[Ref]) -
     """It is merged as it is, or not at all: whoever reads it is told."""
     damaged = vault.root / refs[1].path
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     with pytest.raises(NotVerified, match="is not what was written"):
         Vault(vault.root).read(refs[1])
     assert vault.read(refs[2]) == bytes([2]) * 60
@@ -163,7 +168,7 @@ def test_a_damaged_small_file_stays_and_is_told(vault: Vault, refs: list[Ref]) -
 
 def test_another_who_merges_is_left_alone(vault: Vault, refs: list[Ref]) -> None:
     with locked(vault.root / "locks" / f".{merged.MERGED}"):
-        vault.merge(FOLDER, "*.arrow")
+        merge(vault, FOLDER, "*.arrow")
     assert len(alone(vault)) == len(refs)
 
 
@@ -173,19 +178,19 @@ def test_a_full_disk_loses_nothing(vault: Vault, refs: list[Ref], monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(EnvironmentFailed, match="No space left"):
-        vault.merge(FOLDER, "*.arrow")
+        merge(vault, FOLDER, "*.arrow")
     assert len(alone(vault)) == len(refs)
     assert [vault.find(ref.path) for ref in refs] == refs
 
 
 def test_a_merged_file_is_its_owner_s_alone_and_tells_sizes_alone(vault: Vault, refs: list[Ref]) -> None:
     """What files hold decides nothing of how large the merged one is: nothing is compressed."""
-    vault.merge(FOLDER, "*.arrow")
+    merge(vault, FOLDER, "*.arrow")
     (pack,) = packs(vault)
     assert pack.stat().st_mode & 0o777 == 0o600
     for at, ref in enumerate(refs):
         with vault.create(f"sessions/two/online/{at:09d}-{at}.arrow") as sink:
             sink.write(os.urandom(len(vault.read(ref))))
-    vault.merge("sessions/two/online", "*.arrow")
+    merge(vault, "sessions/two/online", "*.arrow")
     (other,) = (vault.root / "sessions/two/online" / merged.MERGED).iterdir()
     assert other.stat().st_size == pack.stat().st_size
