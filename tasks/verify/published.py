@@ -120,7 +120,8 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
             detail = f"signed by the key {by.fingerprint}, which you did not name: give one that you trust with --key"
             yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
         covered = statement_of(at.certificate, at.read, by).digests
-        there = {f"{session}/{file.relative_to(at.folder)}" for file in at.folder.rglob("*") if file.is_file()}
+        files = (file for file in at.folder.rglob("*") if file.is_symlink() or not file.is_dir())
+        there = {f"{session}/{file.relative_to(at.folder)}" for file in files}
         others = sorted(there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"})
         if others:
             more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""

@@ -28,6 +28,8 @@ from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question
 WIDE = 12
 """Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
+AT_ONCE = 1 << 20
+"""Outcomes of noise that are held in memory: a stranger's scale may ask for any number of them."""
 MOST_PLAYED = 10
 """Refusals up to which Concord plays the game out."""
 SLACK = 1 + 1e-9
@@ -259,14 +261,15 @@ def _epoch(settings: PublicSettings) -> float:
 
 
 def _escapes(settings: PublicSettings) -> float:
-    """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X."""
+    """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X, AT_ONCE of it."""
     from scipy.stats import dlaplace  # heavy, and rarely asked for
 
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
-    reach = int(settings["threshold"]) + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
-    noise = np.arange(-reach, reach + 1)
-    chance = dlaplace.pmf(noise, 1 / across) * dlaplace.sf(int(settings["threshold"]) + noise, 1 / along)
-    return float(int(settings["cutoff"]) * chance.sum())
+    threshold = int(settings["threshold"])
+    reach = threshold + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
+    parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
+    chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
+    return int(settings["cutoff"]) * math.fsum(float(chance.sum()) for chance in chances)
 
 
 def _threshold_delta(settings: PublicSettings, epsilon: float) -> float:

@@ -57,12 +57,15 @@ BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
 LARGEST_SETTINGS = {
-    **dict.fromkeys(("copies", "steps", "threshold", "threshold_scale", "query_scale"), 2**22),
+    **dict.fromkeys(("copies", "steps", "threshold"), 2**22),
+    **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
     "classes": 2**10,
     "cutoff": 2**30,
     "queries": 2**40,
 }
 """Larger numbers than a mechanism runs with: to recompute the cost of one might not end."""
+LARGEST_OF = {"laplace_release": {"threshold": 2**15}}
+"""The same for single questions, of which every distance up to the threshold is looked at."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,10 @@ class PublishedSession:
 
 def check_counts(settings: object) -> None:
     """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that."""
+    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
     for name, item in settings.items() if isinstance(settings, dict) else ():
-        if name in LARGEST_SETTINGS and isinstance(item, int | float) and not item <= LARGEST_SETTINGS[name]:
-            raise NotVerified(
-                f"the mechanism's {name} is beyond {LARGEST_SETTINGS[name]:,}, with which Concord does not run"
-            )
+        if name in largest and isinstance(item, int | float) and not item <= largest[name]:
+            raise NotVerified(f"the mechanism's {name} is beyond {largest[name]:,}, with which Concord does not run")
     for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
         check_counts(part)
 

@@ -17,6 +17,7 @@ from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
+from concord.tasks.verify import recompute
 from concord.tasks.verify.recompute import charge, least_delta
 
 DELTA = 1e-5
@@ -61,6 +62,13 @@ def settings_of(mechanism: Mechanism) -> dict[str, Any]:
 def test_it_proves_what_each_mechanism_claims(name: str, epsilon: float, cutoff: int, classes: int) -> None:
     settings = settings_of(made(name, epsilon, cutoff, classes))
     assert least_delta(settings, epsilon) <= DELTA
+
+
+def test_noise_that_is_summed_in_parts_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(made("sparse_vector"))
+    whole = least_delta(settings, 1.0)
+    monkeypatch.setattr(recompute, "AT_ONCE", 101)
+    assert least_delta(settings, 1.0) == pytest.approx(whole, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "epsilon", "cutoff", "classes"), [case for case in CASES if case[0] != "published"])

@@ -206,8 +206,10 @@ def test_an_excerpt_that_breaks_the_rule_or_does_not_carry_the_claim_is_found(fo
 
 def test_what_nobody_signed_is_told(folder: Path) -> None:
     (folder / "labels" / "batch-00009.arrow").write_bytes(b"planted")
+    (folder / "more").symlink_to(folder.parent, target_is_directory=True)
+    os.mkfifo(folder / "pipe")
     checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
-    assert "labels/batch-00009.arrow" in checks["other files"].detail
+    assert "labels/batch-00009.arrow, people-1/more, people-1/pipe" in checks["other files"].detail
 
 
 @pytest.mark.parametrize("name", EVIDENCE)
@@ -249,10 +251,17 @@ def test_what_is_signed_and_not_there_is_named_after_what_is_there_was_compared(
     assert "report.html is not the one that was signed" in faults(folder)["signature"]
 
 
-def test_settings_in_an_excerpt_that_could_not_be_recomputed_in_a_lifetime_are_refused(folder: Path) -> None:
-    question = {"name": "laplace_release", "threshold": 1e12, "scale": 1.0, "epsilon": 1.0, "delta": 1e-5}
-    sign_again(folder, lambda values: entry("open")(values).update(mechanism=question))
-    assert "threshold is beyond" in faults(folder)["ledger excerpt"]
+ENDLESS: dict[str, dict[str, Any]] = {
+    "threshold": {"name": "laplace_release", "threshold": 1e5, "scale": 1.0},
+    "threshold_scale": {"name": "sparse_vector", "threshold_scale": 1e6, "query_scale": 9.0, "threshold": 1},
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_settings_in_an_excerpt_that_would_take_minutes_or_gigabytes_are_refused(folder: Path, name: str) -> None:
+    asked = {**ENDLESS[name], "epsilon": 1.0, "delta": 1e-5}
+    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
+    assert f"{name} is beyond" in faults(folder)["ledger excerpt"]
 
 
 @pytest.mark.parametrize("way", ["{session}/{file}", "{session}/./labels/../certificate.json", "/{file}", "{file}"])
