@@ -295,17 +295,19 @@ SHARD = "concord.shard"
 
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
     """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
-    packed = np.hstack([*_packed_columns(rows, encoding), _packed(rows[LABEL].to_numpy())])
-    whole, size = packed.tobytes(), packed.shape[1]
-    return hashed((whole[at : at + size] for at in range(0, len(whole), size)), key, b"content", 16)
+    columns = [*_fixed_columns(rows, encoding), rows[LABEL].to_numpy()]
+    packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
+    for at, cells in enumerate(columns):
+        packed[str(at)] = cells
+    return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
 
 
-def _packed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.uint8]]:
+def _fixed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.generic]]:
     """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
     for column in encoding.columns:
         if column.kind != "null":
-            yield _packed(_numbers(column, rows))
-            yield _packed(rows[column.name].is_null().to_numpy())
+            yield _numbers(column, rows)
+            yield rows[column.name].is_null().to_numpy()
 
 
 def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
@@ -323,8 +325,3 @@ def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
         case Scaled(kind="date"):
             return cells.dt.timestamp("us").fill_null(0).to_numpy()
     return cells.cast(pl.Float64).fill_null(0).to_numpy()
-
-
-def _packed(numbers: NDArray[np.generic]) -> NDArray[np.uint8]:
-    cells = np.ascontiguousarray(numbers).reshape(len(numbers), math.prod(numbers.shape[1:]))
-    return cells.view(np.uint8)

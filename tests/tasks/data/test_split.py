@@ -11,7 +11,7 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
@@ -278,3 +278,42 @@ def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest
     assert str(failed.value) == "stage split failed (ValueError); nothing of the data is shown"
     assert failed.value.__context__ is None
     assert failed.value.__cause__ is None
+
+
+def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
+    """Each in as many bytes as its type has, and a byte that says whether it is null; whatever the last one is."""
+    encoding = Encoding(
+        columns=(
+            Passed(name="picture", element="uint8", size=2),
+            OneHot(name="city", vocabulary=("Rome", "Bonn"), missing=True),
+            Empty(name="nothing"),
+            Hashed(name="words", size=4),
+            Passed(name="vector", element="float32", size=1),
+        ),
+        label="outcome",
+        classes=("no", "yes"),
+    )
+    rows = pl.DataFrame(
+        {
+            "picture": [[0, 255], None],
+            "city": ["Bonn", None],
+            "words": ["", None],
+            "vector": [[-0.0], [float("nan")]],
+            LABEL: [1, 0],
+        },
+        {
+            "picture": pl.Array(pl.UInt8, 2),
+            "city": pl.String,
+            "words": pl.String,
+            "vector": pl.Array(pl.Float32, 1),
+            LABEL: pl.UInt16,
+        },
+    )
+    nan = np.array([np.nan], "<f4").tobytes()
+    cells = [
+        b"\0\xff\0\1\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\1\0",
+        b"\0\0\1\0\0\0\0\1\0\0\0\0\1" + nan + b"\0\0\0",
+    ]
+    expected = [blake2b(each, key=KEY, person=b"content", digest_size=16).digest() for each in cells]
+    assert row_digests(rows, encoding, KEY) == expected
+    assert row_digests(rows[:0], encoding, KEY) == []
