@@ -15,6 +15,7 @@ from typing import Any
 import prefect.server
 import pytest
 import yaml
+from docker.utils.build import PatternMatcher, exclude_paths  # type: ignore[import-untyped]  # Docker's own reading
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.flows import Flow, load_flow_from_entrypoint
@@ -42,6 +43,9 @@ SECRET = re.compile(r"(?i)(secret_access_key|password|api_key|auth_string|token|
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
+COPIED = [place for line in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.MULTILINE) for place in line.split()]
+IGNORED = [line for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if not line.startswith("#")]
+PACKAGES = ("artifacts", "flows", "tasks")
 
 
 def test_there_is_a_deployment_of_every_job() -> None:
@@ -101,7 +105,9 @@ def test_the_pool_of_kubernetes_is_prefect_s_with_a_home_a_secret_s_name_and_a_u
     assert (mounted, claimed) == ({"home": "/srv/home"}, {"home": "concord-home"})
     assert container.pop("envFrom") == [{"secretRef": {"name": "concord", "optional": True}}]
     user = int(re.search(r"--uid (\d+)", DOCKERFILE)[1])  # type: ignore[index]
-    assert pod.pop("securityContext") == {"runAsNonRoot": True, "runAsUser": user, "fsGroup": user}
+    once = "OnRootMismatch"  # else each mount gives the group all files, and the vault refuses what others may read
+    identity = {"runAsNonRoot": True, "runAsUser": user, "fsGroup": user, "fsGroupChangePolicy": once}
+    assert pod.pop("securityContext") == identity
     assert ours == TEMPLATES["prefect-kubernetes"]["kubernetes"]["default_base_job_configuration"]
     for name in DEPLOYMENTS:
         variables = DEPLOYMENTS[name]["work_pool"].get("job_variables", {}).get("env", {"CONCORD_HOME": "/srv/home"})
@@ -181,12 +187,11 @@ def test_secrets_volumes_and_configs_are_declared_and_used() -> None:
     assert used == {kind: set(COMPOSE[kind]) for kind in used}
 
 
-def test_a_secret_is_a_file_that_is_kept_out_of_the_repository_and_the_image() -> None:
+def test_a_secret_is_a_file_that_is_kept_out_of_the_repository() -> None:
     for secret in COMPOSE["secrets"].values():
         assert set(secret) == {"file"}
         folder = f"deployments/{Path(secret['file']).parent}"
         assert f"{folder}/" in (ROOT / ".gitignore").read_text().split()
-        assert folder in (FOLDER / "Dockerfile.dockerignore").read_text().split()
     for service in SERVICES.values():
         for variable, value in service["environment"].items():
             assert "PASSWORD" not in variable or (variable.endswith("_FILE") and value.startswith("/run/secrets/"))
@@ -204,15 +209,31 @@ def test_the_image_is_of_the_tested_versions_and_not_root_s() -> None:
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", dict(words)["FROM"])
     assert "--constraint constraints.txt" in DOCKERFILE
     assert [word for word, _ in words][-2:] == ["USER", "ENTRYPOINT"]
-    assert dict(words)["USER"] == "concord"
-    copied = [place for word, rest in words if word == "COPY" for place in rest.split()[:-1]]
-    assert all((ROOT / place).exists() for place in copied)
-    packages = {"artifacts", "flows", "tasks"}
-    assert packages <= set(copied)
+    assert f"--uid {dict(words)['USER']} concord" in DOCKERFILE  # by number: Kubernetes then sees that it is not root's
+    assert all((ROOT / place).exists() for place in COPIED)
+    assert set(PACKAGES) <= set(COPIED)
     extras = re.search(r'"\.\[(.*)\]"', DOCKERFILE)
     assert extras is not None
     assert extras[1] == "dask,postgresql"
     assert all(CONSTRAINTS.get(name) for name in ("asyncpg", "psycopg2-binary", "psycopg"))
+
+
+def test_the_image_takes_all_that_it_runs() -> None:
+    code = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    beside = [path for pattern in ("*.j2", "*.toml") for name in PACKAGES for path in (ROOT / name).rglob(pattern)]
+    links = (ROOT / ".package/concord").glob("[!_]*")
+    told = ("deployments/entrypoint.sh", "deployments/prefect.yaml", "deployments/plans/demo.toml", "pyproject.toml")
+    needed = {str(path.relative_to(ROOT)) for path in (*code, *beside, *links)} | {*told, "constraints.txt"}
+    assert needed <= set(exclude_paths(str(ROOT), IGNORED))
+
+
+def test_nothing_that_an_operator_lays_beside_the_code_reaches_the_image() -> None:
+    """Compose has plans and their tables lie in deployments/plans, from where an image may be built and pushed."""
+    folders = ("", ".package/", "artifacts/home/", "tasks/", "flows/", "deployments/", "deployments/plans/")
+    names = ("private.csv", "plan.toml", ".env", "key.pem", ".concord/vault/key", "home/ledger.db", "data/a.parquet")
+    planted = [folder + name for folder in folders for name in names]
+    planted += ["deployments/secrets/database_password", "deployments/plans/data/demo/private.parquet"]
+    assert [path for path in planted if not PatternMatcher(IGNORED).matches(path)] == []
 
 
 @pytest.mark.parametrize(
