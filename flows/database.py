@@ -143,6 +143,7 @@ def install() -> None:
     with TemporaryDirectory() as folder, chdir(folder):
         made = Path(folder) / "prefect.db"
         os.environ |= {"PREFECT_HOME": folder, DATABASE: sqlite_address(made, "aiosqlite")}
+        os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
         from prefect.server.database import provide_database_interface  # reads its settings as it is imported
 
         from concord.artifacts.mlflow.store import keep_empty_store
