@@ -58,7 +58,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if summary.choice is not None:
         lines["chosen"] = chosen_in_words(summary.choice)
     for name, value in lines.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True)
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
     for test in ("public_test", "private_test"):
         show_classes(student.get(test), WHERE[test])
     for warning in summary.warnings:

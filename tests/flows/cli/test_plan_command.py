@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 
 from concord.artifacts.schemas import TextFormat
+from concord.flows.cli.show import show
+from concord.flows.outcome import Summary
 from concord.tasks.advice.guess import read_agreement
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
@@ -217,3 +219,27 @@ def test_where_nothing_works_it_says_how_many_teachers_would() -> None:
     assert found["recommended"] is None
     assert "from about" in found["reason"]
     assert "from about" in concord(*arguments)[1].replace("\n", " ")
+
+
+def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A key of the plan and a folder's name are no markup of the console."""
+    words, home = "none can be labelled; `room` in [labeling] would pay for some", tmp_path / "[home]"
+    summary = Summary.model_construct(
+        session="people-1",
+        guarantee={"epsilon": 1.0, "delta": 1e-6, "unit": "one row"},
+        mechanism={"name": "noisy_votes"},
+        teachers=1,
+        asked=1,
+        answered=1,
+        refused=0,
+        later_rows=words,
+        student={"champion": True},
+        warnings=[],
+        lifetime={"now": 0.1, "used": 0.1, "more": 2},
+        certificate=str(home / "certificate.json"),
+        report=str(home / "report.html"),
+    )
+    show(summary, home)
+    shown = capsys.readouterr().out
+    assert words in shown
+    assert shown.count("[home]") == 3
