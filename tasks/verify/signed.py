@@ -234,6 +234,7 @@ def excerpt(certificate: Promising, read: Read) -> str:
         raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
     _carries(certificate, moment, session)
     if not isinstance(certificate, Certificate):
+        equal("the shards", certificate.shards, session.teachers)
         equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session]))
         return _summary(found)
     equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session, *others]))

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,10 @@ def test_their_library_verifies_what_a_run_published_and_no_other_model(tmp_path
     certified(made, STABLE, made.truth)
     folder = made.released.root / SESSION
     verify_by_theirs(folder)
+    page = (Path(__file__).parents[2] / "deployments" / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"`model_signing (verify[^`]*)`", page)
+    command = [str(Path(sys.executable).parent / "model_signing"), *shown.split()]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
     student = bytearray((folder / "student.skops").read_bytes())
     student[-1] ^= 1
     (folder / "student.skops").write_bytes(student)

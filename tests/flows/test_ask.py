@@ -21,6 +21,7 @@ from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.release import Stores
 from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.signed import PublishedSession, excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, write_plan, write_tables
 
@@ -93,6 +94,8 @@ def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Pa
     assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-5, 150)
     certificate = first.certificate
     assert (certificate.guarantee.epsilon, certificate.shards) == (1.0, 150)
+    with pytest.raises(NotVerified, match="the shards"):
+        excerpt(certificate.model_copy(update={"shards": 9}), PublishedSession.at(home / "released" / session.id).read)
     assert [(item.question, item.answer) for item in certificate.answers] == [("larger_shade", "dark")]
     (domain,) = budget_of(home)["domains"]
     assert [(item["mechanism"], item["asked"]) for item in domain["sessions"]] == [("optimal_release", 1)]
