@@ -216,9 +216,12 @@ def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
 
 
 def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
-    """64 keyed bits of each unit, for one purpose."""
-    names = units.to_list() if isinstance(units, pl.Series) else units
-    return np.frombuffer(b"".join(hashed(names, key, purpose, 8)), dtype="<u8")
+    """64 keyed bits of each unit, for one purpose. A name that several rows of a series have is hashed once."""
+    if isinstance(units, pl.Series):
+        once = units.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
+        which: NDArray[np.int32] = once.indices.to_numpy()
+        return keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[which]
+    return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
 
 
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:

@@ -15,7 +15,7 @@ from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.units import spilling
+from concord.tasks.data.units import keyed_bits, spilling
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -317,3 +317,14 @@ def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
     expected = [blake2b(each, key=KEY, person=b"content", digest_size=16).digest() for each in cells]
     assert row_digests(rows, encoding, KEY) == expected
     assert row_digests(rows[:0], encoding, KEY) == []
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
+    """Names that begin alike, end in zeros or are nothing are different ones; so are all purposes."""
+    names = [b"a", b"b\0", b"", b"a", b"b", b"\xff\xfe", b"a" * 300, b"b\0", b""]
+    for purpose in (b"shard", b"sample"):
+        alone = [blake2b(name, key=KEY, person=purpose, digest_size=8).digest() for name in names] * chunks
+        units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
+        assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
+        assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
