@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts import parts
+from concord.artifacts.domains import FILTERS, FilterKind
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger import state
 from concord.artifacts.ledger.events import Entry, LogRecord
@@ -54,9 +55,9 @@ def fill(ledger: Ledger, part: str, most: int = 50) -> int:
     return most
 
 
-def kept(*, divided: bool = True) -> Kept:
+def kept(kind: FilterKind = "renyi", *, divided: bool = True) -> Kept:
     ledger = Kept()
-    named(ledger)
+    ledger.name_domain("people", kind, unit="one row", neighbours="add or remove one unit", epsilon=8.0, delta=1e-4)
     if divided:
         ledger.divide("people", DIVISION)
     return ledger
@@ -65,15 +66,18 @@ def kept(*, divided: bool = True) -> Kept:
 DOMAIN_FILTER = kept().domains()[0].filter
 
 
-def test_the_domain_pays_the_larger_of_its_parts() -> None:
-    ledger = kept()
+@pytest.mark.parametrize("kind", FILTERS)
+def test_the_domain_pays_the_larger_of_its_parts(kind: FilterKind) -> None:
+    ledger = kept(kind)
     ask(ledger, "l-1", LEARNING)
     learning = ledger.total("people")
     ask(ledger, "t-1", TEST)
-    assert ledger.totals("people") == {LEARNING: learning, TEST: DOMAIN_FILTER.charge(TESTED.cost)}
-    assert ledger.total("people") == learning
+    tested = ledger.domains()[0].filter.charge(TESTED.cost)
+    assert ledger.totals("people") == {LEARNING: learning, TEST: tested}
+    assert bool(learning.mu_squared and tested.mu_squared) == (kind == "gaussian")
+    assert ledger.total("people").amounts == tuple(map(max, learning.amounts, tested.amounts))
     ask(ledger, "e-1", EVERY)
-    assert ledger.total("people") == learning.times(2)
+    assert ledger.total("people").amounts == tuple(map(max, learning.times(2).amounts, (learning + tested).amounts))
     assert [ledger.part_of(name) for name in ("l-1", "t-1", "e-1")] == [LEARNING, TEST, EVERY]
     assert list(reckon(ledger.kept)) == []
 
@@ -90,9 +94,10 @@ def charge(nats: int, delta: int) -> Charge:
     return Charge(renyi=Charge().renyi + nats, delta=Charge().delta + delta)
 
 
-def test_each_part_is_filled_by_itself() -> None:
-    alone = fill(kept(divided=False), EVERY)
-    ledger = kept()
+@pytest.mark.parametrize("kind", FILTERS)
+def test_each_part_is_filled_by_itself(kind: FilterKind) -> None:
+    alone = fill(kept(kind, divided=False), EVERY)
+    ledger = kept(kind)
     learning, tests = fill(ledger, LEARNING), fill(ledger, TEST)
     assert learning == alone > 1
     assert tests > 1
