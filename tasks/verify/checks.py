@@ -102,7 +102,7 @@ def checked(name: str, check: Callable[[], str]) -> Check:
     except ConcordError as wrong:
         return Check(name=name, ok=False, detail=str(wrong))
     except Exception as failed:  # whoever made the folder may have made it so
-        return Check(name=name, ok=False, detail=f"what Concord writes does not fail so ({type(failed).__name__})")
+        return Check(name=name, ok=False, detail=f"it holds what Concord never writes ({type(failed).__name__})")
 
 
 def parsed(text: bytes, path: str) -> Certificate:

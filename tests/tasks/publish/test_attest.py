@@ -1,17 +1,22 @@
 """Evidence is written with its certificate: the same bytes again, as of its own moment, and never after it."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Released
+from concord.artifacts.home.signing import PublicKey
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
+from concord.artifacts.settings import SIGNING_KEY
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.attest import excerpt_of
 from concord.tasks.verify.published import verify_published
@@ -41,6 +46,25 @@ def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(s
     ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     recertified(small, STABLE, list(read(small).labels), student)
     assert contents(small) == before
+
+
+def test_after_another_key_is_named_what_the_old_one_signed_verifies_and_the_new_one_does_not_deny_it(
+    small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student, _ = certified(small, STABLE, small.truth)
+    later = small.released.root / SESSION
+    kept = Path(shutil.copytree(later, tmp_path / "kept"))
+    fresh = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "fresh.pem").write_bytes(fresh)
+    (tmp_path / "fresh.pem").chmod(0o600)
+    monkeypatch.setenv(SIGNING_KEY, str(tmp_path / "fresh.pem"))
+    recertified(small, STABLE, list(read(small).labels), student)
+    old, new = (PublicKey.of_pem((folder / "key.pem").read_bytes()).fingerprint for folder in (kept, later))
+    assert old != new
+    assert all(check.ok for check in (*verify_published(kept, key=old), *verify_published(later, key=new, kept=kept)))
+    assert not all(check.ok for check in verify_published(later, key=old))
+    shutil.rmtree(small.home / "vault")  # and both keys with it
+    assert all(check.ok for check in verify_published(kept, key=old))
 
 
 def test_it_is_of_the_moment_that_the_certificate_tells_of(small: World) -> None:
