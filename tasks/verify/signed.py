@@ -29,6 +29,7 @@ from concord.artifacts.certificate import (
     OPENED,
     SCHEMA_FILE,
     Certificate,
+    together,
 )
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -42,7 +43,7 @@ from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
-from concord.tasks.publish.describe import caveats, domain_charge, proof_of
+from concord.tasks.publish.describe import caveats, claims_of_tests, domain_charge, proof_of
 from concord.tasks.verify.checks import equal, promising
 from concord.tasks.verify.reckoning import reckon
 
@@ -239,6 +240,8 @@ def excerpt(certificate: Promising, read: Read) -> str:
         return _summary(found)
     equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session, *others]))
     equal("the teachers", certificate.teachers, session.teachers)
+    whole = together(certificate.guarantee, certificate.beside, claims_of_tests([session, *others], moment))
+    equal("what is promised of all that was published", certificate.together, whole)
     for other, of in zip(others, certificate.beside, strict=True):
         claim = (of.mechanism, of.guarantee.epsilon, of.guarantee.delta, of.teachers)
         due = (other.mechanism.get("name"), other.epsilon, other.delta, other.teachers)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
@@ -26,6 +26,7 @@ from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
 from concord.tasks.door.release import Stores
+from concord.tasks.verify.signed import PublishedSession, excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import arrive, changed
 
@@ -146,6 +147,9 @@ def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, hom
     assert promised.epsilon == pytest.approx(first.guarantee["epsilon"] + 1.0)  # the test part pays for all three
     assert third.guarantee["epsilon"] == promised.epsilon
     assert all(check.ok for check in verify(home))
+    untold = certificate_of(third).model_copy(update={"together": None})
+    with pytest.raises(NotVerified, match="promised of all that was published"):
+        excerpt(untold, PublishedSession.at(home / "released" / first.session).read)
 
 
 @pytest.mark.slow
