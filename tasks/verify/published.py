@@ -141,6 +141,10 @@ def _as_written(certificate: Promising, text: bytes) -> str:
     by = certificate.versions.get("concord", "")
     if not is_version(by) or (certificate.format == FIRST_FORMAT) != older(by, SIGNING):
         raise NotVerified(f"version {by!r} of Concord writes no certificate of the format {certificate.format!r}")
+    if older(__version__, by):
+        raise NotVerified(
+            f"Concord {by} wrote it, of which this {__version__} knows nothing: verify it with that version"
+        )
     return f"as Concord writes it, SHA-256 {sha256(text)}"
 
 

@@ -197,6 +197,11 @@ def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
     assert faults(folder) == ["certificate.json holds other bytes than Concord writes for what it says"]
 
 
+def test_a_version_that_is_not_known_yet_is_no_way_past_what_this_one_asks_for(folder: Path) -> None:
+    rewrite(folder, lambda values: values["versions"].update(concord="9.0.0"))
+    assert any("verify it with that version" in fault for fault in faults(folder))
+
+
 def test_the_command_needs_no_home(folder: Path, tmp_path: Path) -> None:
     status, out, _ = concord("verify", str(folder), "--home", str(tmp_path / "nowhere"), "--json")
     assert (status, json.loads(out)["ok"]) == (0, True)
