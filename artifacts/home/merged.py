@@ -82,23 +82,38 @@ class Merged:
         another process merges files just now.
 
         It goes on by a short step, such as removing one file, each time the next is asked for; it may be left at any.
-        Raises OSError or EnvironmentFailed; what was not merged then stays as it is.
+        The folder is listed once, since it may hold a million. Raises OSError or EnvironmentFailed; what was not merged
+        then stays as it is.
         """
-        while len(small := self._small(folder, pattern)) >= MANY:
+        small = self._small(folder, pattern)
+        if len(small) < MANY:
+            return
+        twice, alone = self._told_apart(folder, small)
+        yield from self._removed(twice)  # a kill left them
+        for start in range(0, len(alone) - MANY + 1, MANY):
             with locked(self._vault.root / "locks" / f".{MERGED}", wait=False) as free:
-                alone = [path for path in small if not self.has(path)] if free else []
-                these = list(self._contents(alone[:MANY])) if len(alone) >= MANY else []
-                if these:
+                if not free:
+                    return
+                _, still = self._told_apart(folder, alone[start : start + MANY])
+                if these := list(self._contents(still)):
                     self._vault.keep(f"{folder}/{MERGED}/{secrets.token_hex(8)}", partial(_packed, these))
             yield
-            left = len(small)
-            for path, content in self._contents(path for path in small if self.has(path)):
-                if content == self.part(path):  # as it is read back; a file that stands twice for a kill among them
-                    (self._vault.root / path).unlink(missing_ok=True)
-                    left -= 1
-                    yield
-            if left == len(small):
-                return
+            yield from self._removed(path for path, _ in these)
+
+    def _removed(self, paths: Iterable[str]) -> Iterator[None]:
+        """Remove files that stand by themselves and are, as they are read back, in a merged one as well."""
+        for path, content in self._contents(path for path in paths if self.has(path)):
+            if content == self.part(path):
+                (self._vault.root / path).unlink(missing_ok=True)
+                yield
+
+    def _told_apart(self, folder: str, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Those of a folder's files that are in a merged one, and the others, in their order."""
+        self._meet(folder)
+        merged, found = self._where.get(folder, {}), dict[bool, list[str]]({True: [], False: []})
+        for path in paths:
+            found[path in merged].append(path)
+        return found[True], found[False]
 
     def _contents(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         for path in paths:
@@ -118,7 +133,8 @@ class Merged:
     def _holder(self, path: str) -> str | None:
         """The merged file that holds a file's content."""
         folder = path.rpartition("/")[0]
-        if path not in self._where.get(folder, ()):
+        known = self._where.get(folder, {}).get(path)
+        if known is None or not (self._vault.root / known).is_file():  # an older copy of it may have been put back
             self._meet(folder)
         return self._where.get(folder, {}).get(path)
 
@@ -129,8 +145,9 @@ class Merged:
         except (FileNotFoundError, NotADirectoryError):
             return
         for merged in {f"{folder}/{MERGED}/{name}" for name in names} - self._met:
-            self._where.setdefault(folder, {}).update(dict.fromkeys(self._parts(merged), merged))
-            self._met.add(merged)
+            with suppress(FileNotFoundError):  # its folder is being destroyed
+                self._where.setdefault(folder, {}).update(dict.fromkeys(self._parts(merged), merged))
+                self._met.add(merged)
 
     def _parts(self, merged: str) -> dict[str, bytes]:
         held = self._held.get(merged)

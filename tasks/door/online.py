@@ -240,14 +240,14 @@ class Online:
         return None
 
     def _merge_files(self, state: Session) -> None:
-        """Begun at the first answer and every `MANY` batches, and gone on with a little at each.
+        """Begun at the first answer and every `MANY` batches, once all is done, and gone on with a little at each.
 
         What a failing disk leaves undone is done another time.
         """
-        if state.batches >= self._to_merge:
-            self._to_merge = state.batches + MANY
-            self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
         with suppress(EnvironmentFailed):
+            if state.batches >= self._to_merge and next(self._merging, self) is self:
+                self._to_merge = state.batches + MANY
+                self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
             deque(islice(self._merging, STEPS), maxlen=0)
 
     def _finished(self) -> Session:

@@ -1,7 +1,7 @@
 """A session is asked one row at a time: the same door, ledger and stream, whoever asks and whatever happens between."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,22 @@ def test_files_of_single_answers_are_merged(session: str, home: Path, monkeypatc
     for vault in (home / "vault", other.vault.root):
         assert not any(vault.rglob(merged.MERGED))
         assert not any(vault.rglob("online-*"))
+
+
+def test_merging_of_many_files_goes_on_where_it_was(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list a million files anew every thousand answers would hold them up."""
+    begun = list[Iterator[None]]()
+
+    def merge(*_: object) -> Iterator[None]:
+        begun.append(iter([None] * 22))
+        return begun[-1]
+
+    monkeypatch.setattr("concord.tasks.door.online.MANY", 1)
+    monkeypatch.setattr("concord.tasks.door.online.merge_online", merge)
+    online = opened(home, session)
+    for row in ROWS[:7]:
+        online.answer(row)
+    assert [len([*left]) for left in begun] == [0, 13]
 
 
 @pytest.mark.slow

@@ -4,8 +4,9 @@ import base64
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +195,47 @@ def test_a_merged_file_is_its_owner_s_alone_and_tells_sizes_alone(vault: Vault, 
     merge(vault, "sessions/two/online", "*.arrow")
     (other,) = (vault.root / "sessions/two/online" / merged.MERGED).iterdir()
     assert other.stat().st_size == pack.stat().st_size
+
+
+def test_a_folder_is_listed_once_however_many_files_are_in_it(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of before may hold a million, and listing them anew for each merged file would be quadratic."""
+    listings = list[str]()
+
+    def noted(true: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def look(folder: Path) -> Any:
+            listings.append(str(folder))
+            return true(folder)
+
+        return look
+
+    for at in range(60):
+        write(vault, at, b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", noted(os.scandir))
+        patch.setattr(os, "listdir", noted(os.listdir))
+        merge(vault, FOLDER, "*.arrow")
+    assert listings.count(str(vault.root / FOLDER)) == 1
+    assert len(listings) <= 1 + 4 * len(packs(vault))
+    assert len(packs(vault)) == 12
+    assert alone(vault) == []
+
+
+def test_what_is_put_back_and_merged_anew_is_found_by_whoever_knew_where_it_was(vault: Vault, refs: list[Ref]) -> None:
+    """Else that process would take it for missing, and draw it again."""
+    before = {ref: (vault.root / ref.path).read_bytes() for ref in refs}
+    merge(vault, FOLDER, "*.arrow")
+    assert all(vault.has(ref) for ref in refs)
+    shutil.rmtree(vault.root / FOLDER / merged.MERGED)
+    for ref, content in before.items():
+        (vault.root / ref.path).write_bytes(content)
+    merge(Vault(vault.root), FOLDER, "*.arrow")
+    assert [vault.find(ref.path) for ref in refs] == refs
+
+
+def test_a_merged_file_that_goes_while_a_folder_is_looked_at_is_no_failure(vault: Vault, refs: list[Ref]) -> None:
+    """Its name was listed, and whoever forgets the session has removed it since."""
+    merge(vault, FOLDER, "*.arrow")
+    (vault.root / FOLDER / merged.MERGED / "gone").symlink_to("nowhere")
+    for seen in processes(vault):
+        assert [seen.find(ref.path) for ref in refs] == refs
+        assert not seen.has(Ref(path=f"{FOLDER}/nobody.arrow", digest=""))
