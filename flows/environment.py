@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import FORMAT, check_format, is_home, make_folder, tidy
 from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
@@ -92,13 +92,21 @@ def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
     """While it lasts, the home's own server runs, if a run is sure to need it: it starts while the plan is read.
 
     anew   whether the run is not to be answered from cache. A home that is not there is not made for a plan that may
-           be wrong
+           be wrong, and an older one is not upgraded
     """
-    if is_home(home) and (anew or not has_ended(home)):
+    if _needs_only_a_server(home) and (anew or not has_ended(home)):
         with serving(prepare(home)):
             yield
     else:
         yield
+
+
+def _needs_only_a_server(home: Path) -> bool:
+    """Whether that is a home of this version's format; if it cannot be looked into, `prepare` says why."""
+    try:
+        return is_home(home) and check_format(home) == FORMAT
+    except (OSError, ConcordError):
+        return False
 
 
 def is_known(plan: "Plan", home: Path) -> bool:

@@ -4,15 +4,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from concord.artifacts.home.whole import FORMAT
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
-from concord.flows import server
+from concord.flows import environment, server
 from concord.flows.outcome import spent_in_words
 from tests.support.console import concord as without_home
 from tests.support.people import people, write_plan, write_tables
@@ -100,6 +102,40 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
     status, _, error = concord("run", str(write_plan(folder, **changes)))
     assert status == 2
     assert result in error
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "ended", "anew", "starts"),
+    [
+        ("home", FORMAT, False, False, True),
+        ("home", FORMAT, True, False, False),
+        ("home", FORMAT, True, True, True),
+        ("home", 1, False, True, False),
+        ("home", FORMAT + 1, False, True, False),
+        ("nowhere", FORMAT, False, True, False),
+        ("long" * 100, FORMAT, False, True, False),
+    ],
+)
+def test_a_server_starts_before_the_plan_is_read_if_the_home_needs_nothing_else(
+    name: str, form: int, ended: bool, anew: bool, starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path] = []
+
+    def serving(home: Path) -> AbstractContextManager[None]:
+        begun.append(home)
+        return nullcontext()
+
+    monkeypatch.setattr(environment, "serving", serving)
+    (tmp_path / "home" / "results").mkdir(parents=True)
+    (tmp_path / "home" / "format").write_text(f"{form}")
+    if ended:
+        (tmp_path / "home" / "results" / f"{environment.ENDED}0").touch()
+    with environment.foreseen(tmp_path / name, anew=anew):
+        assert begun == ([tmp_path / name] if starts else [])
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    if not starts:
+        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["format", "results"]
+        assert (tmp_path / "home" / "format").read_text() == f"{form}"
 
 
 def not_a_table(folder: Path) -> None:
