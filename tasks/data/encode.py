@@ -297,8 +297,8 @@ def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[byte
     """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
     columns = [*_fixed_columns(rows, encoding), rows[LABEL].to_numpy()]
     packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
-    for at, cells in enumerate(columns):
-        packed[str(at)] = cells
+    for at in reversed(range(len(columns))):
+        packed[str(at)] = columns.pop()  # held no longer than until it is packed
     return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
 
 

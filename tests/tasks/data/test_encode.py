@@ -1,6 +1,7 @@
 """Encode: rules for a cell that look at that cell alone, statistics that are public, and matrices by hand."""
 
 import datetime
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from concord.tasks.data.encode import (
     labelled_rows,
     learn_encoding,
     read_frame,
+    row_digests,
     stage_public,
 )
 
@@ -267,3 +269,17 @@ def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) 
     pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
     with pytest.raises(WrongInput, match=r"data\.test must name a declared class in every row of 'y', got 'maybe'"):
         labelled_rows(str(path), encoding)
+
+
+def test_pictures_are_held_twice_at_most_while_they_are_digested() -> None:
+    """As columns and as rows, and then as rows and what is hashed: a third copy would be a frame more in memory."""
+    size, count = 4096, 1_000
+    encoding = Encoding(columns=(Passed(name="picture", element="uint8", size=size),), label="y", classes=("a", "b"))
+    pictures = pl.Series(np.zeros((count, size), dtype=np.uint8), dtype=pl.Array(pl.UInt8, size))
+    rows = pl.DataFrame({"picture": pictures, LABEL: pl.Series([0] * count, dtype=pl.UInt16)})
+    tracemalloc.start()
+    try:
+        row_digests(rows, encoding, bytes(32))
+        assert tracemalloc.get_traced_memory()[1] < 2.5 * size * count
+    finally:
+        tracemalloc.stop()
