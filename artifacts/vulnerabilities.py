@@ -23,8 +23,8 @@ WITHOUT_A_NAME = "0.1.0"
 
 
 def is_version(text: str) -> bool:
-    """Whether a text is a version: three numbers."""
-    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){2}", text) is not None
+    """Whether a text is a version: three numbers, written in one way, so that no two names are of the same."""
+    return re.fullmatch(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}", text) is not None
 
 
 def older(text: str, other: str) -> bool:

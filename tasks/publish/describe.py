@@ -232,9 +232,17 @@ def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[
     """The claims of all tests of students of those sessions and choices among them; and whether each touches no unit
     that the sessions do."""
     learning = all(ledger.part_of(session.id) == LEARNING for session in sessions)
-    everything = ledger.sessions(sessions[0].domain)
     return [
         (Budget(epsilon=test.epsilon, delta=test.delta), learning and ledger.part_of(test.id) == TEST)
+        for test in tests_of(sessions, ledger)
+    ]
+
+
+def tests_of(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
+    """All tests of students of those sessions, and choices among them."""
+    everything = ledger.sessions(sessions[0].domain)
+    return [
+        test
         for session in sessions
         for test in (*choices_of(everything, session.id), *trials_of(everything, session.id))
     ]

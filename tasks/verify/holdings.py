@@ -6,6 +6,7 @@ tests/tasks/verify/test_reckoning.py.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
@@ -26,8 +27,17 @@ RENYI_ORDERS = (
 TIE = Decimal("1e-8")
 """Orders as good as the best but for this part may have been taken for it."""
 BUDGET_DIGITS = 60
+NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?(E[-+]?[0-9]{1,3})?", re.IGNORECASE)
+"""As text: a stranger's 1e1000000000 has a billion digits."""
 LEAST_CHARGED = Fraction(1, 10**36)
 """The last digit of additive δ: an answer of exactly the δ_A of a Gaussian filter is within it."""
+
+
+def exact(value: Any) -> Fraction:
+    """A number of a record, exactly. Raises ValueError if it is written so that it may take hours to read."""
+    if isinstance(value, str) and not NUMBER.fullmatch(value):
+        raise ValueError("no ledger writes a number so")
+    return Fraction(value)
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class Amount:
     @classmethod
     def of(cls, body: RecordBody) -> "Amount":
         """An amount as a record says it."""
-        return cls(Fraction(body["renyi"]), Fraction(body["delta"]), Fraction(body.get("mu_squared", 0)))
+        return cls(exact(body["renyi"]), exact(body["delta"]), exact(body.get("mu_squared", 0)))
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.nats + other.nats, self.delta + other.delta, self.square + other.square)
@@ -181,13 +191,13 @@ def order_of(body: RecordBody) -> Fraction | None:
     """α* of a filter; None if it is the one that adds up μ². Raises ValueError if it says that it is another."""
     if body.get("kind", "gaussian") != "gaussian":
         raise ValueError(f"no filter is called {body['kind']!r}")
-    return None if "kind" in body else Fraction(body["order"])
+    return None if "kind" in body else exact(body["order"])
 
 
 def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
     """(ε, δ) of a cap; and what is left of its δ for the divergence, and δ_A."""
-    epsilon, delta, additive = (Fraction(body[name]) for name in ("epsilon", "delta", "delta_additive"))
-    return (epsilon, delta), (Fraction(body["delta_renyi"]) if "delta_renyi" in body else delta - additive, additive)
+    epsilon, delta, additive = (exact(body[name]) for name in ("epsilon", "delta", "delta_additive"))
+    return (epsilon, delta), (exact(body["delta_renyi"]) if "delta_renyi" in body else delta - additive, additive)
 
 
 def _budget(epsilon: Fraction, delta_renyi: Fraction, order: Fraction) -> Decimal:

@@ -240,11 +240,16 @@ def _counts(at: PublishedSession) -> str:
             raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
         equal("the number of rows not asked", counts.not_asked, 0)
         return "nothing was asked row by row"
-    found = Counter[str]()
+    found, labels = Counter[str](), set[str]()
     for ref in certificate.labels:
         table = pa.ipc.open_file(pa.BufferReader(at.named(ref))).read_all()
         table.validate(full=True)  # what is damaged inside would end the process
         found.update(table["outcome"].to_pylist())
+        labels.update(table["label"].drop_null().unique().to_pylist())
+        for session in table["session"].unique().to_pylist():
+            equal(f"the session of the labels in {ref.path}", session, certificate.session)
+    if len(labels) > (classes := settings.get("classes", len(labels))):
+        raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
     equal("the number of rows asked", counts.answered + counts.refused, counts.asked)

@@ -34,7 +34,7 @@ from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify import recompute, recompute_filter
-from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, or_endless, order_of
+from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless, order_of
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """By how much of itself an amount may have been rounded up."""
@@ -111,7 +111,7 @@ class Reckoning:
         account = self.accounts[record.domain]
         if account.divided is not None:
             yield "the domain's units were divided before"
-        if not 0 < Fraction(body["share"]) < 1 or not body["commitment"] or record.session:
+        if not 0 < exact(body["share"]) < 1 or not body["commitment"] or record.session:
             yield "the division is none"
         account.divided = body
 

@@ -46,6 +46,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import spsolve
 
+from concord.artifacts.errors import NotVerified
+
 Doubles = NDArray[np.float64]
 Points = NDArray[np.int64]
 Steps = list[tuple[int, int]]
@@ -56,6 +58,8 @@ BEYOND = 8.0
 """How far the grid reaches below 1 and above e^ε in log x, in units of 1/(order − 1), over which values fall e-fold."""
 FINEST_GRID = 4096
 """Of the grid from 1 to e^ε, however small the steps: any grid gives a bound."""
+MOST_POINTS, MOST_MOVES = 1 << 17, 1 << 24
+"""Of the grid, and of large steps at its points: a stranger's table may ask for any number of them."""
 WORTH_ERROR = 2e-15
 """How far double arithmetic puts a query's worth off at most."""
 ROUNDS = 60
@@ -96,6 +100,8 @@ def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Doubles:
     largest = max(math.log1p((high - low) / low) for high, low in steps)
     cells, margin = max(1, round(min(FINEST_GRID, epsilon * CELLS / max(largest, 1e-300)))), BEYOND / (order - 1)
     below, above = (math.ceil(room / epsilon * cells) for room in (margin, margin + cutoff * largest))
+    if below + above > MOST_POINTS:
+        raise NotVerified(f"to play out its game takes {below + above:,} points, and Concord plays with none so fine")
     return np.concatenate([[0.0], np.exp(epsilon / cells * np.arange(-below, cells + above + 1))])
 
 
@@ -112,6 +118,8 @@ def _one_way(steps: Steps, x: Doubles, *, up: bool) -> Iterator[Moves]:
     large = [(p, q) for p, q in steps if abs(p - q) > width * (1 - 1e-12) * (ALL_DRAWS - p)]
     if small:
         yield _small(max((q / p for p, q in small), key=lambda rho: abs(1 - rho)), width, x, up=up)
+    if len(large) * len(x) > MOST_MOVES:
+        raise NotVerified(f"its table has {len(large):,} large steps, and Concord plays out the game of none so long")
     if large:
         yield _large(large, x)
 

@@ -223,11 +223,12 @@ def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
 
 
 def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
-    """The squared norm of one row's residual, over what a model may expect of it."""
+    """The squared norm of one row's residual, over what a model may expect of it: the largest is among them."""
     if what == "codes":
         return [steps**2]
     if classes == 2:
-        return [max(expected, steps - expected) ** 2 for expected in range(least, steps - least + 1)]
+        expected = np.arange(least, steps - least + 1)
+        return [int(np.maximum(expected, steps - expected).max()) ** 2]
     rest = steps - classes * least
     corners = [[least] * classes, [least + rest, *[least] * (classes - 1)]]  # any other class expected is alike
     return [

@@ -43,9 +43,10 @@ from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
-from concord.tasks.publish.describe import caveats, claims_of_tests, domain_charge, proof_of
+from concord.tasks.publish.describe import caveats, claims_of_tests, domain_charge, proof_of, tests_of
 from concord.tasks.verify.checks import equal, promising
 from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.recompute import SLACK, least_delta
 
 Read = Callable[[str], bytes]
 """The bytes of a published file, by its path. Raises NotVerified if it is missing."""
@@ -58,15 +59,16 @@ BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """What a statement covers of a session's folder, whatever else is in it."""
 
 LARGEST_SETTINGS = {
-    **dict.fromkeys(("copies", "steps", "threshold"), 2**22),
+    **dict.fromkeys(("steps", "threshold"), 2**22),
     **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
-    "classes": 2**10,
+    **dict.fromkeys(("copies", "classes"), 2**10),
+    "least": 2**16,
     "cutoff": 2**30,
     "queries": 2**40,
 }
 """Larger numbers than a mechanism runs with: to recompute the cost of one might not end."""
-LARGEST_OF = {"laplace_release": {"threshold": 2**15}}
-"""The same for single questions, of which every distance up to the threshold is looked at."""
+LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
+"""The same for one mechanism: of a single question, every distance up to the threshold is looked at."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,15 @@ class PublishedSession:
 
 
 def check_counts(settings: object) -> None:
-    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that."""
+    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that, or no number."""
     largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
     for name, item in settings.items() if isinstance(settings, dict) else ():
-        if name in largest and isinstance(item, int | float) and not item <= largest[name]:
-            raise NotVerified(f"the mechanism's {name} is beyond {largest[name]:,}, with which Concord does not run")
+        if name not in largest or item is None:
+            continue
+        if not isinstance(item, int | float) or not 0 <= item <= largest[name]:
+            raise NotVerified(
+                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: Concord runs with none"
+            )
     for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
         check_counts(part)
 
@@ -240,6 +246,8 @@ def excerpt(certificate: Promising, read: Read) -> str:
         return _summary(found)
     equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session, *others]))
     equal("the teachers", certificate.teachers, session.teachers)
+    for other in (*others, *tests_of([session, *others], moment)):
+        _claimed(other)
     whole = together(certificate.guarantee, certificate.beside, claims_of_tests([session, *others], moment))
     equal("what is promised of all that was published", certificate.together, whole)
     for other, of in zip(others, certificate.beside, strict=True):
@@ -247,6 +255,20 @@ def excerpt(certificate: Promising, read: Read) -> str:
         due = (other.mechanism.get("name"), other.epsilon, other.delta, other.teachers)
         equal(f"what is certified of session {other.id}", claim, due)
     return _summary(found)
+
+
+def _claimed(session: Session) -> None:
+    """The settings of another session, which is promised together with the certificate's, prove what it claims."""
+    stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
+    for term in ("epsilon", "delta"):
+        claim = getattr(session, term)
+        equal(f"the {term} that session {session.id} claims", claim, stated.get(term, claim))
+    delta = least_delta(session.mechanism, session.epsilon)
+    if not delta <= session.delta * SLACK:
+        raise NotVerified(
+            f"at ε = {session.epsilon:g} the settings of session {session.id} prove δ = {delta:.6g}, and it claims "
+            f"{session.delta:g}"
+        )
 
 
 def _carries(certificate: Promising, moment: Reading, session: Session) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms import adaptive_adversary
@@ -284,3 +284,17 @@ def test_the_game_takes_less_epsilon_than_the_curve(epsilon: float, cutoff: int)
 def test_a_plan_that_cannot_be_played_is_refused(labeling: dict[str, Any], rule: str) -> None:
     with pytest.raises(WrongInput, match=rule):
         parse_plan({**tables_of_plan(Path()), "labeling": {**labeling, "accountant": "game"}})
+
+
+@pytest.mark.parametrize(
+    ("order", "table"),
+    [
+        (1 + 1e-9, [recompute_game.ALL_DRAWS - 10, 2**63, 2**40]),
+        (2.0, [recompute_game.ALL_DRAWS // 3000 * left for left in range(2970, 70, -1)]),
+    ],
+)
+def test_a_game_that_would_take_gigabytes_is_refused(order: float, table: list[int]) -> None:
+    """An order near 1 asks for any number of points, and a long table of large steps for any number of moves."""
+    refusal = base64.b64encode(np.array(table, "<u8").tobytes()).decode()
+    with pytest.raises(NotVerified, match="Concord plays"):
+        game_delta({"refusal": refusal, "cutoff": 3, "order": order}, 1.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from concord.tasks.mechanisms.stable import StableVoting
@@ -149,13 +150,18 @@ def a_name_of_no_file(values: dict[str, Any]) -> None:
     values["labels"][0]["path"] = f"{SESSION}/\x00"
 
 
+def votes_on_one_class(values: dict[str, Any]) -> None:
+    values["mechanism"]["settings"]["classes"] = 1
+
+
 WORDS = (other_accuracy, no_caveats, spent_nothing, other_neighbours, asked_without_teachers, a_dear_session_beside)
+SEEN = (votes_on_one_class,)
 ODD = (a_cost_that_takes_for_ever, settings_of_another_kind, a_name_of_no_file)
 LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
 MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap, outside_the_folder, other_session)
 
 
-@pytest.mark.parametrize("lie", [*LIES, *MORE, *WORDS, *ODD])
+@pytest.mark.parametrize("lie", [*LIES, *MORE, *WORDS, *ODD, *SEEN])
 def test_a_certificate_that_says_more_than_it_proves_is_found(
     folder: Path, lie: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -200,6 +206,27 @@ def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
 def test_a_version_that_is_not_known_yet_is_no_way_past_what_this_one_asks_for(folder: Path) -> None:
     rewrite(folder, lambda values: values["versions"].update(concord="9.0.0"))
     assert any("verify it with that version" in fault for fault in faults(folder))
+
+
+@pytest.mark.parametrize("name", ["0.2.00", "00.2.0", "0.02.0"])
+def test_another_spelling_of_a_version_is_no_way_past_what_it_asks_for(folder: Path, name: str) -> None:
+    def unnamed(values: dict[str, Any]) -> None:
+        values["caveats"] = []
+        values["versions"].update(concord=name)
+
+    rewrite(folder, unnamed)
+    assert any("writes no certificate of the format" in fault for fault in faults(folder))
+
+
+def test_labels_of_another_session_are_not_this_one_s(folder: Path) -> None:
+    """Its claim may be another, and they say themselves whose they are."""
+    file = folder / "labels" / "batch-00000.arrow"
+    table = pa.ipc.open_file(file).read_all()
+    others = table.set_column(4, table.schema.field("session"), pa.array(["people-2"] * table.num_rows))
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, others.schema) as writer:
+        writer.write_table(others)
+    name_labels(folder, file.read_bytes())
+    assert any("the session of the labels" in fault for fault in faults(folder))
 
 
 def test_the_command_needs_no_home(folder: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import WITNESSED
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, SigningKey
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify import published
+from concord.tasks.publish.attest import excerpt_of
+from concord.tasks.publish.describe import describe
+from concord.tasks.verify import published, signed
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.recompute import least_delta
 from concord.tasks.verify.signed import PublishedSession
@@ -252,6 +256,11 @@ def test_what_is_signed_and_not_there_is_named_after_what_is_there_was_compared(
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
+    "query_scale": {"name": "sparse_vector", "threshold_scale": 9.0, "query_scale": "1e9", "threshold": 1},
+    "copies": {"name": "stable", "relabel": {"copies": 2**22}},
+    "queries": {"name": "laplace_votes", "queries": 2**40, "scale": 1e6, "classes": 3},
+    "least": {"name": "tallies", "steps": 4, "rounds": [{"least": -(10**9)}]},
+    "steps": {"name": "tallies", "steps": 2**22, "rounds": []},
     "threshold": {"name": "laplace_release", "threshold": 1e5, "scale": 1.0},
     "threshold_scale": {"name": "sparse_vector", "threshold_scale": 1e6, "query_scale": 9.0, "threshold": 1},
 }
@@ -262,6 +271,33 @@ def test_settings_in_an_excerpt_that_would_take_minutes_or_gigabytes_are_refused
     asked = {**ENDLESS[name], "epsilon": 1.0, "delta": 1e-5}
     sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
     assert f"{name} is beyond" in faults(folder)["ledger excerpt"]
+
+
+@pytest.mark.parametrize("part", ["renyi", "delta"])
+def test_a_number_of_a_billion_digits_is_not_read(folder: Path, part: str) -> None:
+    sign_again(folder, lambda values: entry("open")(values)["reserved"].update({part: "1e1000000000"}))
+    assert "cannot be followed" in faults(folder)["ledger excerpt"]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.01])
+def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
+    home: World, tmp_path: Path, epsilon: float
+) -> None:
+    """It is a part of what is promised of all that was published, though what it is charged follows from settings."""
+    copy = Path(shutil.copytree(home.home, tmp_path / "copy"))
+    ledger, asked = Ledger.of(copy), opening(StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=2), "people-2")
+    ledger.open_session(
+        replace(asked, epsilon=epsilon, mechanism={**asked.mechanism, "epsilon": epsilon}), further=True
+    )
+    written = Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
+    known = written.labels, written.counts, written.stated
+    made = describe(SESSION, *known, beside={"people-2": ()}, ledger=ledger, released=home.released)
+    text = excerpt_of(made, ledger, Vault(copy / "vault")).text
+    if epsilon == 0.5:
+        assert "carry the domain's charges" in signed.excerpt(made, lambda _: text)
+    else:
+        with pytest.raises(NotVerified, match="the settings of session people-2 prove δ = "):
+            signed.excerpt(made, lambda _: text)
 
 
 @pytest.mark.parametrize("way", ["{session}/{file}", "{session}/./labels/../certificate.json", "/{file}", "{file}"])
