@@ -70,6 +70,9 @@ LARGEST_SETTINGS = {
 LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
 """The same for one mechanism: of a single question, every distance up to the threshold is looked at."""
 
+MOST_ROUNDS = 2**8
+"""More than a session has: each is priced by itself, with all other settings."""
+
 
 @dataclass(frozen=True)
 class PublishedSession:
@@ -84,6 +87,8 @@ class PublishedSession:
         """What a folder or file holds. Raises WrongInput if nothing, NotVerified if it is no certificate."""
         file = certificate_file(path)
         try:
+            if not file.is_file():  # as a pipe or a device is none, which never end
+                raise FileNotFoundError
             text = file.read_bytes()
         except OSError:
             raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
@@ -130,6 +135,8 @@ def check_counts(settings: object) -> None:
     """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that, or no number."""
     largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
     for name, item in settings.items() if isinstance(settings, dict) else ():
+        if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
+            raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
         if name not in largest or item is None:
             continue
         if not isinstance(item, int | float) or not 0 <= item <= largest[name]:

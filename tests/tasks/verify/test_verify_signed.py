@@ -208,6 +208,23 @@ def test_an_excerpt_that_breaks_the_rule_or_does_not_carry_the_claim_is_found(fo
     assert "ledger.json" in str(faults(folder)) or "ledger excerpt" in faults(folder)
 
 
+@pytest.mark.parametrize("endless", ["pipe", "device"])
+def test_a_certificate_that_never_ends_is_not_read(folder: Path, endless: str) -> None:
+    (folder / "certificate.json").unlink()
+    os.mkfifo(folder / "certificate.json") if endless == "pipe" else (folder / "certificate.json").symlink_to(
+        "/dev/zero"
+    )
+    (found,) = verify_published(folder)
+    assert (found.ok, "there is no certificate.json" in found.detail) == (False, True)
+
+
+def test_more_rounds_than_a_session_has_are_refused(folder: Path) -> None:
+    """Each would be priced with all other settings, however large."""
+    asked = {"name": "tallies", "rounds": [{}] * 300}
+    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
+    assert "has 300 rounds" in faults(folder)["ledger excerpt"]
+
+
 def test_what_nobody_signed_is_told(folder: Path) -> None:
     (folder / "labels" / "batch-00009.arrow").write_bytes(b"planted")
     (folder / "more").symlink_to(folder.parent, target_is_directory=True)
