@@ -131,7 +131,7 @@ APART = {
     "tasks/verify/holdings.py": {"concord.tasks.verify"},
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/recompute_filter.py": {"concord.artifacts.errors", "concord.tasks.verify"},
-    "tasks/verify/recompute_game.py": set[str](),
+    "tasks/verify/recompute_game.py": {"concord.artifacts.errors"},
     "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
     "tasks/verify/recompute_questions.py": set[str](),
 }

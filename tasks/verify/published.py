@@ -4,13 +4,14 @@ Assumes      the folder holds the certificate and the files beside it; those of 
              folders beside this one
 Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove or
              that says more was asked than they pay for, or whose budget passes the cap; a file that it names and that
-             is missing or has another digest; released labels that are not as many as it counts; and what
-             tasks.verify.signed finds of signature and ledger. Whatever cannot be read is a fault that is found: no
-             file makes a check end otherwise
+             is missing or has another digest; released labels that are not as many as it counts, of another session
+             or of more classes than votes were paid for; and what tasks.verify.signed finds of signature and ledger.
+             Whatever cannot be read is a fault that is found: no file makes a check end otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
              is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
-             the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm
+             the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm.
+             Memory: labels are compressed, and a stranger's small file of them may fill gigabytes
              Checked by tests/tasks/verify/test_verify_published.py and test_verify_signed.py
 """
 
