@@ -34,13 +34,13 @@ MANY = 1000
 """Small files that become one."""
 SMALL = 1 << 14
 """Bytes of a small file at most."""
-HELD = 4
+READ_LATELY = 4
 """Merged files that are kept in memory: neighbours are mostly read one after another."""
-LENGTH = 4
+LENGTH_BYTES = 4
 """Bytes of the length that stands before each name and each content."""
 
 
-class Files(Protocol):
+class SmallFiles(Protocol):
     """The vault, as far as its files are merged."""
 
     root: Path
@@ -53,7 +53,7 @@ class Files(Protocol):
 class Merged:
     """The merged files of a vault, as far as this process has met them. Threads may share it."""
 
-    def __init__(self, vault: Files) -> None:
+    def __init__(self, vault: SmallFiles) -> None:
         self._vault = vault
         self._where = dict[str, dict[str, str]]()  # by folder: each part's path, and the merged file it is in
         self._met = set[str]()
@@ -153,7 +153,7 @@ class Merged:
         held = self._held.get(merged)
         if held is None:
             held = dict(_unpacked(self._content(merged)))
-            self._held = dict([*self._held.items(), (merged, held)][-HELD:])
+            self._held = dict([*self._held.items(), (merged, held)][-READ_LATELY:])
         return held
 
     def _content(self, merged: str) -> bytes:
@@ -166,14 +166,14 @@ class Merged:
 def _packed(files: Iterable[tuple[str, bytes]]) -> bytes:
     """Paths and contents, each after its length."""
     parts = [part for path, content in files for part in (path.encode(), content)]
-    return b"".join(len(part).to_bytes(LENGTH, "little") + part for part in parts)
+    return b"".join(len(part).to_bytes(LENGTH_BYTES, "little") + part for part in parts)
 
 
 def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
     """What `_packed` was given."""
     at, parts = 0, list[bytes]()
     while at < len(data):
-        start = at + LENGTH
+        start = at + LENGTH_BYTES
         at = start + int.from_bytes(data[at:start], "little")
         parts.append(data[start:at])
     yield from ((path.decode(), content) for path, content in zip(parts[::2], parts[1::2], strict=True))

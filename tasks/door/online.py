@@ -53,7 +53,7 @@ from concord.tasks.door.release import RUN, Passage, Stores, alone, open_door
 Row = Mapping[str, Any] | pl.DataFrame
 MOST_ROWS = 4096
 """Rows of a batch."""
-STEPS = 4
+MERGING_STEPS = 4
 """Of merging files, at each answer, which leaves up to three."""
 NOT_ASKED = "not asked"
 CELL_TYPES = (int, float, str, bool, type(None))
@@ -248,7 +248,7 @@ class Online:
             if state.batches >= self._to_merge and next(self._merging, self) is self:
                 self._to_merge = state.batches + MANY
                 self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
-            deque(islice(self._merging, STEPS), maxlen=0)
+            deque(islice(self._merging, MERGING_STEPS), maxlen=0)
 
     def _finished(self) -> Session:
         """The session, once what was begun by a process that is gone is released: no other goes on with it meanwhile.

@@ -50,7 +50,7 @@ from concord.tasks.verify.signed import (
     statement_of,
 )
 
-EVIDENCE = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
+SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of which one says that a folder was published."""
 SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
@@ -64,7 +64,7 @@ LEFT = (
 
 def is_published(path: Path) -> bool:
     """Whether a path names a published folder, even one without its certificate, or a certificate."""
-    return certificate_file(path).is_file() or any((path / name).is_file() for name in EVIDENCE)
+    return certificate_file(path).is_file() or any((path / name).is_file() for name in SIGNED_WITH)
 
 
 def verify_published(

@@ -222,7 +222,7 @@ def merging(home: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> list[s
     with monkeypatch.context() as patch:
         patch.setattr(merged, "MANY", 4)
         patch.setattr("concord.tasks.door.online.MANY", 4)
-        patch.setattr("concord.tasks.door.online.STEPS", 99)
+        patch.setattr("concord.tasks.door.online.MERGING_STEPS", 99)
         online = opened(home, session)
         return [online.answer(row) for row in ROWS[:13]]
 
