@@ -10,6 +10,7 @@ Not covered  az:// is tested against Azurite if it is installed, gs:// as far as
 import io
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,12 +35,12 @@ Partition = tuple[tuple[str, str | None], ...]
 """Columns that a file's path names, each with the cell that all of its rows have there."""
 
 
-class Elsewhere:
+class Elsewhere(ABC):
     """What a reader of tables uses of a `pathlib.Path`."""
 
+    @abstractmethod
     def raw(self) -> Any:
         """The bytes, as an unbuffered file that can seek."""
-        raise NotImplementedError
 
     def open(
         self, mode: str = "r", *, encoding: str | None = None, errors: str | None = None, newline: str | None = None
@@ -48,6 +49,7 @@ class Elsewhere:
         file = io.BufferedReader(self.raw())
         return file if "b" in mode else io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
 
+    @abstractmethod
     def check(self) -> None:
         """Raise NotVerified if it is known not to be what was written: Arrow does not say why it failed."""
 
@@ -76,6 +78,9 @@ class Remote(Elsewhere):
         store, path = store_of(self.address)
         with _without_its_words():
             return store.open_input_file(path)
+
+    def check(self) -> None:
+        """Nobody wrote down what it was."""
 
     def write_bytes(self, content: bytes) -> None:
         """Put it there, whole, in the place of what was."""
@@ -191,10 +196,10 @@ class Kept(NamedTuple):
     name: str
 
 
-class KeptTable(str):
+class KeptTable(str, ABC):
     """The name of a table that is kept, which goes wherever a path goes."""
 
     @property
+    @abstractmethod
     def files(self) -> Sequence[Kept]:
         """Its files."""
-        raise NotImplementedError
