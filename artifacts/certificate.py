@@ -287,7 +287,9 @@ def schema() -> dict[str, Any]:
     return head | Certificate.model_json_schema(mode="serialization")
 
 
-def together(guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[Budget, bool]]) -> Budget | None:
+def promised_together(
+    guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[Budget, bool]]
+) -> Budget | None:
     """The sum of a session's claim and of those beside it, if there are any; and the claims of its tests.
 
     tests   the claims, and whether each test touches no unit that the sessions do: no unit then pays for both

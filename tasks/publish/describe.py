@@ -31,7 +31,7 @@ from concord.artifacts.certificate import (
     RelabellingRecord,
     Stated,
     library_versions,
-    together,
+    promised_together,
 )
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
@@ -121,7 +121,7 @@ def describe(
         if form == CERTIFICATE_FORMAT
         else (),
         beside=tuple(others),
-        together=together(guarantee, others, claims_of_tests(sessions, ledger)),
+        together=promised_together(guarantee, others, claims_of_tests(sessions, ledger)),
         versions={**library_versions(), OPENED: oldest(sessions)},
     )
 

@@ -12,7 +12,8 @@ Not covered  what nobody can tell without the ledger (`LEFT`, which a check list
              is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
              the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm.
              Memory: labels are compressed, and a stranger's small file of them may fill gigabytes
-             Checked by tests/tasks/verify/test_verify_published.py and test_verify_signed.py
+             Checked by tests/tasks/verify/test_verify_published.py, test_verify_signed.py and
+             test_verify_excerpt.py
 """
 
 import json

@@ -8,7 +8,8 @@ Guarantees   found and named: a file that is not the one signed, or that the sta
              claims other than the certificate; another signer than was named; an excerpt that breaks the ledger's rule,
              or that carries another unit, cap, charge, claim or count than is certified
 Not covered  an excerpt made up as a whole, with all else, by who has the key; and without the key, if none is named
-             Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes
+             Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes, and by
+             test_verify_excerpt.py
 """
 
 import os
@@ -29,7 +30,7 @@ from concord.artifacts.certificate import (
     OPENED,
     SCHEMA_FILE,
     Certificate,
-    together,
+    promised_together,
 )
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -255,7 +256,7 @@ def excerpt(certificate: Promising, read: Read) -> str:
     equal("the teachers", certificate.teachers, session.teachers)
     for other in (*others, *tests_of([session, *others], moment)):
         _claimed(other)
-    whole = together(certificate.guarantee, certificate.beside, claims_of_tests([session, *others], moment))
+    whole = promised_together(certificate.guarantee, certificate.beside, claims_of_tests([session, *others], moment))
     equal("what is promised of all that was published", certificate.together, whole)
     for other, of in zip(others, certificate.beside, strict=True):
         claim = (of.mechanism, of.guarantee.epsilon, of.guarantee.delta, of.teachers)
