@@ -19,6 +19,8 @@ from tests.support.ports import own_port
 if TYPE_CHECKING:
     from tests.promises.scene import Scene
 
+pytest.register_assert_rewrite("tests.promises.scene")  # what got out, and where, is in the message
+
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # as a home has it
