@@ -27,7 +27,6 @@ from fractions import Fraction
 from functools import reduce
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 UP = 1 + 1e-9
@@ -70,6 +69,8 @@ def hockey_stick(epsilon: float, times: int, total: float) -> float:
     J counts flipped answers, each with probability 1/(1 + e^ε). Summed downwards from the largest j that counts; the
     logarithm of Pr[J = j] curves by at least 4/times, so 7·√times terms hold all but 1e-40 of either side.
     """
+    import numpy as np  # heavy, and a home's budget is often told without
+
     reach = math.ceil(7 * math.sqrt(times))
     centre = math.ceil(times / (1 + math.exp(min(epsilon, 700.0))))
     first = min(math.ceil((times - total / epsilon) / 2) - 1, centre + reach, times)

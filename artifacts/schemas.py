@@ -1,4 +1,4 @@
-"""What stages hand each other: small references, Arrow schemas, and the encoding of rows.
+"""What stages hand each other: small references, and the encoding of rows.
 
 The encoding is learned from public rows and the plan alone, so it is public itself. Each feature column has a kind and
 the public statistics its cells are encoded by; `tasks.data.encode` learns and applies it.
@@ -9,7 +9,6 @@ import json
 import re
 from typing import Annotated, Any, Literal, Protocol, Self
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
@@ -45,51 +44,6 @@ class PublicBatch(BaseModel):
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def votes_schema(classes: int) -> pa.Schema:
-    """Poll's output: one row a public row, how many teachers vote for each class; columns class_0 …"""
-    return pa.schema([pa.field(f"class_{index}", pa.uint32(), nullable=False) for index in range(classes)])
-
-
-def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
-    """Released labels: one row a public row, with the guarantee in the metadata.
-
-    row      session-wide index of the public row
-    label    the released class; null if refused or not asked
-    outcome  answered, refused, or not asked (after the cutoff)
-    scores   noisy votes by class, if the mechanism releases them
-    session  the session's id
-    """
-    fields = [
-        pa.field("row", pa.uint64(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("scores", pa.list_(pa.int64(), classes)),
-        pa.field("session", pa.string(), nullable=False),
-    ]
-    return pa.schema(fields, metadata=guarantee)
-
-
-def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
-    """Labels that follow from tallies: one row a public row, with the guarantee in the metadata.
-
-    row       its index in the stream of public rows
-    label     the class of highest probability
-    outcome   inferred
-    scores    the probability of each class
-    balanced  the class whose odds rise most over its share of the public rows: it keeps rare classes
-    session   the session's id
-    """
-    fields = [
-        pa.field("row", pa.uint64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("scores", pa.list_(pa.float64(), classes), nullable=False),
-        pa.field("balanced", pa.string(), nullable=False),
-        pa.field("session", pa.string(), nullable=False),
-    ]
-    return pa.schema(fields, metadata=guarantee)
 
 
 Kind = Literal["numeric", "boolean", "date", "categorical", "text", "list", "null"]

@@ -74,9 +74,9 @@ class Run:
 
     @cached_property
     def labels(self) -> Any:
-        """The released labels of all public rows, an Arrow table of `artifacts.schemas.labels_schema`; of tallies, the
-        inferred ones, of `inferred_schema`.
+        """The released labels of all public rows, an Arrow table of `artifacts.home.released.labels_schema`.
 
+        Of tallies the inferred ones, of `tasks.student.infer.inferred_schema`.
         Raises WrongInput if nobody voted.
         """
         from concord.artifacts.home.released import Released

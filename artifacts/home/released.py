@@ -18,11 +18,30 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.whole import make_folder, write_whole
-from concord.artifacts.schemas import Ref, labels_schema
+from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]
 HELD = "held"
 """Folder of the home for what is made of released things and not published yet, such as candidates for a student."""
+
+
+def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
+    """Released labels: one row a public row, with the guarantee in the metadata.
+
+    row      session-wide index of the public row
+    label    the released class; null if refused or not asked
+    outcome  answered, refused, or not asked (after the cutoff)
+    scores   noisy votes by class, if the mechanism releases them
+    session  the session's id
+    """
+    fields = [
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("scores", pa.list_(pa.int64(), classes)),
+        pa.field("session", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields, metadata=guarantee)
 
 
 class Released:

@@ -20,7 +20,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.learners import Learner, TeachersPlan
-from concord.artifacts.schemas import Encoding, Ref, votes_schema
+from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of, weights_together
 from concord.tasks.asking.linear import Classes, aligned
 from concord.tasks.data.cells import LABEL
@@ -230,6 +230,11 @@ def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
     flat, starts = counts.reshape(-1), np.arange(len(X)) * classes
     for teacher in ensemble:
         flat[starts + teacher.votes(X, classes)] += 1
+
+
+def votes_schema(classes: int) -> pa.Schema:
+    """Poll's output: one row a public row, how many teachers vote for each class; columns class_0 …"""
+    return pa.schema([pa.field(f"class_{index}", pa.uint32(), nullable=False) for index in range(classes)])
 
 
 def write_votes(counts: VoteCounts, vault: Vault, path: str) -> Ref:

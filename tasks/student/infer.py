@@ -35,7 +35,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
-from concord.artifacts.schemas import Encoding, OneHot, inferred_schema
+from concord.artifacts.schemas import Encoding, OneHot
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
@@ -147,6 +147,27 @@ def public_codes(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> 
 def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
     """Staged public rows."""
     return pl.concat(read_frame(batch.ref, vault) for batch in batches)
+
+
+def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
+    """Labels that follow from tallies: one row a public row, with the guarantee in the metadata.
+
+    row       its index in the stream of public rows
+    label     the class of highest probability
+    outcome   inferred
+    scores    the probability of each class
+    balanced  the class whose odds rise most over its share of the public rows: it keeps rare classes
+    session   the session's id
+    """
+    fields = [
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("label", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("scores", pa.list_(pa.float64(), classes), nullable=False),
+        pa.field("balanced", pa.string(), nullable=False),
+        pa.field("session", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields, metadata=guarantee)
 
 
 def inferred(decoded: Decoded, rows: CodeMatrix, encoding: Encoding, session: str, claim: Mapping[str, str]) -> bytes:

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.schemas import votes_schema
 from concord.artifacts.sessions import Session
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch, write_frame
 from concord.tasks.door.release import Stores, release
 from concord.tasks.mechanisms.stable import StableVoting

@@ -14,9 +14,10 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.schemas import Ref
 from concord.flows import stages, vote
 from concord.flows.stage import Begun, Call, Disclosure, Stages
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import online_votes
 from concord.tasks.door.erase import close

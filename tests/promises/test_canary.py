@@ -16,8 +16,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from concord.artifacts.home.released import labels_schema
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.schemas import labels_schema
 from concord.flows.start import start_extension, start_study
 from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
 from tests.promises.kept import files

@@ -19,8 +19,9 @@ from concord.artifacts.home.merged import Merged
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.door.checkpoint import merge_online, online_path, online_rows, online_votes, votes_folder
 from concord.tasks.door.release import Stores, release
 from tests.promises import crashes

@@ -24,8 +24,9 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door import erase
 from concord.tasks.door.checkpoint import Randomness, commitment

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from concord import __version__
-from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import Charged
 from concord.tasks.door.checkpoint import commitment

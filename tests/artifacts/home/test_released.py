@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import HELD, Released, labels_path, sha256, table_bytes
-from concord.artifacts.schemas import Ref, labels_schema
+from concord.artifacts.home.released import HELD, Released, labels_path, labels_schema, sha256, table_bytes
+from concord.artifacts.schemas import Ref
 
 CLASSES = ("no", "yes")
 GUARANTEE = {"epsilon": "1", "delta": "1e-05"}

@@ -11,8 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Ref, Scaled, votes_schema
-from concord.tasks.asking.teachers import Teacher, poll
+from concord.artifacts.schemas import Encoding, Ref, Scaled
+from concord.tasks.asking.teachers import Teacher, poll, votes_schema
 from concord.tasks.data.encode import PublicBatch, write_frame
 
 X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)

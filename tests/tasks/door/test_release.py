@@ -14,7 +14,8 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.home.vault import KEY_BYTES, derive, keyed_digest
-from concord.artifacts.schemas import Ref, votes_schema
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import Randomness, check_key, commitment
 from concord.tasks.door.erase import close
