@@ -8,9 +8,10 @@ tests/artifacts/test_certificate_schema.py.
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from concord.artifacts.certificate import SCHEMA_FILE, Certificate, Counts, MechanismRecord, library_versions
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import DomainCharge, Guarantee
 from concord.artifacts.schemas import CertificatePart, Ref
 
@@ -68,6 +69,14 @@ class AnswersCertificate(CertificatePart):
 
 Promising = Certificate | AnswersCertificate
 """What a session publishes of what it promises: a certificate of a student, or of answers."""
+
+
+def promising(text: bytes, path: str, *, asks: bool) -> Promising:
+    """The certificate that a file holds: of answers if the session asks questions. Raises NotVerified if none."""
+    try:
+        return AnswersCertificate.model_validate_json(text) if asks else Certificate.model_validate_json(text)
+    except ValidationError:
+        raise NotVerified(f"{path} is not a certificate{' of answers' * asks}") from None
 
 
 def answers_schema() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from concord.artifacts.answers import AnswersCertificate, Promising
+from concord.artifacts.answers import AnswersCertificate, Promising, promising
 from concord.artifacts.certificate import OPENED, Certificate, Counts, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
@@ -28,7 +28,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
 from concord.tasks.publish.describe import describe, describe_answers, form_of
 from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.verify.checks import CheckedSession, equal, promising
+from concord.tasks.verify.checks import CheckedSession, equal
 
 FIELDS = dict.fromkeys((*AnswersCertificate.model_fields, *Certificate.model_fields))
 COMPARED_FIELDS = [*(name for name in FIELDS if name != "versions"), "versions"]

@@ -26,7 +26,6 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
@@ -111,16 +110,6 @@ def parsed(text: bytes, path: str) -> Certificate:
         return Certificate.model_validate_json(text)
     except ValidationError:
         raise NotVerified(f"{path} is not a certificate") from None
-
-
-def promising(text: bytes, path: str, *, asks: bool) -> Promising:
-    """The certificate that a file holds: of answers if the session asks questions. Raises NotVerified if none."""
-    if not asks:
-        return parsed(text, path)
-    try:
-        return AnswersCertificate.model_validate_json(text)
-    except ValidationError:
-        raise NotVerified(f"{path} is not a certificate of answers") from None
 
 
 def equal(what: str, found: object, recorded: object) -> None:

@@ -11,7 +11,6 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
              is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
              the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm.
-             Memory: labels are compressed, and a stranger's small file of them may fill gigabytes
              Checked by tests/tasks/verify/test_verify_published.py, test_verify_signed.py and
              test_verify_excerpt.py
 """
@@ -22,8 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import pyarrow as pa
 
 from concord import __version__
 from concord.artifacts.answers import AnswersCertificate, Promising
@@ -39,16 +36,17 @@ from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_version, older
 from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal, known_faults
+from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.signed import (
     UNSIGNED,
-    PublishedSession,
-    certificate_file,
     check_counts,
+    evidence,
     kept_excerpt,
     signer,
     statement_of,
+    unsigned,
 )
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
@@ -93,7 +91,7 @@ def verify_published(
         student = certificate
         checks["public test"] = lambda: public_test(student, at.named, test, None)
         checks["what it says"] = lambda: _consistent(student)
-    checks |= at.evidence(key)
+    checks |= evidence(at, key)
     if kept is not None:
         checks["kept certificate"] = lambda: _not_denied(at, kept)
     found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
@@ -114,7 +112,7 @@ def _not_denied(at: PublishedSession, kept: Path) -> str:
 def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
     """What was not checked, and what a reader has to know of who signed."""
     session = at.certificate.session
-    if at.unsigned:
+    if unsigned(at):
         yield Check(name=f"{session}: signature", ok=True, warning=True, detail=UNSIGNED)
     with suppress(NotVerified):  # a check has found that
         by = signer(at.certificate, at.read)
@@ -220,7 +218,7 @@ def _consistent(certificate: Certificate) -> str:
 def _files(at: PublishedSession) -> str:
     """Every file that the certificate names is there, with the bytes it digests."""
     for ref in at.certificate.files:
-        at.named(ref)
+        at.check(ref)
     return f"{len(at.certificate.files)} files are as the certificate digests them"
 
 
@@ -243,12 +241,10 @@ def _counts(at: PublishedSession) -> str:
         equal("the number of rows not asked", counts.not_asked, 0)
         return "nothing was asked row by row"
     found, labels = Counter[str](), set[str]()
-    for ref in certificate.labels:
-        table = pa.ipc.open_file(pa.BufferReader(at.named(ref))).read_all()
-        table.validate(full=True)  # what is damaged inside would end the process
-        found.update(table["outcome"].to_pylist())
-        labels.update(table["label"].drop_null().unique().to_pylist())
-        for session in table["session"].unique().to_pylist():
+    for ref, batch in at.batches(certificate.labels, counts.asked + counts.not_asked):
+        found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
+        labels.update(batch["label"].drop_null().unique().to_pylist())
+        for session in batch["session"].unique().to_pylist():
             equal(f"the session of the labels in {ref.path}", session, certificate.session)
     if len(labels) > (classes := settings.get("classes", len(labels))):
         raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")

@@ -14,14 +14,12 @@ Not covered  an excerpt made up as a whole, with all else, by who has the key; a
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from pydantic import ValidationError
 
 from concord import __version__
-from concord.artifacts.answers import ANSWERS_FORMAT, Promising
+from concord.artifacts.answers import Promising
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, LedgerHead, PrivacyClaim, Statement
 from concord.artifacts.certificate import (
     CERTIFICATE_FILE,
@@ -45,12 +43,11 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import oldest
 from concord.tasks.publish.describe import caveats, claims_of_tests, domain_charge, proof_of, tests_of
-from concord.tasks.verify.checks import equal, promising
+from concord.tasks.verify.checks import equal
+from concord.tasks.verify.folder import PublishedSession, Read
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.recompute import SLACK, least_delta
 
-Read = Callable[[str], bytes]
-"""The bytes of a published file, by its path. Raises NotVerified if it is missing."""
 UNSIGNED = (
     "NOBODY SIGNED THIS: nothing is signed, and there is no excerpt of the ledger, as version 0.1.0 published. Anybody "
     "can make such a folder; what it says is worth no more than your trust in whoever handed it to you, and what the "
@@ -75,61 +72,20 @@ MOST_ROUNDS = 2**8
 """More than a session has: each is priced by itself, with all other settings."""
 
 
-@dataclass(frozen=True)
-class PublishedSession:
-    """A certificate where it was published, and the files beside it."""
+def evidence(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
+    """The checks of what lies beside the certificate; none of one that never had it, unless a key is named."""
+    if unsigned(at) and key is None:
+        return {}
+    return {
+        "ledger excerpt": lambda: excerpt(at.certificate, at.read),
+        "signature": lambda: signature(at, key),
+    }
 
-    certificate: Promising
-    text: bytes
-    folder: Path
 
-    @classmethod
-    def at(cls, path: Path) -> Self:
-        """What a folder or file holds. Raises WrongInput if nothing, NotVerified if it is no certificate."""
-        file = certificate_file(path)
-        try:
-            if not file.is_file():  # as a pipe or a device is none, which never end
-                raise FileNotFoundError
-            text = file.read_bytes()
-        except OSError:
-            raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
-        return cls(promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text), text, file.parent)
-
-    @property
-    def unsigned(self) -> bool:
-        """Whether it is of the one format that was published without evidence, and nothing of any is there."""
-        evidence = (self.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
-        return self.certificate.format == FIRST_FORMAT and not any(map(os.path.lexists, evidence))
-
-    def read(self, path: str) -> bytes:
-        """The content of a published file. Raises NotVerified if it is missing or lies elsewhere."""
-        session, _, inside = path.partition("/")
-        own = session == self.certificate.session
-        file = (self.folder if own else self.folder.parent / session) / inside
-        if {"", ".", ".."} & {*path.split("/")}:  # as an absolute path has, or one that goes on as one
-            raise NotVerified(f"the file {path} is named, which lies outside what is published")
-        try:
-            if not file.is_file():  # as a pipe is none, which never ends
-                raise FileNotFoundError
-            return self.text if own and inside == CERTIFICATE_FILE else file.read_bytes()
-        except (OSError, ValueError):
-            raise NotVerified(f"the published file {path} is missing: put it beside the certificate") from None
-
-    def named(self, ref: Ref) -> bytes:
-        """A file that the certificate names. Raises NotVerified unless it is the one that it digests."""
-        data = self.read(ref.path)
-        if sha256(data) != ref.digest:
-            raise NotVerified(f"the published file {ref.path} is not the one that the certificate digests")
-        return data
-
-    def evidence(self, key: str | None) -> dict[str, Callable[[], str]]:
-        """The checks of what lies beside the certificate; none of one that never had it, unless a key is named."""
-        if self.unsigned and key is None:
-            return {}
-        return {
-            "ledger excerpt": lambda: excerpt(self.certificate, self.read),
-            "signature": lambda: signature(self.certificate, self.read, key),
-        }
+def unsigned(at: PublishedSession) -> bool:
+    """Whether it is of the one format that was published without evidence, and nothing of any is there."""
+    files = (at.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
+    return at.certificate.format == FIRST_FORMAT and not any(map(os.path.lexists, files))
 
 
 def check_counts(settings: object) -> None:
@@ -148,11 +104,6 @@ def check_counts(settings: object) -> None:
         check_counts(part)
 
 
-def certificate_file(path: Path) -> Path:
-    """The certificate's file in a folder, or at that path."""
-    return path / CERTIFICATE_FILE if path.is_dir() else path
-
-
 def signer(certificate: Promising, read: Read) -> PublicKey:
     """The key that is published with a certificate. Raises NotVerified if it is none."""
     try:
@@ -168,8 +119,9 @@ def _named(certificate: Promising, read: Read, trusted: str | None) -> PublicKey
     return key
 
 
-def signature(certificate: Promising, read: Read, trusted: str | None) -> str:
+def signature(at: PublishedSession, trusted: str | None) -> str:
     """Everything is as one key signed it, which is the `trusted` one if that is named. Raises NotVerified."""
+    certificate, read = at.certificate, at.read
     key = _named(certificate, read, trusted)
     statement = statement_of(certificate, read, key)
     signed = statement.digests
@@ -179,7 +131,7 @@ def signature(certificate: Promising, read: Read, trusted: str | None) -> str:
     missing = []
     for path, digest in signed.items():
         try:
-            digested = sha256(read(path))
+            digested = at.digest(path)
         except NotVerified as absent:
             missing.append(str(absent))
             continue

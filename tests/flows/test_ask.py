@@ -20,8 +20,9 @@ from concord.flows.cli.show import budget_of
 from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.release import Stores
+from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.signed import PublishedSession, excerpt
+from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, write_plan, write_tables
 

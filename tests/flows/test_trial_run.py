@@ -26,7 +26,8 @@ from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
 from concord.tasks.door.release import Stores
-from concord.tasks.verify.signed import PublishedSession, excerpt
+from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import arrive, changed
 

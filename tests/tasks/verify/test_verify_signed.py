@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import NotVerified
+from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.signed import PublishedSession
 from tests.support.console import concord
 from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.planted_changes import planted

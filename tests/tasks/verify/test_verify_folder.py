@@ -1,0 +1,141 @@
+"""What a stranger's folder may ask of who verifies it: small files fill no memory, and endless ones are not read."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released, labels_schema, table_bytes
+from concord.tasks.verify.folder import LARGEST_PARSED, unpacked
+from tests.support.published import SESSION, rewrite
+from tests.tasks.verify.signed_folder import faults, sign_again
+
+pytestmark = pytest.mark.usefixtures("once")
+MANY = 3_000_000
+"""Rows, of which labels of nothing unpack to 60 MB."""
+
+
+@pytest.fixture
+def pool() -> Iterator[pa.MemoryPool]:
+    """What Arrow takes from now on."""
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(fresh := pa.proxy_memory_pool(usual))
+    yield fresh
+    pa.set_memory_pool(usual)
+
+
+def of_nothing(rows: int, compression: str) -> bytes:
+    """So many rows of labels, all of them empty."""
+    zeros, nothing = pa.py_buffer(bytes(8 * (rows + 1))), pa.array([], pa.int64())
+    row = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, zeros])
+    words = pa.StringArray.from_buffers(rows, zeros, pa.py_buffer(b""))
+    scores = pa.FixedSizeListArray.from_buffers(pa.list_(pa.int64(), 0), rows, [None], children=[nothing])
+    return table_bytes([row, words, words, scores, words], labels_schema(0, {}), compression)
+
+
+def put(folder: Path, data: bytes) -> None:
+    """Publish those bytes as the first labels, by another key."""
+    (folder / "labels" / "batch-00000.arrow").write_bytes(data)
+    rewrite(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
+    sign_again(folder)
+
+
+@pytest.mark.parametrize("packed", ["zstd", "lz4"])
+def test_labels_that_unpack_to_more_than_their_rows_are_refused_unread(
+    folder: Path, pool: pa.MemoryPool, packed: str
+) -> None:
+    data = of_nothing(MANY, packed)
+    assert len(data) < 400_000
+    before = pool.max_memory()
+    put(folder, data)
+    assert "holds 3,000,000 rows, but the certificate leaves 300 for it" in faults(folder)["released labels"]
+    assert pool.max_memory() < before + 2**20
+
+
+def test_labels_that_no_lz4_holds_in_so_few_bytes_are_refused_however_many_rows_are_counted(
+    pool: pa.MemoryPool,
+) -> None:
+    data = of_nothing(MANY, "zstd")
+    before = pool.max_memory()
+    with pytest.raises(NotVerified, match="nothing of it was unpacked"):
+        list(unpacked(data, "labels", MANY))
+    assert pool.max_memory() < before + 2**20
+
+
+@pytest.mark.parametrize("size", [2**40, -2, -(2**40)])
+def test_of_a_buffer_that_says_to_hold_a_terabyte_nothing_is_unpacked(size: int) -> None:
+    data, said = of_nothing(1000, "lz4"), (8000).to_bytes(8, "little")
+    assert data.count(said) == 1  # before the bytes of the rows' numbers
+    with pytest.raises((NotVerified, ValueError)):
+        list(unpacked(data.replace(said, size.to_bytes(8, "little", signed=True)), "labels", 1000))
+
+
+def honest(tmp_path: Path, rows: int, classes: int, counts: bool) -> bytes:
+    released, names = Released(tmp_path), [f"class {at}" for at in range(classes)]
+    labels = np.zeros(rows, dtype=np.int64)
+    votes = np.zeros((rows, classes), dtype=np.int64) if counts else None
+    terms = {"epsilon": "1"}
+    ref = released.write_labels("s-1", 0, 0, labels, votes, rows=rows, classes=names, guarantee=terms)
+    return released.read(ref)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(1, 2), (1_000_000, 2), (3000, 1000)])
+@pytest.mark.parametrize("counts", [False, True])
+def test_labels_as_concord_packs_them_are_read_though_all_are_alike(
+    tmp_path: Path, rows: int, classes: int, counts: bool
+) -> None:
+    """Nothing packs better than one class of the longest table."""
+    data = honest(tmp_path, rows, classes, counts)
+    assert sum(batch.num_rows for batch in unpacked(data, "labels", rows)) == rows
+
+
+def with_a_dictionary(table: pa.Table) -> pa.Table:
+    return table.set_column(2, "outcome", table["outcome"].dictionary_encode())
+
+
+def with_another_column(table: pa.Table) -> pa.Table:
+    return table.append_column("more", pa.nulls(table.num_rows, pa.null()))
+
+
+def without_scores(table: pa.Table) -> pa.Table:
+    return table.drop_columns(["scores"])
+
+
+@pytest.mark.parametrize("other", [with_a_dictionary, with_another_column, without_scores])
+def test_labels_of_another_form_are_refused(folder: Path, other: Callable[[pa.Table], pa.Table]) -> None:
+    table = other(pa.ipc.open_file(folder / "labels" / "batch-00000.arrow").read_all())
+    put(folder, table_bytes(table.columns, table.schema))
+    assert "released labels" in faults(folder)
+
+
+@pytest.mark.parametrize("name", ["labels/batch-00000.arrow", "ledger.json", "key.pem", "attestation.json"])
+def test_a_file_of_a_terabyte_of_nothing_is_not_read(folder: Path, name: str) -> None:
+    os.truncate(folder / name, 2**40)
+    assert f"{name} holds 1,099,511,627,776 bytes" in str(faults(folder))
+
+
+def test_a_certificate_of_a_terabyte_of_nothing_is_not_read(folder: Path) -> None:
+    os.truncate(folder / "certificate.json", 2**40)
+    assert f"of such a file {LARGEST_PARSED:,} are read" in str(faults(folder))
+
+
+def test_a_student_is_digested_in_pieces_and_one_without_end_is_not(folder: Path) -> None:
+    student = folder / "student.skops"
+    os.truncate(student, student.stat().st_size + 2**28)
+    assert "student.skops is not the one" in faults(folder)["files"]
+    os.truncate(student, 2**42)
+    assert "student.skops holds 4,398,046,511,104 bytes" in faults(folder)["files"]
+
+
+def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
+    values = (folder / "certificate.json").read_text()
+    for deep in ("[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000):
+        (folder / "certificate.json").write_text(values.replace('"settings": {', f'"settings": {{"deep": {deep}, ', 1))
+        assert "is not a certificate" in str(faults(folder))
+    assert json.loads(values)["session"] == SESSION
