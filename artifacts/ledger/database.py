@@ -9,6 +9,7 @@ Not covered  what the records say: artifacts.ledger.events reads them. Checked b
 
 import hashlib
 import os
+import pwd
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ from concord.artifacts.settings import sqlite_file
 
 LOCK_WAIT = 60
 """Seconds a process waits for another one's transaction."""
+
+MAY_NOT_WRITE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+"""Errors of SQLite if a file, or its folder, is somebody else's."""
 
 MOUNTS = Path("/proc/self/mounts")
 SHARED = re.compile(
@@ -88,23 +92,23 @@ class Entries:
     def __init__(self, url: str) -> None:
         """Open it, making it if there is none. Raises NotVerified if the database is not a ledger."""
         self.engine = _engine(url)
-        with _in_one_sentence(), self.engine.connect() as connection:
+        with _in_one_sentence(self.engine), self.engine.connect() as connection:
             there = _recognised(connection)  # to look at a ledger needs no lock, and no leave to write
         if not there:
-            with _in_one_sentence(), self._transaction() as connection:
+            with _in_one_sentence(self.engine), self._transaction() as connection:
                 if not _recognised(connection):
                     METADATA.create_all(connection, checkfirst=False)
 
     @contextmanager
     def reading(self) -> Iterator[LedgerRows]:
         """The records as they are."""
-        with _in_one_sentence(), self.engine.connect() as connection:
+        with _in_one_sentence(self.engine), self.engine.connect() as connection:
             yield LedgerRows(connection)
 
     @contextmanager
     def writing(self) -> Iterator[LedgerRows]:
         """The records, nobody else's to add to until the block ends."""
-        with _in_one_sentence(), self._transaction() as connection:
+        with _in_one_sentence(self.engine), self._transaction() as connection:
             yield LedgerRows(connection)
 
     def back_up(self, file: Path) -> bool:
@@ -112,7 +116,7 @@ class Entries:
         if self.engine.dialect.name != "sqlite":
             return False
         _bear(file)
-        with _in_one_sentence(), self.engine.connect() as connection:
+        with _in_one_sentence(self.engine), self.engine.connect() as connection:
             connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
         with file.open("rb") as copy:
             os.fsync(copy.fileno())
@@ -197,14 +201,36 @@ def _recognised(connection: Connection) -> bool:
 
 
 @contextmanager
-def _in_one_sentence() -> Iterator[None]:
+def _in_one_sentence(engine: Engine) -> Iterator[None]:
     """Database errors as ours: the machine's failures apart from a database that is not what it was."""
     try:
         yield
     except SQLAlchemyError as failed:
         cause = getattr(failed, "orig", None) or failed
         message = " ".join(str(cause).split())
-        wrong_content = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
-        if isinstance(failed, OperationalError | InterfaceError) and not wrong_content:
+        code = getattr(cause, "sqlite_errorcode", None)
+        if code is not None and code & 0xFF in MAY_NOT_WRITE and engine.url.database is not None:
+            raise EnvironmentFailed(_whose(Path(engine.url.database), message)) from None
+        if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
             raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
         raise NotVerified(f"the ledger's database cannot be read: {message}") from None
+
+
+def _whose(file: Path, message: str) -> str:
+    """That a ledger cannot be written, whose it is, who runs, and what to do."""
+    user = _user(os.geteuid())
+    try:
+        owner = _user(file.stat().st_uid)
+    except OSError:
+        owner = "a user whom it does not name"
+    cannot = f"the ledger {file} cannot be written ({message}): it belongs to {owner}"
+    if owner == user:
+        return f"{cannot}, as whom this runs: make the file and its folder writable"
+    return f"{cannot}, and this runs as {user}: run it as {owner}, or make the file and its folder writable for {user}"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # as in a container, whose list of users is its own
+        return f"user {number}"

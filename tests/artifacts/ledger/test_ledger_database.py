@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import Connection, Inspector, event, inspect
@@ -164,10 +166,27 @@ def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: Le
         connection.execute("PRAGMA query_only = ON")
 
     event.listen(ledger._entries.engine, "connect", read_only)
-    with pytest.raises(EnvironmentFailed, match="readonly"):
+    with pytest.raises(EnvironmentFailed, match=r"readonly.* belongs to \S+, as whom this runs: make the file"):
         ledger.open_session(opening())
     event.remove(ledger._entries.engine, "connect", read_only)
     assert ledger.sessions("census") == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes two users")
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_ledger_of_another_user_is_named_with_both(mode: int) -> None:
+    with TemporaryDirectory() as folder:  # pytest's own is closed to others
+        os.chmod(folder, 0o755)
+        ledger = Ledger.of(Path(folder))
+        (Path(folder) / "ledger.db").chmod(mode)
+        os.seteuid(54321)
+        try:
+            with pytest.raises(EnvironmentFailed) as failed:
+                named(ledger)
+        finally:
+            os.seteuid(0)
+        assert f"the ledger {folder}/ledger.db cannot be written" in str(failed.value)
+        assert "belongs to root, and this runs as user 54321: run it as root, or make" in str(failed.value)
 
 
 def test_a_lock_held_for_ever_is_the_environments_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
