@@ -22,6 +22,7 @@ import json
 import re
 import zipfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -279,7 +280,10 @@ def read_published(folder: Path) -> tuple[Certificate, bytes]:
         certificate = Certificate.model_validate_json(text)
         file = (folder / Path(certificate.student.file.path).name).read_bytes()
     except OSError:
-        raise WrongInput(f"{folder.name}: no certificate and student are published in {folder}") from None
+        missing = f"{folder.name}: no certificate and student are published in {folder}"
+        if others := [*_students_of(folder.name, folder.parent)]:
+            missing = f"{folder.name} is a domain, of which one session must be named: {', '.join(others)}"
+        raise WrongInput(missing) from None
     except ValueError:
         if ANSWERS_FORMAT.encode() in text:
             raise WrongInput(f"{folder.name}: questions were answered there, and no student is published") from None
@@ -287,6 +291,14 @@ def read_published(folder: Path) -> tuple[Certificate, bytes]:
     if sha256(file) != certificate.student.file.digest:
         raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
     return certificate, file
+
+
+def _students_of(domain: str, released: Path) -> Iterator[str]:
+    """The sessions of a domain that published a student, sorted."""
+    for file in sorted(released.glob("*/certificate.json")):
+        with suppress(OSError, ValueError):
+            if Certificate.model_validate_json(file.read_bytes()).domain.name == domain:
+                yield file.parent.name
 
 
 def is_older(file: bytes) -> bool:

@@ -79,6 +79,14 @@ def test_what_is_wrong_is_one_sentence_and_leaves_no_file(small: World, tmp_path
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before
 
 
+def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small: World, tmp_path: Path) -> None:
+    table, target = str(small.home / "public.parquet"), str(tmp_path / "c.csv")
+    (small.home / "released" / "unfinished").mkdir()
+    status, _, error = concord("predict", "people", table, "--out", target, "--home", str(small.home))
+    assert (status, f"people is a domain, of which one session must be named: {SESSION}" in error) == (2, True), error
+    assert not Path(target).exists()
+
+
 def test_a_student_takes_rows_as_they_come(small: World) -> None:
     student, rows = load_student(SESSION, home=small.home), small.rows.head(20)
     expected = student.predict_proba(rows)
