@@ -24,6 +24,7 @@ from prefect.utilities.schema_tools.validation import validate
 
 from concord.artifacts.plan import load_plan
 from tests.deployments.services import COMPOSE, ROOT
+from tests.support import postgresql
 
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
@@ -217,6 +218,30 @@ def test_the_image_is_of_the_tested_versions_and_not_root_s() -> None:
     assert extras is not None
     assert extras[1] == "dask,postgresql"
     assert all(CONSTRAINTS.get(name) for name in ("asyncpg", "psycopg2-binary", "psycopg"))
+
+
+def test_a_change_of_code_leaves_the_packages_of_the_image_as_they_are() -> None:
+    """A layer is made anew once one before it is: before the packages are installed, only what names them is copied."""
+    before, _, after = DOCKERFILE.partition("pip install --constraint")
+    assert re.findall(r"^COPY (.*) \S+$", before, re.MULTILINE) == ["pyproject.toml constraints.txt"]
+    assert "pip install --no-deps --editable ." in after  # with the version that the code has
+
+
+@pytest.mark.slow
+def test_the_database_is_healthy_once_mlflow_s_is_there() -> None:
+    with postgresql.server("secret") as place:
+        port = {"5432": place.rpartition(":")[2]}
+        check = [port.get(word, word) for word in SERVICES["database"]["healthcheck"]["test"][1:]]
+        path = f"{postgresql.binaries()}:{os.environ['PATH']}"
+        environment = {"PATH": path, "PGPASSWORD": "secret"}  # which is not asked of whoever is in the container
+
+        def healthy() -> bool:
+            return subprocess.run(check, env=environment, capture_output=True, check=False).returncode == 0
+
+        assert not healthy()
+        make = ["psql", f"postgresql://{place}/postgres", "--command", COMPOSE["configs"]["databases"]["content"]]
+        subprocess.run(make, env=environment, capture_output=True, check=True)
+        assert healthy()
 
 
 def test_the_image_takes_all_that_it_runs() -> None:
