@@ -25,7 +25,8 @@ from concord.tasks.data.units import Erased
 from concord.tasks.door import choose as door_choose
 from concord.tasks.door import release as door_release
 from concord.tasks.door import trial as door_trial
-from concord.tasks.door.checkpoint import PublicSource, votes_folder
+from concord.tasks.door.asked import votes_folder
+from concord.tasks.door.checkpoint import PublicSource
 from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass

@@ -26,7 +26,8 @@ from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import ARRAY, TOGETHER, learner_of, teachers_kind
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
-from concord.tasks.door.checkpoint import online_votes, read_checkpoint
+from concord.tasks.door.asked import online_votes, recounted
+from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.release import Stores, replay
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
@@ -92,7 +93,7 @@ def teach(run: RunContext, admitted: Admitted[Mechanism], trained: Training) -> 
     record, and those of another kind differ on rows near a tie.
     """
     plan, encoding, session = run.plan, admitted.stream.encoding, admitted.session
-    begun = read_checkpoint(run.stores.vault, session.id) if session else None
+    begun = read_checkpoint(run.stores.vault, session.id, online=False) if session else None
     new = TOGETHER if plan.teachers.arrays else ""
     kind = teachers_kind(begun.teachers) if begun else new
     trains = {TOGETHER: stages.teach_together, ARRAY: stages.teach_arrays, "": stages.teach_models}
@@ -105,7 +106,8 @@ def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teache
     stores, stream, classes = run.stores, admitted.stream, run.plan.data.classes
 
     def there(batch: PublicBatch) -> Ref | None:
-        return stores.vault.find(online_votes(stores.vault, teachers, batch))
+        with recounted():
+            return stores.vault.find(online_votes(stores.vault, teachers, batch))
 
     lacking = [batch for batch in stream.batches if there(batch) is None]
     if not session.ended:

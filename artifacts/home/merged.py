@@ -18,7 +18,7 @@ Not covered  compression: the size of a file that is encrypted would then tell o
 import fnmatch
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from errno import ENOENT
 from functools import partial
@@ -70,12 +70,13 @@ class Merged:
         merged = self._holder(path)
         return merged is not None and (self._vault.root / merged).is_file()
 
-    def paths(self, folder: str, pattern: str) -> list[str]:
-        """The files of a folder whose names match, sorted: those that were merged, and those that were not."""
-        alone = [file.name for file in (self._vault.root / folder).glob(pattern)]  # first: they may be merged now
-        self._meet(folder)
-        merged = [path.rpartition("/")[2] for path in list(self._where.get(folder, ()))]
-        return [f"{folder}/{name}" for name in sorted({*alone, *fnmatch.filter(merged, pattern)})]
+    def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
+        """The files of a folder whose names match, merged or not, besides those that are known; sorted."""
+        alone = [f"{folder}/{file.name}" for file in (self._vault.root / folder).glob(pattern)]
+        self._meet(folder)  # after: those may be merged now
+        merged = [path for path in list(self._where.get(folder, ())) if path not in known]
+        matching = [path for path in merged if fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)]
+        return sorted({*alone, *matching}.difference(known))
 
     def merge(self, folder: str, pattern: str) -> Iterator[None]:
         """Merge small files of a folder whose names match, `MANY` at a time: fewer stay as they are, and so do all if
@@ -158,6 +159,8 @@ class Merged:
 
     def _content(self, merged: str) -> bytes:
         found = self._vault.take(merged)
+        if found is None and (self._vault.root / merged).exists():  # a folder, say
+            raise NotVerified(f"the vault file {merged} is not what was written")
         if found is None:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), merged)
         return found[1]

@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -217,9 +217,9 @@ class Vault:
         """All that was written to a file, with its seal, which is not checked."""
         return self._parts(path, 0)[0]
 
-    def paths(self, folder: str, pattern: str) -> list[str]:
-        """The files of a folder whose names match, sorted; merged ones are among them."""
-        return self._merged.paths(folder, pattern)
+    def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
+        """The files of a folder whose names match, besides those that are known; sorted, merged or not."""
+        return self._merged.paths(folder, pattern, known)
 
     def merge(self, folder: str, pattern: str) -> Iterator[None]:
         """Make few files of many small ones of a folder whose names match, which are found and read as before: each

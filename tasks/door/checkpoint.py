@@ -18,18 +18,18 @@ Not covered  a checkpoint taken back to an older one: certify then finds fewer l
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import Session
+from concord.tasks.door.asked import online_rows
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
 
@@ -276,45 +276,6 @@ def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) ->
             raise NotVerified(
                 f"rows of session {session} are no longer in the vault: {again} puts them back and spends nothing"
             )
-
-
-def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
-    """Where the votes of an ensemble lie in the vault."""
-    return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
-
-
-def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:
-    """Where rows asked online lie in the vault: by the batch they should become, so that they stay in their order."""
-    many = "" if rows == 1 else f"-{rows}"
-    return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
-
-
-def online_rows(vault: Vault, session: str, index: int | None = None) -> Iterator[tuple[PublicBatch, bytes]]:
-    """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
-    were to become its batch `index`."""
-    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
-    for path in vault.paths(f"sessions/{session}/online", pattern):
-        found = vault.take(path)
-        if found is not None:
-            yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
-
-
-def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
-    """Where the votes on rows asked online lie in the vault."""
-    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
-
-
-def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> Iterator[None]:
-    """Make few files of what single answers left, by short steps: of rows, votes, and noise that was kept.
-
-    Raises EnvironmentFailed.
-    """
-    for folder, pattern in (
-        (f"sessions/{session}/online", "*.arrow"),
-        (votes_folder(vault, teachers), "online-*"),
-        (f"sessions/{session}", "answers-*.npz"),
-    ):
-        yield from vault.merge(folder, pattern)
 
 
 def _path(session: str) -> str:

@@ -62,7 +62,8 @@ from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.names import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
-from concord.tasks.door.checkpoint import Checkpoint, knows_rounds, read_checkpoint, votes_folder
+from concord.tasks.door.asked import votes_folder
+from concord.tasks.door.checkpoint import Checkpoint, knows_rounds, read_checkpoint
 from concord.tasks.door.release import RUN, Stores, alone, no_run_in
 
 
@@ -113,7 +114,7 @@ def forget(door: Stores, name: str) -> bool:
 
 def _destroy(door: Stores, name: str) -> None:
     with alone(door.vault, name, RUN), alone(door.vault, name):
-        recipe = read_checkpoint(door.vault, name)
+        recipe = read_checkpoint(door.vault, name, online=False)  # which may be damaged
         door.vault.destroy(f"secrets/sessions/{name}")
         for path in () if recipe is None else _dispensable(door, recipe):
             door.vault.destroy(path)
@@ -145,7 +146,7 @@ def _open_recipes(door: Stores) -> list[Checkpoint]:
         for session in door.ledger.sessions(domain.name)
         if session.status == "open"
     ]
-    recipes = [read_checkpoint(door.vault, session) for session in open_sessions]
+    recipes = [read_checkpoint(door.vault, session, online=False) for session in open_sessions]
     return [recipe for recipe in recipes if recipe is not None]
 
 
@@ -224,7 +225,7 @@ def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
 
 def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
     """Public rows that are features of private ones, if only labels are secret."""
-    for recipe in (read_checkpoint(door.vault, session) for session in sessions):
+    for recipe in (read_checkpoint(door.vault, session, online=False) for session in sessions):
         if recipe is not None and recipe.plan.privacy.secret == "labels":
             yield from (batch.ref.path for batch in recipe.sources[0].batches if door.vault.has(batch.ref))
 
@@ -258,7 +259,7 @@ def _claim_private_files(door: Stores) -> None:
     """What sessions learned from belongs to their domains; two that share a file are linked from the start."""
     for domain in door.ledger.domains():
         for session in door.ledger.sessions(domain.name):
-            recipe = read_checkpoint(door.vault, session.id)
+            recipe = read_checkpoint(door.vault, session.id, online=False)
             for file in () if recipe is None else recipe.private:
                 _claim(door, domain.name, file)
 

@@ -16,7 +16,6 @@ Not covered  how long an answer takes, which depends on the teachers. Checked by
              tests/flows/test_online_together.py
 """
 
-import hashlib
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,24 +29,16 @@ import polars as pl
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.merged import MANY
-from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.teachers import add_votes, ensembles, read_only, write_votes
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, frame_of, read_frame
+from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.door.admit import as_opened, calibrated, check_going_on
-from concord.tasks.door.checkpoint import (
-    check_key,
-    check_open,
-    checkpoint_to_extend,
-    merge_online,
-    online_path,
-    online_rows,
-    online_votes,
-    session_key,
-)
+from concord.tasks.door.asked import merge_online, online_path, online_rows, online_votes, recounted
+from concord.tasks.door.checkpoint import check_key, check_open, checkpoint_to_extend
+from concord.tasks.door.known import KnownRows
 from concord.tasks.door.release import RUN, Passage, Stores, alone, open_door
 
 Row = Mapping[str, Any] | pl.DataFrame
@@ -60,68 +51,6 @@ CELL_TYPES = (int, float, str, bool, type(None))
 """Types of values that rows may have beside each other."""
 RowAnswer = str | None | BudgetRefused
 """A label; None if the row is refused; or that it is not asked any more."""
-
-
-class KnownRows:
-    """Rows that a session was asked online, and where the answer to each is: its batch, and its place in that."""
-
-    def __init__(self, door: Stores, session: str) -> None:
-        self._door, self._session, self._seen = door, session, 0
-        self._batches, self._places = dict[str, Batch](), dict[bytes, tuple[str, int]]()
-        self._elsewhere = set[str]()  # batches of one row that came in a file
-
-    def update(self, asked: pl.DataFrame | None = None) -> None:
-        """Learn of batches begun since: of those rows, if this process asked them; else of whatever others asked."""
-        batches = self._door.ledger.batches(self._session, self._seen)
-        self._seen += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
-        new = {batch.rows_digest: batch for batch in batches}
-        self._batches |= new
-        frames = self._read(new) if asked is None else dict.fromkeys(new, asked)
-        self._elsewhere |= {digest for digest, batch in new.items() if batch.rows == 1 and digest not in frames}
-        for digest, frame in frames.items():
-            for at, name in enumerate(_names(frame)):
-                self._places.setdefault(name, (digest, at))
-
-    def places(self, rows: pl.DataFrame) -> list[tuple[Batch, int] | None]:
-        """Where the answer to each row is; None for a row that is new."""
-        found = [self._places.get(name) for name in _names(rows)]
-        if self._elsewhere:
-            key = digests_key(self._door, self._session)
-            for at in [at for at, place in enumerate(found) if place is None]:
-                digest = rows_digest(key, frame_bytes(rows[at]))
-                found[at] = (digest, 0) if digest in self._elsewhere else None
-        return [None if place is None else (self._batches[place[0]], place[1]) for place in found]
-
-    def new(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those of the rows that are new, each once."""
-        pairs = enumerate(zip(_names(rows), self.places(rows), strict=True))
-        firsts = {name: at for at, (name, place) in reversed(list(pairs)) if place is None}
-        return rows[sorted(firsts.values())]
-
-    def _read(self, batches: Mapping[str, Batch]) -> dict[str, pl.DataFrame]:
-        """The rows of those of the batches that were asked online."""
-        if not batches:
-            return {}
-        vault, key, frames = self._door.vault, digests_key(self._door, self._session), {}
-        for _, content in online_rows(vault, self._session):
-            if (digest := rows_digest(key, content)) in batches:
-                frames[digest] = frame_of(content)
-        return frames
-
-
-def _names(rows: pl.DataFrame) -> list[bytes]:
-    """Each row by its cells alone, which are numbers, words and truth values: the same for the same cells."""
-    return [hashlib.blake2b(repr(row).encode(), digest_size=16).digest() for row in rows.iter_rows()]
-
-
-def digests_key(door: Stores, session: str) -> bytes:
-    """By which the door digests what it is given. Raises NotVerified if the session's key is gone."""
-    return derive(session_key(door.vault, session), "digests")
-
-
-def rows_digest(key: bytes, rows: bytes) -> str:
-    """The digest by which the door knows a batch."""
-    return keyed_digest(key, "rows", hashlib.sha256(rows).digest())
 
 
 class Waiting:
@@ -150,7 +79,7 @@ class Online:
         self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
         self._known = KnownRows(door, session)
-        self._walk: tuple[int, Passage | None] = (0, None)  # what the last answer went by, and the batches it knew
+        self._passage = Passage(door, session, self._mechanism, plan.data.classes)
         self._merging: Iterator[None] = iter(())
         self._to_merge = 0  # the batch after which small files are merged again
 
@@ -234,17 +163,19 @@ class Online:
         path = online_path(self.id, state.batches, self.door.vault.digest("online", content), rows.height)
         with self.door.vault.create(path) as sink:
             sink.write(content)
-        self._release(PublicBatch(ref=sink.ref, first=0, rows=rows.height), state)
-        self._known.update(rows)
+        batch = PublicBatch(ref=sink.ref, first=0, rows=rows.height)
+        self._known.add(batch, content)
+        self._release(batch, state)
+        self._known.update()
         self._merge_files(state)
         return None
 
     def _merge_files(self, state: Session) -> None:
         """Begun at the first answer and every `MANY` batches, once all is done, and gone on with a little at each.
 
-        What a failing disk leaves undone is done another time.
+        What a failing disk, or a damaged file, leaves undone is done another time: the answer is there.
         """
-        with suppress(EnvironmentFailed):
+        with suppress(EnvironmentFailed, NotVerified):
             if state.batches >= self._to_merge and next(self._merging, self) is self:
                 self._to_merge = state.batches + MANY
                 self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
@@ -259,9 +190,8 @@ class Online:
         check_key(self.door.vault, state)
         if state.status != "open" or state.pending is None:
             return state
-        key = digests_key(self.door, self.id)
         for rows, content in online_rows(self.door.vault, self.id, state.pending.index):
-            if rows_digest(key, content) == state.pending.rows_digest:
+            if self._known.digest(content) == state.pending.rows_digest:
                 self._release(rows, state)
                 return self.state
         raise NotVerified(f"session {self.id} has rows begun and not released: `concord run PLAN` finishes them")
@@ -270,14 +200,12 @@ class Online:
         """Have rows pass the door."""
         vault = self.door.vault
         path = online_votes(vault, self._recipe.teachers, rows)
-        votes = vault.find(path) or self._polled(rows, path)
+        with recounted():
+            votes = vault.find(path)
+        votes = votes or self._polled(rows, path)
         with open_door(self.door, state):
-            known, passage = self._walk
-            if passage is None or known != state.batches:  # another process asked as well
-                passage = Passage(self.door, self.id, self._mechanism, self._recipe.plan.data.classes)
-        self._walk = (0, None)
-        passage.pass_through(rows, lambda _: votes)
-        self._walk = (state.batches + (state.pending is None), passage)
+            self._passage.catch_up()  # others may have asked as well
+        self._passage.pass_through(rows, lambda _: votes)
 
     def _polled(self, rows: PublicBatch, path: str) -> Ref:
         encoding = self._recipe.encoding

@@ -73,9 +73,7 @@ def release(
     """
     with open_door(door, session):
         passage = Passage(door, session.id, mechanism, classes)
-    for batch in batches:
-        passage.pass_through(batch, votes)
-    return passage.released
+    return [passage.pass_through(batch, votes) for batch in batches]
 
 
 @private_stage
@@ -127,10 +125,7 @@ def replay(
     or not what was released.
     """
     with open_door(door, session):
-        passage = Passage(door, session.id, mechanism, classes)
-        for batch in batches:
-            passage.pass_again(batch)
-        return passage.released
+        return [*map(Passage(door, session.id, mechanism, classes).pass_again, batches)]
 
 
 @contextmanager
@@ -151,23 +146,30 @@ class Passage:
 
     def __init__(self, door: Stores, session: str, mechanism: Mechanism, classes: Sequence[str]) -> None:
         self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
-        self.released: list[Ref] = []
-        known, left = door.ledger.batches(session), door.ledger.session(session).status != "open"  # begun: unasked then
-        self._known = {batch.rows_digest: batch for batch in known if batch.outcome or not left}
+        self._known, self._committed = dict[str, Batch](), 0
         self._met = set[str]()  # digests in the vault of the batches so far
-        self._ahead = set(self._known)  # batches on record that this walk has not come to
+        self._ahead = set[str]()  # batches on record that this walk has not come to
         self._unasked = (0, 0)  # batches and rows that came after the session had ended
+        self.catch_up()
 
-    def pass_through(self, batch: PublicBatch, votes: CountVotes) -> None:
+    def catch_up(self) -> None:
+        """Learn of the batches that were begun since, by whoever."""
+        batches = self.door.ledger.batches(self.session, self._committed)
+        left = self.door.ledger.session(self.session).status != "open"  # what was begun is unasked then
+        new = {batch.rows_digest: batch for batch in batches if batch.outcome or not left}
+        self._ahead |= new.keys() - self._known.keys()
+        self._known |= new
+        self._committed += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
+
+    def pass_through(self, batch: PublicBatch, votes: CountVotes) -> Ref:
         """Release one batch, or what was released for it."""
         state = self.door.ledger.session(self.session)
         rows_digest = self._on_record(batch, state)
         if rows_digest is None:
-            self.released.append(self._leave_unasked(state, batch.rows))
-            return
+            return self._leave_unasked(state, batch.rows)
         counts = read_votes(self.door.vault.read(votes(batch)))
         with alone(self.door.vault, self.session):
-            self.released.append(self._pass(rows_digest, counts, self.door.ledger.session(self.session)))
+            return self._pass(rows_digest, counts, self.door.ledger.session(self.session))
 
     def _pass(self, rows_digest: str, counts: Ints, state: Session) -> Ref:
         old = self._known.get(rows_digest)
@@ -185,17 +187,16 @@ class Passage:
         begun = self.door.ledger.begin_batch(self.session, asked)
         return _replay(self.door, begun.outcome) if begun.outcome else self._answer(begun, counts, state)
 
-    def pass_again(self, batch: PublicBatch) -> None:
+    def pass_again(self, batch: PublicBatch) -> Ref:
         """What was released for a batch, without its votes; or that it was not asked."""
         state = self.door.ledger.session(self.session)
         rows_digest = self._on_record(batch, state)
         old = self._known.get(rows_digest or "")
         if rows_digest is None:
-            self.released.append(self._leave_unasked(state, batch.rows))
-        elif old is not None and old.outcome is not None:
-            self.released.append(_replay(self.door, old.outcome))
-        else:
-            raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+            return self._leave_unasked(state, batch.rows)
+        if old is not None and old.outcome is not None:
+            return _replay(self.door, old.outcome)
+        raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
 
     def _on_record(self, batch: PublicBatch, state: Session) -> str | None:
         """The digest by which the ledger knows a batch; None if it is not on record, and is not asked any more."""
@@ -250,8 +251,7 @@ class Passage:
     def _leave_unasked(self, state: Session, count: int) -> Ref:
         batches, rows = self._unasked
         self._unasked = (batches + 1, rows + count)
-        nothing = Answers(np.zeros(0, dtype=np.int64))
-        return self._write(state.batches + batches, state.next_row + rows, nothing, count)
+        return self._write(state.batches + batches, state.next_row + rows, Answers(np.zeros(0, dtype=np.int64)), count)
 
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
         return self.door.released.write_labels(

@@ -19,7 +19,7 @@ from concord.flows import stages, vote
 from concord.flows.stage import Begun, Call, Disclosure, Stages
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.checkpoint import online_votes
+from concord.tasks.door.asked import online_votes
 from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting

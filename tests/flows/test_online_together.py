@@ -19,7 +19,8 @@ from concord.artifacts.plan import Plan
 from concord.flows.start import start
 from concord.tasks.data.encode import frame_bytes
 from concord.tasks.door import online as door_online
-from concord.tasks.door.online import KnownRows, Online, Waiting, as_staged
+from concord.tasks.door.known import KnownRows
+from concord.tasks.door.online import Online, Waiting, as_staged
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people

@@ -22,7 +22,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.door.checkpoint import merge_online, online_path, online_rows, online_votes, votes_folder
+from concord.tasks.door.asked import merge_online, online_path, online_rows, online_votes, votes_folder
 from concord.tasks.door.release import Stores, release
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk

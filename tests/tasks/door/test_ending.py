@@ -10,12 +10,12 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening
 from concord.tasks.asking.tally import sums_folder
+from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     PublicSource,
     commitment,
     read_checkpoint,
-    votes_folder,
     write_checkpoint,
 )
 from concord.tasks.door.erase import close, forget

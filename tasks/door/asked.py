@@ -1,0 +1,83 @@
+"""What rows that are asked online leave in the vault: a file of rows, one of votes, and one of noise if any was kept.
+
+    sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     written before their batch is begun
+    votes/DOMAIN/ENSEMBLE/online-DIGEST              which can be counted again
+    sessions/ID/answers-INDEX.npz                    which can not
+
+Small files are merged by the thousand (artifacts.home.merged). A merged one that is damaged stops its session, since
+who does not know all rows that were asked could answer one of them twice; no other session reads it, and nothing that
+was released does. Checked by tests/tasks/door/test_asked.py and tests/promises/test_crash_merged.py
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.vault import Vault, owner
+from concord.artifacts.schemas import PublicBatch, Ref
+
+
+def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
+    """Where the votes of an ensemble lie in the vault."""
+    return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:
+    """Where rows asked online lie in the vault: by the batch they should become, so that they stay in their order."""
+    many = "" if rows == 1 else f"-{rows}"
+    return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
+
+
+def online_rows(
+    vault: Vault, session: str, index: int | None = None, known: Collection[str] = ()
+) -> Iterator[tuple[PublicBatch, bytes]]:
+    """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
+    were to become its batch `index`. Those of `known` files are not read.
+
+    Raises NotVerified or EnvironmentFailed, which say what that means, if a file is damaged or cannot be read.
+    """
+    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
+    with _saying(
+        f"it holds rows that session {session} was asked, one of which could be answered twice without it: put back a "
+        f"copy of it, or end the session by `concord close {session}`"
+    ):
+        for path in vault.paths(f"sessions/{session}/online", pattern, known):
+            found = vault.take(path)
+            if found is not None:
+                yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
+
+
+def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
+    """Where the votes on rows asked online lie in the vault."""
+    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
+
+
+def recounted() -> AbstractContextManager[None]:
+    """What a file of votes means that is damaged or cannot be read, in the block: votes can be cast again."""
+    return _saying("it holds votes: put back a copy of it, or remove it, and they are cast again, which spends nothing")
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """The block, whose failures to read a file of the vault say what it is and what to do."""
+    try:
+        yield
+    except NotVerified as wrong:
+        raise NotVerified(f"{wrong}; {what}") from None
+    except OSError as failed:
+        why = f"the vault file {failed.filename} cannot be read ({failed.strerror}); {what}"
+        raise EnvironmentFailed(why) from None
+
+
+def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> Iterator[None]:
+    """Make few files of what single answers left, by short steps: of rows, votes, and noise that was kept.
+
+    Raises EnvironmentFailed.
+    """
+    for folder, pattern in (
+        (f"sessions/{session}/online", "*.arrow"),
+        (votes_folder(vault, teachers), "online-*"),
+        (f"sessions/{session}", "answers-*.npz"),
+    ):
+        yield from vault.merge(folder, pattern)

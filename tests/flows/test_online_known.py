@@ -1,0 +1,187 @@
+"""What a session was asked online is known to whoever asks next; if it is not, nothing is answered."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home import merged
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows.start import start_extension
+from concord.tasks.door.erase import close, erase, forget
+from concord.tasks.door.known import KnownRows
+from concord.tasks.door.release import Passage, Stores
+from concord.tasks.verify.verify import verify
+from tests.flows.test_online import ROWS, killed, opened
+from tests.support.people import people
+
+PAIRS = [ROWS[first : first + 2] for first in range(0, 10, 2)]
+MANY = 4
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are merged by the four."""
+    monkeypatch.setattr(merged, "MANY", MANY)
+    monkeypatch.setattr("concord.tasks.door.online.MANY", MANY)
+    monkeypatch.setattr("concord.tasks.door.online.MERGING_STEPS", 99)
+
+
+@pytest.mark.usefixtures("soon")
+def test_processes_that_alternate_read_each_file_once(
+    session: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged or not: else each answer of one would cost the other all rows that were ever asked."""
+    both, reads, take = (opened(home, session), opened(home, session)), Counter[tuple[int, str]](), Vault.take
+
+    def counted(vault: Vault, path: str) -> Any:
+        reads[(id(vault), path)] += "/online/" in path
+        return take(vault, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Vault, "take", counted)
+        answers = [both[at % 2].answer(row) for at, row in enumerate(ROWS[:26])]
+    assert max(count for (_, path), count in reads.items() if merged.MERGED not in path) == 1
+    assert sum(reads.values()) < 2 * 26
+    assert both[0].answers(ROWS[:26]) == both[1].answers(ROWS[:26]) == answers
+    assert opened(home, session).answers(ROWS[:26]) == answers
+    assert Ledger.of(home).session(session).asked == 326
+    assert len(list((home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir())) > 3
+
+
+def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
+    session: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch is a later one than the file says, and the file was there when the one before was looked for."""
+    online, other = opened(home, session), opened(home, session)
+    killed(monkeypatch, Passage, "pass_through", lambda: other.answer(ROWS[0]))
+    online.answer(ROWS[1])
+    people(50, 32).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
+    start_extension(session, tmp_path / "more.parquet", home)
+    state = online.state
+    assert state.asked == 352
+    assert [online.answer(row) for row in ROWS[:2]] == [other.answer(row) for row in ROWS[:2]]
+    assert opened(home, session).answers(ROWS[:2]) == [online.answer(row) for row in ROWS[:2]]
+    assert online.state == state
+
+
+def test_rows_of_a_whole_batch_that_came_in_a_file_are_replayed(session: str, home: Path, plan: Plan) -> None:
+    """The same content counts once: they are the batch that the plan's own rows began with."""
+    first = pl.read_parquet(plan.path("public")).head(128)
+    online, other = opened(home, session), opened(home, session)
+    answers = online.answers(first)
+    assert len(answers) == 128
+    assert other.answers(first) == answers
+    assert other.answers(ROWS[:2]) == online.answers(ROWS[:2])
+    assert opened(home, session).answers(first) == answers
+    assert online.state.asked == 302
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:200] + bytes([content[200] ^ 1]) + content[201:]
+
+
+def becomes_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a bit": lambda file: file.write_bytes(flipped(file.read_bytes())),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-200]),
+    "zeros": lambda file: file.write_bytes(bytes(file.stat().st_size)),
+    "empty": lambda file: file.write_bytes(b""),
+    "missing": Path.unlink,
+    "a folder": becomes_folder,
+    "no folder": lambda file: shutil.rmtree(file.parent),
+}
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
+    session: str, home: Path, damage: str
+) -> None:
+    """Else a row that was asked would seem new, and be answered twice. Once a copy is back, all goes on."""
+    online = opened(home, session)
+    answers = [online.answers(pair) for pair in PAIRS]
+    (pack,) = (home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir()
+    kept, released = home.parent / "kept", sorted((home / "released").rglob("*"))
+    shutil.copytree(pack.parent, kept)
+    state = online.state
+    DAMAGES[damage](pack)
+    fresh = opened(home, session)
+    for rows in (PAIRS[0], ROWS[20:22]):
+        with pytest.raises(NotVerified, match=f"sessions/{session}/online.*be answered twice.*concord close {session}"):
+            fresh.answers(rows)
+    assert online.answers(PAIRS[0]) == answers[0]  # it has read them
+    assert (online.state, sorted((home / "released").rglob("*"))) == (state, released)
+    assert all(check.ok for check in verify(home))
+    shutil.rmtree(pack.parent, ignore_errors=True)
+    shutil.copytree(kept, pack.parent)
+    assert [fresh.answers(pair) for pair in PAIRS] == answers
+    assert fresh.state == state
+
+
+def test_rows_that_cannot_be_read_are_named(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(home, session).answers(PAIRS[0])
+    (file,) = (home / "vault" / "sessions" / session / "online").glob("*.arrow")
+    true = Path.open
+
+    def refused(path: Path, *how: Any, **named: Any) -> Any:
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return true(path, *how, **named)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(EnvironmentFailed, match=f"{file.name} cannot be read .Permission denied.; it holds rows"):
+        opened(home, session).answers(PAIRS[0])
+
+
+def test_a_session_that_forgot_rows_would_answer_them_twice(
+    session: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: nobody asks whether all rows on record are there."""
+    opened(home, session).answers(PAIRS[0])
+    shutil.rmtree(home / "vault" / "sessions" / session / "online")
+    monkeypatch.setattr(KnownRows, "_check_given", lambda *_: None)
+    opened(home, session).answer(PAIRS[0][1])
+    assert Ledger.of(home).session(session).asked == 303
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("end", ["forgotten", "erased"])
+def test_a_session_whose_rows_are_damaged_can_end(session: str, home: Path, end: str) -> None:
+    online = opened(home, session)
+    for row in ROWS[: MANY + 1]:
+        online.answer(row)
+    (pack,) = (home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir()
+    pack.write_bytes(b"")
+    door = Stores.of(home)
+    if end == "forgotten":
+        close(door, session, give_back=True)
+        assert forget(door, session)
+    else:
+        assert erase(door, "people", None)
+    assert not (home / "vault" / "sessions" / session).exists()
+
+
+@pytest.mark.usefixtures("soon")
+def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path) -> None:
+    online = opened(home, session)
+    answers = [online.answer(row) for row in ROWS[: MANY + 1]]
+    (pack,) = (home / "vault" / "votes").rglob(f"{merged.MERGED}/*")
+    pack.write_bytes(pack.read_bytes()[:-1])
+    with pytest.raises(NotVerified, match=f"{pack.name} is not what was written; it holds votes.*or remove it"):
+        opened(home, session).answer(ROWS[9])
+    assert Ledger.of(home).session(session).pending is None
+    pack.unlink()
+    assert opened(home, session).answers(ROWS[: MANY + 1]) == answers
+    opened(home, session).answer(ROWS[9])
