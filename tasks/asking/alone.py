@@ -1,14 +1,14 @@
-"""Ask each shard in a process of its own, which begins as every other shard's does. Run as a script:
+"""Ask each shard in a process of its own, all of which start in the same state. Run as a script:
 
     python -P alone.py PARENT
 
-From the socket on its standard input it takes two pipes a shard, by their descriptors: one gives the question and the
-shard's rows, the other takes the canonical answer and a line's end. It forks for each shard, waits until that process
-has ended, however it ends, and then says so by one byte. It never reads rows itself, nor uses Polars: what each shard's
-process starts from is the same to the bit. Started and read by tasks/asking/shards.py.
+The socket on its standard input passes two pipes per shard, by their descriptors: one holds the question and the
+shard's rows, the other takes the canonical answer and a newline. The script forks for each shard, waits until that
+process has ended for whatever reason, and then sends one byte. The script itself never reads rows nor uses Polars, so
+the starting state of each shard's process is the same to the bit. Started and read by tasks/asking/shards.py.
 
-Generators are seeded for the question's sake, which may use them: no noise is drawn here, and no secret. A mechanism's
-draws are made at the door, from the session's key.
+Random generators are seeded because a question may use them. No noise and no secret is drawn here: the door makes a
+mechanism's draws, from the session's key.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ def end_with(parent: int) -> None:
 
 
 def own_copy(table: pa.Table) -> pa.Table:
-    """A copy in memory of its own, aligned as Arrow's is: sums may be grouped by where it begins."""
+    """A copy in its own memory, aligned as Arrow aligns: the grouping of sums may depend on the address."""
     return table.take(pa.array(np.arange(table.num_rows))).combine_chunks()
 
 
@@ -52,7 +52,7 @@ def frame(rows: bytes) -> pl.DataFrame:
 
 
 def answer(rows: int, to: int, helper: int) -> None:
-    """In a shard's process: answer, and end. Whatever ends it before has answered nothing."""
+    """In a shard's process: answer, and exit. A process that ends earlier has not answered."""
     try:
         end_with(helper)
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -61,7 +61,7 @@ def answer(rows: int, to: int, helper: int) -> None:
         with open(rows, "rb") as given:
             question, table = pickle.load(given)
         function = cloudpickle.loads(question)
-        random.seed(0)  # here, for a fork seeds it anew
+        random.seed(0)  # here, because a fork seeds it anew
         np.random.seed(0)
         pl.set_random_seed(0)
         os.write(to, f"{canonical(function(frame(table)))}\n".encode())
@@ -72,7 +72,7 @@ def answer(rows: int, to: int, helper: int) -> None:
 def main(parent: str) -> None:
     end_with(int(parent))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash would leave rows in a file
-    own_copy(pa.table({"row": [0]}))  # which imports more of Arrow, once for all
+    own_copy(pa.table({"row": [0]}))  # imports more of Arrow, once for all shards
     np.random.seed(0)
     door, helper = socket.socket(fileno=0), os.getpid()
     while pipes := socket.recv_fds(door, 1, 2)[1]:

@@ -1,9 +1,9 @@
-"""Answers: what a shard may answer to a question, known by its canonical text.
+"""Answers that a shard may give to a question, and their canonical text.
 
-A shard answers None, true or false, an integer, a float, text, bytes, a tuple or a frozenset of such. Its answer is
-known by its canonical text: 1, 1.0 and True differ, and so do 0.0 and −0.0; every NaN is one, and a set has no order.
-Equality and hashes of Python, which differ between types and processes, decide nothing. Every text can be written to a
-certificate and read back. Checked by tests/tasks/asking/test_answers.py
+A shard answers None, true or false, an integer, a float, text, bytes, or a tuple or frozenset of these. Answers are
+compared by their canonical text: 1, 1.0 and True differ, and so do 0.0 and −0.0; all NaNs are equal, and sets have no
+order. Python's equality and hashes are not used, since they differ between types and processes. Every text can be
+written to a certificate and read back. Checked by tests/tasks/asking/test_answers.py
 """
 
 from collections.abc import Hashable
@@ -23,7 +23,7 @@ DEEPEST = 32
 
 
 def canonical(answer: object) -> str:
-    """The one text of an answer: ASCII, JSON. Raises TypeError or ValueError if it can be none."""
+    """The canonical text of an answer: ASCII, JSON. Raises TypeError or ValueError if the answer has none."""
     text = canonical_json(_plain(answer, DEEPEST))
     if len(text) > LONGEST:
         raise ValueError(f"an answer must be at most {LONGEST} characters long, got {len(text)}")
@@ -31,7 +31,7 @@ def canonical(answer: object) -> str:
 
 
 def _plain(answer: object, levels: int) -> Any:
-    """As JSON that differs wherever a reader of the answer could tell; of subclasses, the value alone."""
+    """The answer as JSON; two answers that a reader could distinguish differ. Subclasses count by their value alone."""
     if levels < 0:
         raise ValueError(f"an answer must be nested at most {DEEPEST} levels deep")
     if isinstance(answer, np.generic):
@@ -58,7 +58,7 @@ def _plain(answer: object, levels: int) -> Any:
 
 
 def from_plain(value: Any) -> Hashable:
-    """The answer that is so as JSON."""
+    """The answer with this JSON."""
     match value:
         case {"int": text}:
             return int(text, 16)
@@ -83,7 +83,7 @@ PASSED = canonical(True)
 
 
 def fault_of(question: bytes, rows: object) -> bool | str:
-    """In a process of its own: whether a question can be asked of public rows; if not, why."""
+    """True if the question can be asked of public `rows`, otherwise the reason; run in a process of its own."""
     try:
         canonical(cloudpickle.loads(question)(rows))
     except BaseException as wrong:
@@ -92,5 +92,5 @@ def fault_of(question: bytes, rows: object) -> bool | str:
 
 
 def reason_of(wrong: BaseException) -> str:
-    """Its kind, and the first line of what it says."""
+    """The type of an exception and the first line of its message."""
     return f"{type(wrong).__name__}: {str(wrong).partition(chr(10))[0]}"[:400]

@@ -1,24 +1,24 @@
-"""Linear teachers as arrays: which learners, the teachers of a block as one array, and their votes by one product.
+"""Linear teachers as arrays: the learners that allow it, a block of teachers as one array, and votes by one product.
 
     weights (outputs, teachers, numbers + 1) · (a row's numbers, 1)  =  scores (outputs, teachers)
 
-With two classes there is one output, and the second class is voted for if it is above zero. Otherwise each class has
-its own, and the first of the largest is voted for; one that a shard lacks is out of reach (LACKS). A teacher without a
-model has zeros, and its fixed vote in the offset: it keeps its place, and is asked like the others. Naive Bayes is
-linear in a row's numbers and their squares.
+With two classes there is one output, and a teacher votes for the second class if it is above zero. Otherwise each class
+has an output, and the vote is the first of the largest; a class that a shard lacks cannot win (LACKS). A teacher
+without a model has zeros and its fixed vote in the offset: it keeps its place and is asked like the others. Naive Bayes
+is linear in a row's numbers and their squares.
 
-Assumes      the learner is of KNOWN by its name and each parameter; all others are fitted and asked by themselves
-Guarantees   which fit is taken follows from plan and encoding, which are public. Weights are scikit-learn's for the
-             same rows in double precision, converged, within 1e-4 of the largest. A teacher follows from its own shard
-             alone to the bit, with its own stopping rule, whether it is fitted by itself or beside others. A vote
-             follows from the row and its own teacher: shapes of products are public, and a score is a sum of its own
-             teacher's weights alone. Checked by tests/tasks/asking/test_linear_teachers.py and
+Assumes      KNOWN has the learner's name and each of its parameters; all others are fitted and asked one by one
+Guarantees   the choice of fit follows from plan and encoding, which are public. Weights are scikit-learn's for the
+             same rows in double precision, converged, within 1e-4 of the largest. A teacher depends on its own shard
+             alone to the bit, with its own stopping rule, whether it is fitted by itself or together with others. A
+             vote depends on the row and its own teacher alone: shapes of products are public, and a score is a sum of
+             its own teacher's weights. Checked by tests/tasks/asking/test_linear_teachers.py and
              tests/privacy/test_linear_alone.py
-Not covered  rows within rounding of a tie may go another way than with scikit-learn, which takes single precision. A
-             `max_iter` or `tol` that would stop earlier than scikit-learn's own leaves the learner to scikit-learn; one
-             that would stop later changes nothing, since a fit ends when it has converged. Logistic regression with
+Not covered  votes on rows within rounding of a tie may differ from scikit-learn's, which uses single precision. A
+             `max_iter` or `tol` that would stop earlier than scikit-learn's default leaves the learner to scikit-learn;
+             one that would stop later changes nothing, since a fit ends when it has converged. Logistic regression with
              next to no penalty on columns that are not scaled: from about 1e8 for C times the square of a cell on, the
-             loss is so flat that weights may be farther from the optimum than is said here, and votes with them
+             loss is so flat that weights, and votes with them, may be farther from the optimum than stated here
 """
 
 import io
@@ -53,8 +53,8 @@ UNKNOWNS = 192
 """Of a logistic regression, beyond which scikit-learn's first-order steps take less time than a Hessian."""
 WIDEST = 4096
 """Columns times classes of other learners."""
-# Sizes of products decide how sums are grouped, and so votes near a tie, which are on record: these three are the same
-# for all sessions and machines, and stay as they are. Half a mebibyte of scores fits a processor's own cache.
+# The sizes of products decide how sums are grouped, and so votes near a tie, which are recorded. So these three must
+# never change, for any session or machine. Half a mebibyte of scores fits a processor's own cache.
 TEACHERS_AT_A_TIME = 250
 """Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
 ROWS_IN_CACHE = 512
@@ -67,14 +67,14 @@ LACKS = -1e38
 
 @dataclass(frozen=True)
 class Known:
-    """A learner whose fit is known.
+    """A learner that can be fitted as arrays.
 
-    fit        what fits a shard, in `linear` or `logistic`
-    together   what fits many of two classes in less time, if there is anything; None of one that is left to `fit`
-    params     which values of which parameters it knows; a plan that names others is left to scikit-learn
+    fit        fits one shard, in `linear` or `logistic`
+    together   fits many shards of two classes faster, with None for each shard left to `fit`; or None
+    params     a test of the value of each supported parameter; a plan with others is left to scikit-learn
     required   parameters that a plan must name, since scikit-learn's default is another learner
-    fits       whether it is for so many columns and classes
-    squares    whether scores are of a row's numbers and their squares, in double precision
+    fits       whether a number of columns and of classes is supported
+    squares    whether scores use a row's numbers and their squares, in double precision
     """
 
     fit: Callable[..., Numbers]
@@ -86,12 +86,12 @@ class Known:
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
-        """Of weights: squares of odd rows are large."""
+        """Type of the weights: double if there are squares, which may be large."""
         return np.float64 if self.squares else np.float32
 
 
 def known(teachers: TeachersPlan, width: int, classes: int) -> Known | None:
-    """How teachers of that plan are fitted as arrays, on rows of that width; None if they cannot be."""
+    """The learner that fits these teachers as arrays on rows of that width; None if there is none."""
     found = KNOWN.get(teachers.estimator)
     if found is None or not found.fits(width, classes) or not found.required <= set(teachers.params):
         return None
@@ -100,17 +100,17 @@ def known(teachers: TeachersPlan, width: int, classes: int) -> Known | None:
 
 
 def between(low: float, high: float) -> Test:
-    """Whether a parameter is a number from `low` to `high`."""
+    """A test whether a parameter is a number from `low` to `high`."""
     return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def among(*values: str) -> Test:
-    """Whether a parameter is one of those words."""
+    """A test whether a parameter is one of these words."""
     return lambda value: isinstance(value, str) and value in values
 
 
 def anything(_: Any) -> bool:
-    """A parameter that decides nothing here."""
+    """The test of a parameter that has no effect here."""
     return True
 
 
@@ -147,8 +147,8 @@ KNOWN: Mapping[str, Known] = {
 
 @dataclass(frozen=True)
 class LinearTeachers:
-    """Teachers as one array of weights (outputs, teachers, numbers + 1), of a row's numbers and one, or with their
-    squares between them."""
+    """Teachers as one array of weights (outputs, teachers, numbers + 1): of a row's numbers, their squares if there are
+    any, and the offset."""
 
     weights: Weights
 
@@ -163,13 +163,13 @@ class LinearTeachers:
                 _count(counts[rows], scores)
 
     def scores(self, X: Rows) -> Iterator[Weights]:
-        """The scores (outputs, teachers, rows) of TEACHERS_AT_A_TIME on each row of X (rows, width)."""
+        """Scores (outputs, teachers, rows) on X (rows, width), TEACHERS_AT_A_TIME at a time."""
         numbers = self._numbers(X)
         for start in range(0, len(self), TEACHERS_AT_A_TIME):
             yield self.weights[:, start : start + TEACHERS_AT_A_TIME] @ numbers
 
     def _numbers(self, X: Rows) -> Weights:
-        """What weights are multiplied with: (numbers + 1, rows)."""
+        """The matrix that weights are multiplied with, (numbers + 1, rows)."""
         width = X.shape[1]
         found = aligned(len(X), self.weights.shape[2], dtype=self.weights.dtype)
         found[:, :width], found[:, -1] = X, 1
@@ -178,13 +178,13 @@ class LinearTeachers:
         return found.T
 
     def save(self) -> bytes:
-        """As a NumPy file, which holds no code."""
+        """The weights as a NumPy file, which holds no code."""
         np.save(file := io.BytesIO(), self.weights, allow_pickle=False)
         return file.getvalue()
 
     @classmethod
     def load(cls, file: bytes) -> "LinearTeachers":
-        """What `save` wrote."""
+        """The teachers that `save` wrote."""
         return cls.joined([np.load(io.BytesIO(file), allow_pickle=False)])
 
     @classmethod
@@ -196,8 +196,8 @@ class LinearTeachers:
 
 
 def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
-    """Add the votes by scores (outputs, teachers, rows) to `counts` (rows, classes). Votes of up to 255 teachers fit in
-    bytes; a score that is no number is never the largest."""
+    """Add the votes by scores (outputs, teachers, rows) to `counts` (rows, classes). Votes of up to 255 teachers fit
+    into bytes; NaN is never the largest score."""
     if len(scores) == 1:
         above = np.add.reduce(scores[0] > 0, axis=0, dtype=np.uint8)
         counts[:, 1] += above
@@ -214,8 +214,8 @@ def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
 def weights_together(
     learner: Known, params: Mapping[str, Any], shards: Sequence[tuple[Rows, Classes, int]], classes: int
 ) -> list[Weights]:
-    """The weights of each shard's teacher: of X, y and the fixed vote, as `weights_of` takes them. They are those of a
-    converged fit, too, but other ones in their last digits.
+    """The weights of each shard's teacher, from its X, y and fixed vote as `weights_of` takes them. They are converged
+    too, but may differ from those of `weights_of` in their last digits.
     """
     held = [np.flatnonzero(np.bincount(y, minlength=classes)) for _, y, _ in shards]
     two = [at for at, there in enumerate(held) if learner.together is not None and len(there) == 2]
@@ -233,10 +233,10 @@ def weights_of(
     fixed: int,
     found: Numbers | None = None,
 ) -> Weights:
-    """The weights (outputs, numbers + 1) of one shard's teacher: X (rows, width) and class indices y (rows,), in memory
-    of their own. Of a shard that cannot be fitted, those that vote `fixed` on every row.
+    """The weights (outputs, numbers + 1) of one shard's teacher, from X (rows, width) and class indices y (rows,), in
+    memory of their own. If the shard cannot be fitted, weights that vote `fixed` on every row.
 
-    found   what the learner finds for the classes that the shard holds, if that is known
+    found   weights of the classes that the shard holds, if they are fitted already
     """
     try:
         return _fitted(learner, params, X, y, classes, found)

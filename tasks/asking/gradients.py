@@ -8,10 +8,10 @@ So a step as long as the bound allows always descends, and conjugate gradients (
 other Hessian. If AᵀA / 4 + P is singular to rounding, L is that of a QR decomposition, which squares nothing.
 
 Assumes      at least one row of each class
-Guarantees   a shard's weights do not depend on those fitted beside it, to the bit: the rows it is given, zeros after
-             its own, are as many as its own number says; sums are one call of BLAS a shard, on memory that begins at a
-             cache line; all else is added, multiplied and compared number by number; each stops by its own rule
-Not covered  how long it takes, which the slowest of a stack decides. Checked by
+Guarantees   a shard's weights do not depend on those fitted with it, to the bit: it is padded with zeros to a number of
+             rows that follows from its own number; sums are one call of BLAS per shard, on memory that begins at a
+             cache line; all else is added, multiplied and compared element by element; each stops by its own rule
+Not covered  running time, which depends on the slowest shard of a stack. Checked by
              tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
 """
 
@@ -44,7 +44,7 @@ STACKED = 1 << 22
 
 def logistic_of_many(shards: Iterable[tuple[Rows, Classes]], C: float = 1.0, **_: Any) -> list[Numbers | None]:
     """Logistic regression of many shards of two classes, X (rows, width) and y (rows,) in 0 and 1, with an L2 penalty:
-    the weights (2, width + 1) of each; None of one that is left to `logistic`."""
+    the weights (2, width + 1) of each, or None if it is left to `logistic`."""
     given = list(shards)
     found: list[Numbers | None] = [None] * len(given)
     for places in _of_one_size(given):
@@ -59,13 +59,13 @@ def logistic_of_many(shards: Iterable[tuple[Rows, Classes]], C: float = 1.0, **_
 
 
 def rows_given(rows: int) -> int:
-    """The rows that a shard of so many is given, with zeros, so that many have the same: by its own number alone."""
+    """The number of rows to which a shard of `rows` rows is padded, so that many shards have the same."""
     unit = max(8, 1 << max(0, rows.bit_length() - 3))
     return -(-rows // unit) * unit
 
 
 def _of_one_size(shards: Sequence[tuple[Rows, Classes]]) -> Iterator[list[int]]:
-    """The places of shards of one size, in parts of STACKED bytes."""
+    """Indices of shards of one padded size, in groups of at most STACKED bytes."""
     places: dict[int, list[int]] = {}
     for place, (X, _) in enumerate(shards):
         places.setdefault(rows_given(len(X)), []).append(place)
@@ -75,8 +75,8 @@ def _of_one_size(shards: Sequence[tuple[Rows, Classes]]) -> Iterator[list[int]]:
 
 
 def coordinates(shards: Sequence[tuple[Rows, Classes]], C: float) -> tuple[Numbers, Numbers, Numbers]:
-    """Of shards of one size, in the coordinates in which the Hessian at zero is the identity: B (shards, rows, n), L⁻¹
-    (shards, n, n), and the classes less a half (shards, rows). Of one that has no such coordinates, no numbers."""
+    """For shards of one size, in the coordinates in which the Hessian at zero is the identity: B (shards, rows, n), L⁻¹
+    (shards, n, n), and the classes minus a half (shards, rows). NaN for a shard that has no such coordinates."""
     count, rows, n = len(shards), rows_given(len(shards[0][0])), shards[0][0].shape[1] + 1
     B, roots, target = aligned(count, rows, n), _squares(count, n), _zeros(count, rows)
     most, penalty = max(1, FACTORED // (8 * rows * n)), np.append(np.full(n - 1, 1 / C), 0.0)
@@ -96,7 +96,7 @@ def coordinates(shards: Sequence[tuple[Rows, Classes]], C: float) -> tuple[Numbe
 
 
 def inverse_roots(A: Numbers, penalty: Numbers, out: Numbers) -> list[int]:
-    """Write L⁻ᵀ of each shard's A to `out`, by Cholesky's factor; and the shards whose Hessian is singular."""
+    """Write L⁻ᵀ of each shard's A to `out`, by Cholesky's factor; return the shards whose Hessian is singular."""
     np.matmul(A.transpose(0, 2, 1), A, out=out)
     out *= 0.25
     diagonals = out.diagonal(axis1=1, axis2=2) + penalty
@@ -113,7 +113,7 @@ def inverse_roots(A: Numbers, penalty: Numbers, out: Numbers) -> list[int]:
 
 
 def _by_rows(A: Numbers, penalty: Numbers) -> tuple[Numbers, Numbers]:
-    """B and L⁻¹ of one shard, by a decomposition of its rows; no numbers if there are none."""
+    """B and L⁻¹ of one shard, by a decomposition of its rows; B is NaN if that fails."""
     rows, n = A.shape
     both = aligned(n, rows + n).T
     np.divide(A, 2, out=both[:rows])
@@ -129,9 +129,10 @@ def _by_rows(A: Numbers, penalty: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
-    """The least point (n,) of each shard, None of one that takes too many steps: from zero, by conjugate gradients.
+    """The minimum (n,) of each shard by conjugate gradients from zero, or None if it takes too many steps.
 
-    B (shards, rows, n), target (shards, rows). One that has ended is carried on until three in four have, to no effect.
+    B (shards, rows, n), target (shards, rows). A shard that has converged stays in the stack, without effect, until
+    three in four have.
     """
     found: list[Numbers | None] = [None] * len(B)
     shards, rows, n = B.shape
@@ -141,7 +142,7 @@ def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
     z, slope, along, last = (_zeros(shards, wide) for _ in range(4))
 
     def look() -> None:
-        """The shares less a half, and the slope, at these odds."""
+        """Update the shares minus a half, and the slope, at these odds."""
         expit(odds, out=half)
         np.subtract(half, 0.5, out=half)
         np.subtract(half, target, out=left)
@@ -188,7 +189,7 @@ def least_points(B: Numbers, target: Numbers) -> list[Numbers | None]:
 
 
 def _of_lines(numbers: int) -> int:
-    """So many numbers, in whole cache lines."""
+    """`numbers` rounded up to whole cache lines."""
     return -(-numbers // 8) * 8
 
 
@@ -204,13 +205,13 @@ def _zeros(*shape: int) -> Numbers:
 
 
 def _picked(stack: Numbers, on: NDArray[np.int64]) -> Numbers:
-    """Those of a stack, in memory of their own."""
+    """The elements `on` of a stack, in memory of their own."""
     found = aligned(len(on), *stack.shape[1:])
     np.take(stack, on, axis=0, out=found)
     return found
 
 
 def _dot(a: Numbers, b: Numbers) -> Numbers:
-    """The product of each pair of vectors (shards, 1)."""
+    """The dot product of each pair of vectors, (shards, 1)."""
     found: Numbers = np.vecdot(a, b)[:, None]
     return found

@@ -1,16 +1,16 @@
-"""Fits of linear teachers: what scikit-learn fits to a shard, by a few small matrices in double precision.
+"""Fits of linear teachers: scikit-learn's fit to a shard, by a few small matrices in double precision.
 
     scores of a row = weights (classes, width + 1) · (the row's numbers, 1)
 
-The largest score is voted for. A fit is given X (rows, width), the place y (rows,) of each row's class among those that
-the shard holds, how many these are (at least two), and the learner's parameters. It raises LinAlgError if there is no
-answer; whether its weights are numbers is for the caller to see.
+The vote is the class of the largest score. A fit takes X (rows, width), the index y (rows,) of each row's class among
+those that the shard holds, their number (at least two), and the learner's parameters. It raises LinAlgError if there is
+no solution; the caller must check that the weights are finite.
 
 Assumes      at least one row of each class
-Guarantees   what a fit returns follows from what it is given, to the bit: what BLAS and LAPACK read more than once lies
-             in memory that begins at a cache line, of a shape that is the shard's own
-Not covered  covariances that are singular to rounding: which of many answers is taken may then differ from
-             scikit-learn's. Checked by tests/tasks/asking/test_linear_teachers.py
+Guarantees   the result of a fit follows from its arguments, to the bit: arrays that BLAS and LAPACK read more than once
+             lie in memory that begins at a cache line, in a shape that depends on the shard alone
+Not covered  covariances that are singular to rounding: the solution may then be another one than scikit-learn's.
+             Checked by tests/tasks/asking/test_linear_teachers.py
 """
 
 import math
@@ -35,7 +35,7 @@ CONSTANT = 1e-12
 
 
 def aligned(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
-    """Memory from the start of a cache line: how a processor groups sums may depend on where numbers lie."""
+    """An array that starts at a cache line, because the grouping of sums may depend on the address."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + CACHE_LINE, dtype=np.uint8)
     start = -room.__array_interface__["data"][0] % CACHE_LINE
@@ -44,7 +44,7 @@ def aligned(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:
 
 
 def rooms(*shapes: tuple[int, ...]) -> list[Numbers]:
-    """Memory for several arrays at once, each from the start of a cache line."""
+    """Several arrays, each of which starts at a cache line."""
     sizes = [math.prod(shape) for shape in shapes]
     ends = list(accumulate(-(-size // 8) * 8 for size in sizes))
     room = aligned(ends[-1])
@@ -55,14 +55,14 @@ def rooms(*shapes: tuple[int, ...]) -> list[Numbers]:
 
 
 def own(rows: Rows) -> Numbers:
-    """Rows in double precision, in memory of their own."""
+    """A copy of rows in double precision."""
     found = aligned(*rows.shape)
     found[...] = rows
     return found
 
 
 def centred(rows: Numbers) -> Numbers:
-    """Rows less their means, in their place."""
+    """Subtract the column means from rows, in place."""
     rows -= rows.mean(axis=0)
     return rows
 
@@ -70,7 +70,7 @@ def centred(rows: Numbers) -> Numbers:
 def gram(A: Numbers, out: Numbers | None = None) -> Numbers:
     """The lower triangle of AᵀA (width, width), in Fortran's order, and zeros above it.
 
-    out   where a matrix of that kind was before
+    out   an earlier result to overwrite
     """
     if out is None:
         out = aligned(A.shape[1], A.shape[1]).T
@@ -80,12 +80,12 @@ def gram(A: Numbers, out: Numbers | None = None) -> Numbers:
 
 
 def on_diagonal(lower: Numbers) -> Numbers:
-    """The diagonal of a matrix in Fortran's order, to be written to."""
+    """A writable view of the diagonal of a matrix in Fortran's order."""
     return lower.reshape(-1, order="F")[:: len(lower) + 1]
 
 
 def factor(lower: Numbers) -> Numbers:
-    """Cholesky's factor of a positive definite matrix, in its place. Raises LinAlgError."""
+    """Cholesky's factor of a positive definite matrix, in place. Raises LinAlgError."""
     result = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
     found: Numbers = result[0]
     if result[1]:
@@ -104,7 +104,7 @@ def solved(lower: Numbers, right: Numbers) -> Numbers:
 
 
 def ridge(X: Rows, y: Classes, classes: int, alpha: float = 1.0, **_: Any) -> Numbers:
-    """Least squares to −1 and 1, with an L2 penalty on all but the offset: a problem for each class, or for two one."""
+    """Least squares to −1 and 1, with an L2 penalty on all but the offset: one problem per class, or one for two."""
     A, targets = own(X), own(np.where(y[:, None] == np.arange(classes), 1.0, -1.0))
     means, mean = own(A.mean(axis=0)), targets.mean(axis=0)
     found = gram(centred(A))
@@ -116,8 +116,8 @@ def ridge(X: Rows, y: Classes, classes: int, alpha: float = 1.0, **_: Any) -> Nu
 
 
 def discriminant(X: Rows, y: Classes, classes: int, shrinkage: float | str | None = None, **_: Any) -> Numbers:
-    """Linear discriminant analysis by least squares (`solver = "lsqr"`): one covariance, the mean of the classes' own,
-    each shrunk by itself. Raises LinAlgError if there is no more than a row for each class, as scikit-learn does."""
+    """Linear discriminant analysis by least squares (`solver = "lsqr"`): one covariance, the mean of those of the
+    classes, each shrunk by itself. Raises LinAlgError unless there are more rows than classes, as scikit-learn does."""
     if len(y) == classes:
         raise LinAlgError("there must be more rows than classes")
     means, spread = aligned(classes, X.shape[1]), aligned(X.shape[1], X.shape[1]).T
@@ -132,8 +132,8 @@ def discriminant(X: Rows, y: Classes, classes: int, shrinkage: float | str | Non
 
 
 def covariance(A: Numbers, shrinkage: float | str | None) -> Numbers:
-    """The lower triangle of the covariance of centred rows A, shrunk towards the mean variance: by that share; by
-    Ledoit and Wolf's estimate ("auto"), of columns of unit variance (doi:10.1016/S0047-259X(03)00096-4); or not."""
+    """The lower triangle of the covariance of centred rows A, shrunk towards the mean variance: by a share; by Ledoit
+    and Wolf's estimate ("auto"), of columns of unit variance (doi:10.1016/S0047-259X(03)00096-4); or not at all."""
     if shrinkage != "auto":
         return shrunk(gram(A) / len(A), float(shrinkage or 0))
     scale = np.sqrt((A * A).mean(axis=0))

@@ -3,8 +3,8 @@
     minimise  loss of the rows  +  |weights|² / 2C        the offsets are not penalised
 
 The optimum is scikit-learn's for an L2 penalty. A Hessian of a few dozen unknowns costs less than the Python between
-two of scikit-learn's first-order steps; each shard stops by its own rule. So are shards fitted that hold more than two
-classes, those that `tasks.asking.gradients` leaves, and all of a session that began so. Checked by
+two of scikit-learn's first-order steps; each shard stops by its own rule. Used for shards with more than two classes,
+for those that `tasks.asking.gradients` leaves out, and for all shards of a session that began with it. Checked by
 tests/tasks/asking/test_linear_teachers.py
 """
 
@@ -27,8 +27,8 @@ SLOWED = 0.1
 
 
 class Binomial:
-    """Logistic loss of two classes, and half the squared weights (not the offset) by C: what Newton's method asks of
-    it. A (rows, width + 1) has a column of ones.
+    """Logistic loss of two classes plus half the squared weights (not the offset) divided by C, with the derivatives
+    that Newton's method needs. A (rows, width + 1) has a column of ones.
     """
 
     def __init__(self, A: Numbers, y: Classes, classes: int, C: float) -> None:  # noqa: ARG002, as for more classes
@@ -41,7 +41,7 @@ class Binomial:
         self.signs[...], self.ones[...] = 1 - 2 * y, 1
 
     def value(self, at: Numbers) -> float:
-        """The loss at `at`, where slope and curvature are asked for next."""
+        """The loss at `at`; `gradient` and `hessian` are then those at `at`."""
         self.at[...] = at
         np.matmul(self.A, self.at, out=self.odds)
         np.multiply(self.signs, self.odds, out=self.left)
@@ -69,8 +69,8 @@ class Binomial:
 
 
 class Multinomial:
-    """The same of three classes or more: cross entropy of shares that are exp(odds), normed. Offsets are pinned to a
-    sum of zero, which changes no share."""
+    """The same for three or more classes: cross entropy of shares exp(odds), normalised. Offsets are pinned to a sum of
+    zero, which changes no share."""
 
     def __init__(self, A: Numbers, y: Classes, classes: int, C: float) -> None:
         (rows, wide), unknowns = A.shape, A.shape[1] * classes
@@ -120,8 +120,8 @@ class Multinomial:
 
 
 def newton(loss: Binomial | Multinomial) -> Numbers:
-    """The weights of least loss, which is convex, by Newton's steps from zero, halved until they descend. A Hessian
-    serves for further steps as long as they shrink fast (SLOWED)."""
+    """The weights of least loss, which is convex, by Newton's steps from zero, halved until they descend. A Hessian is
+    reused as long as steps shrink fast (SLOWED)."""
     step, last, shrinks = aligned(len(loss.at)), 0.0, 1.0
     at = np.zeros_like(step)
     value = loss.value(at)
@@ -145,7 +145,7 @@ def newton(loss: Binomial | Multinomial) -> Numbers:
 
 
 def logistic(X: Rows, y: Classes, classes: int, C: float = 1.0, **_: Any) -> Numbers:
-    """Logistic regression with an L2 penalty: of two classes by the odds of the second, else by those of each."""
+    """Logistic regression with an L2 penalty: for two classes by the odds of the second, otherwise by those of each."""
     return newton((Binomial if classes == 2 else Multinomial)(with_ones(X), y, classes, C))
 
 

@@ -3,8 +3,8 @@
     question(rows) -> an answer       rows: a polars frame of the shard's units: the plan's columns by their names, cast
                                       by the same fixed rules as for teachers, and the label column as class names
 
-What a shard may answer says `answers`, and how shards are asked `shards`. A question is public, and so are the values
-it is made of. Checked by tests/tasks/asking/test_ask_shards.py
+`answers` defines the answers allowed, and `shards` asks the shards. A question is public, and so are the values it is
+made of. Checked by tests/tasks/asking/test_ask_shards.py
 """
 
 import dis
@@ -42,10 +42,10 @@ ShardFunction = Callable[[pl.DataFrame], Hashable]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every shard: the operator's name for it, and the function that answers.
+    """A question to every shard: the operator's name for it, and the function that answers it.
 
-    The name is what a session knows a question by: asked by it again, the answer is replayed. So other code needs
-    another name; `code`, a digest of its source text if that is known, tells where it was forgotten.
+    A session identifies a question by its name: if it is asked again under that name, the answer is replayed. So other
+    code needs another name; `code`, a digest of the source text if that is known, shows if the name was not changed.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Question:
 
     @classmethod
     def of(cls, function: ShardFunction, name: str | None) -> "Question":
-        """The question by the name given, or by that of its function. Raises WrongInput if neither names it."""
+        """The question under the given name, or that of its function. Raises WrongInput if it has neither."""
         known = str(getattr(function, "__name__", "<")) if name is None else name
         if name is None and known.startswith("<"):
             raise WrongInput("a question that is no named function needs a name: it is known by it, and paid for once")
@@ -67,7 +67,7 @@ class Question:
 
     @property
     def code(self) -> str:
-        """SHA-256 of its source text and of the values it takes from around it; empty if one is not known."""
+        """SHA-256 of its source text and of the values it closes over; empty if one is not known."""
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
             taken = _taken(self.function)
@@ -77,7 +77,7 @@ class Question:
 
     @property
     def portable(self) -> bytes:
-        """The question for another process, what its module holds by value. Raises WrongInput if it cannot be that."""
+        """The question pickled for another process, its module by value. Raises WrongInput if it cannot be pickled."""
         module = sys.modules.get(self.function.__module__) if isinstance(self.function, FunctionType) else None
         try:
             with ExitStack() as registered:
@@ -106,7 +106,7 @@ def _taken(function: ShardFunction) -> dict[str, dict[str, str]]:
         if given.default is not given.empty
     }
     used = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
-    others = {name: value for name, value in around.globals.items() if name in used}  # else it is an attribute's name
+    others = {name: value for name, value in around.globals.items() if name in used}  # others are names of attributes
     kinds = {"closure": around.nonlocals, "globals": others, "defaults": defaults}
     return {kind: {name: _value(value) for name, value in found.items()} for kind, found in kinds.items()}
 
@@ -116,8 +116,8 @@ def _value(value: object) -> str:
 
 
 def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> None:
-    """Ask some public rows, with labels of every class, as shards are asked. Raises WrongInput if that fails: it
-    would fail on every shard, and be paid for all the same."""
+    """Ask the question of some public rows, with labels of every class, as shards are asked. Raises WrongInput if that
+    fails: it would fail on every shard and still be paid for."""
     rows, trial = (
         read_frame(batches[0].ref, vault).head(REHEARSED),
         cloudpickle.dumps(partial(fault_of, question.portable)),

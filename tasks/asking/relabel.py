@@ -2,12 +2,12 @@
 
 Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.data.split` draws the subset; here a hypothesis
 ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
-and teachers learn from that, so that they agree where the class is a good one, however noisy the labels were.
+and teachers learn from that, so that they agree if the class suits the data, however noisy the labels were.
 
-Assumes      the blocks hold a Poisson subset, one row a unit; the class has cut points of public rows, so that time and
-             failure depend on public numbers; the mechanism at the door is charged as relabelled.py says
-Guarantees   ĥ is drawn once for the same blocks and settings, durable in the vault before it is used: a retry or a
-             second process takes what was drawn. Copies of a row are a keyed function of the row
+Assumes      the blocks hold a Poisson subset, one row per unit; the class has cut points of public rows, so that time
+             and failure depend on public numbers; the mechanism at the door is charged as in relabelled.py
+Guarantees   ĥ is drawn once for the same blocks and settings, and stored in the vault before it is used: a retry or a
+             second process takes the stored draw. Copies of a row are a keyed function of the row
 Ends         with the session; a domain has one that is relabelled (see `artifacts.ledger.state`)
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
              Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the law of all of it
@@ -40,8 +40,8 @@ Guarantees   draws are keyed, by shard and place or by row and copy number: a re
 Not covered  the law of the copies: any would do, being independent of the rows
              Checked by tests/tasks/asking/test_relabel.py and tests/tasks/data/test_orders.py
 Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
-and c. One more row adds the names of number n + 1 and leaves the others. A name alone decides the shard, and the place
-in it: where a row came from, which the number of rows before it decides, is forgotten.
+and c. One more row adds the names of number n + 1 and leaves the others. The shard and the place in it follow from the
+name alone; the original position, which depends on the number of rows before it, is discarded.
 """
 
 import difflib
@@ -99,7 +99,7 @@ def hypothesis_class(
 
 
 def from_description(description: dict[str, Any]) -> Hypothesis:
-    """The hypothesis that `describe` wrote. Raises WrongInput if it is none."""
+    """The hypothesis that `describe` wrote. Raises WrongInput if the description is not valid."""
     try:
         return HYPOTHESIS_KINDS[description["kind"]](description)
     except (KeyError, TypeError, ValueError):
@@ -109,11 +109,11 @@ def from_description(description: dict[str, Any]) -> Hypothesis:
 def hypothesis_space(
     plan: HypothesesPlan, encoding: Encoding, X: Matrix, field: str, *, bounded: bool = False
 ) -> HypothesisClass:
-    """The class that section `field` of a plan names; with cut points if its dichotomies would outgrow the rows.
+    """The class that section `field` of a plan names; with cut points if it has too many dichotomies without.
 
-    X         encoded public rows (rows, encoding.width), which the cut points are of
-    bounded   with cut points wherever how many dichotomies there are would tell of the rows, which are private
-    Raises WrongInput if there is no such class or column, or too many hypotheses.
+    X         encoded public rows (rows, encoding.width) from which cut points are taken
+    bounded   use cut points also if the number of dichotomies would depend on the rows, because they are private
+    Raises WrongInput if there is no such class or column, or if there are too many hypotheses.
     """
     columns = positions_of(plan.features or encoding.outputs, encoding, field)
     plain = hypothesis_class(plan.hypotheses, columns=columns)
@@ -124,7 +124,7 @@ def hypothesis_space(
 
 
 def positions_of(features: Sequence[str], encoding: Encoding, field: str) -> list[int]:
-    """Where columns of the encoded matrix are, by their names. Raises WrongInput naming one that is not there."""
+    """Positions of named columns in the encoded matrix. Raises WrongInput naming a column that is not there."""
     for name in features:
         if name not in encoding.outputs:
             near = difflib.get_close_matches(name, encoding.outputs, n=3, cutoff=0.4) or encoding.outputs[:3]
@@ -139,7 +139,7 @@ def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vau
 
 
 def cut_points(X: Matrix, points: int) -> list[list[float]]:
-    """For each column of X (rows, columns), its numbers in rising order; if there are more, so many quantiles."""
+    """For each column of X (rows, columns), its numbers in rising order; at most `points` quantiles of them."""
     return [_thinned(np.sort(column), points).tolist() for column in X.astype(np.float64).T]
 
 
@@ -154,7 +154,7 @@ STREAM = 32
 
 
 def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
-    """Relabelled rows (SHARD, cast features, LABEL), in the order of shards, as the form of `settings` draws them."""
+    """Relabelled rows (SHARD, cast features, LABEL), resampled in the form of `settings`, in the order of shards."""
     if settings.form == "tight":
         return rows[_within_shards(rows[SHARD].to_numpy().astype(np.int64), key)]
     if settings.form == "published":
@@ -163,7 +163,7 @@ def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: 
 
 
 def _within_shards(shard: Ints, key: bytes) -> Ints:
-    """Which row each place of each shard gets: shard (rows,) in rising order."""
+    """Index of the row drawn for each place of each shard: shard (rows,) in rising order."""
     drawn = [np.zeros(0, dtype=np.int64)]
     for item, first, size in zip(*np.unique(shard, return_index=True, return_counts=True), strict=True):
         draws = keyed_draws(key, int(item) << STREAM, int(size))
@@ -172,7 +172,7 @@ def _within_shards(shard: Ints, key: bytes) -> Ints:
 
 
 def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
-    """Every copy of every row in a shard of its own. Identical rows are told apart by their number among them."""
+    """Every copy of every row, each in its own shard. Identical rows are distinguished by a running number."""
     from scipy.stats import poisson  # heavy, and rarely asked for
 
     digests = pl.Series(UNIT, row_digests(rows, encoding, key), pl.Binary)
@@ -196,7 +196,7 @@ class RelabelledRows(BaseModel):
 
 
 def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> HypothesisClass | None:
-    """The class that a plan relabels by, its cut points from the first of its own public batches; None without one."""
+    """The class that a plan relabels by, with cut points from its first public batch; None if it does not relabel."""
     if plan.relabel is None:
         return None
     X = public_matrix(batches[:1], encoding, vault)
@@ -218,7 +218,7 @@ def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relab
 
 
 class Subset(TypedDict):
-    """The numbers of a relabelling, on which alone its cost depends: see Relabelling."""
+    """The numbers of a relabelling that decide its cost: see Relabelling."""
 
     share: float
     choice_epsilon: float
@@ -226,7 +226,7 @@ class Subset(TypedDict):
 
 
 def subset_of(asked: RelabelPlan, epsilon: float, delta: float) -> Subset:
-    """How the secret subset is drawn and chosen on, if labels may spend (epsilon, delta)."""
+    """Settings of the secret subset and of the choice on it, if labels may spend (epsilon, delta)."""
     return {
         "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
         "choice_epsilon": asked.epsilon,
@@ -245,7 +245,7 @@ def relabel(
     folder: str,
     key: bytes,
 ) -> RelabelledRows:
-    """Choose ĥ once, label the rows of all blocks by it, resample them, and write them in as many blocks.
+    """Choose ĥ once, label the rows of all blocks by it, resample them, and write them in blocks.
 
     blocks   the subset by shard, as split wrote it
     key      for resampling

@@ -1,13 +1,13 @@
-"""Shards are asked a question one after another, each in a process of its own.
+"""Ask shards a question one after another, each in a process of its own.
 
-In one process, a question would carry what it read on to the next shard, by Python's state or by that of Polars, whose
-categories are the whole process's; and what its threads print, log or crash with would be seen.
+In a single process, a question could carry data on to the next shard, by Python's state or by that of Polars, whose
+categories belong to the whole process; and whatever its threads print, log or crash with would be visible.
 
-Assumes      the question is public, and its answer follows from the rows it is given and from what is public
-Guarantees   every shard answers, in a process forked from one that has seen no rows: all begin alike, with one core
-             and the same random generators, and none is left of another's. One whose process fails, by an error, for
-             lack of memory, by a signal or an exit, or gives no canonical text, answers None by a fixed rule. What it
-             prints, warns of or logs goes nowhere
+Assumes      the question is public, and its answer follows from the rows it is given and from public values
+Guarantees   every shard answers, in a process forked from one that has seen no rows: all start alike, with one core and
+             the same random generators, and nothing is left of an earlier shard. A shard whose process fails, by an
+             error, for lack of memory, by a signal or an exit, or gives no canonical text, answers None by a fixed
+             rule. Its output, warnings and logs are discarded
 Not covered  a question that never ends, ends other processes, or writes rows somewhere: it is code, and runs with your
              rights. Checked by tests/tasks/asking/test_ask_shards.py
 """
@@ -46,7 +46,7 @@ ENVIRONMENT = {
 
 @private_stage
 def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Encoding, vault: Vault) -> list[str]:
-    """What every shard answers, in their order, as canonical texts; blocks are ranges of shards and their rows."""
+    """The answers of all shards, in order, as canonical texts; blocks are pairs (range of shards, their rows)."""
     found: list[str] = []
     with forking_helper() as helper:
         for shards, block in blocks:
@@ -60,14 +60,14 @@ def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Enco
 
 
 def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
-    """Cast rows as a question sees them: the label by its class's name, under its own."""
+    """Cast rows as a question sees them: the label column under its own name, with names of classes."""
     names = pl.Series(encoding.label, encoding.classes, pl.String).gather(rows[LABEL])
     return rows.drop(LABEL).with_columns(names)
 
 
 @contextmanager
 def forking_helper() -> Iterator[socket.socket]:
-    """The process that forks one for each shard, by the socket it listens on; it ends with this."""
+    """Context with the socket of the process that forks one for each shard; that process ends with the context."""
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     ours, theirs = socket.socketpair()
     with ours:
@@ -89,7 +89,7 @@ def forking_helper() -> Iterator[socket.socket]:
 
 
 def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str:
-    """The canonical text of one shard's answer. Raises EnvironmentFailed if there is nobody who asks it."""
+    """The canonical text of one shard's answer. Raises EnvironmentFailed if the helper process is gone."""
     (given, give), (heard, say) = os.pipe(), os.pipe()
     with open(heard, "rb", buffering=0) as answer:
         with suppress(BrokenPipeError), open(give, "wb") as sink:  # broken: its process has ended before it was asked
@@ -106,7 +106,7 @@ def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str
 
 
 def as_bytes(rows: pl.DataFrame) -> bytes:
-    """Rows as Arrow's stream."""
+    """Rows as an Arrow IPC stream."""
     table, sink = rows.to_arrow(compat_level=pl.CompatLevel.oldest()), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -115,8 +115,8 @@ def as_bytes(rows: pl.DataFrame) -> bytes:
 
 
 def _text(written: bytes) -> str:
-    """The answer that a shard's process wrote, if it is a whole canonical text; else NO_ANSWER, whatever it is: what a
-    shard holds must not decide how the command ends."""
+    """The answer written by a shard's process if it is a whole canonical text, otherwise NO_ANSWER: the content of a
+    shard must not decide how the command ends."""
     try:
         text = written.decode().removesuffix("\n")
         return text if written.endswith(b"\n") and canonical(from_plain(json.loads(text))) == text else NO_ANSWER

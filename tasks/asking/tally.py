@@ -1,15 +1,15 @@
-"""Tally: what private rows add up to, in whole numbers, for one round of tallies.
+"""Tally: exact integer sums over private rows, for one round of tallies.
 
     private table ─ gather ─ blocks of coded units ─ count, mapped over blocks ─ exact sums ─┃ the door
 
 A row becomes its codes and its class, by rules that look at its own cells alone and cannot fail: a missing or foreign
 cell has a code of its own, an unknown label is the first class. Rows of a unit meet in one block; blocks are added.
 
-Assumes      codes and question are public: of public rows, of the plan, or of what earlier rounds released
+Assumes      codes and question are public: from public rows, from the plan, or from sums released by earlier rounds
 Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the
-             vault. If labels alone are secret, none decides which rows are counted, in which block, or what
+             vault. If labels alone are secret, no label decides which rows are counted, in which block, or what
              `known_codes` reads
-Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out.
+Not covered  rows whose unit is null: they belong to no unit that a guarantee could cover, so they are left out.
              Checked by tests/tasks/asking/test_tally.py
 """
 
@@ -55,9 +55,10 @@ SPILLS = 64
 def gather(
     plan: Plan, encoding: Encoding, codes: Codes, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
 ) -> tuple[Ref, ...]:
-    """Write the private table to the vault as codes and classes, whole units together, in BLOCKS files.
+    """Write the private table to the vault as codes and classes, all rows of a unit together, in BLOCKS files.
 
-    key     for spreading units; `erased` are those whose rows are left out
+    key     key that spreads units over blocks
+    erased  units whose rows are left out
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     private_files(plan)  # of a format that keeps rows where they are
@@ -66,7 +67,7 @@ def gather(
     once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
     path, form = plan.path("private"), plan.data.format
     unit, learning = plan.data.unit, of_part(plan, key, LEARNING)
-    if unit is None:  # a row by itself was not erased, and needs a name only where some are made public
+    if unit is None:  # single rows cannot be erased, and need a name only if a share of them is made public
         named = plan.data.public_share is not None
         rows = (
             owned_frames(path, columns, None, NOBODY, form, once)
@@ -86,7 +87,7 @@ def gather(
 
 @private_stage
 def count(block: Ref, question: RoundQuestion, vault: Vault, path: str) -> Ref:
-    """What the units of a block add up to: int64 (question.size,), in a file of the vault."""
+    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault."""
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
         for batch in batches:
@@ -99,8 +100,8 @@ def count(block: Ref, question: RoundQuestion, vault: Vault, path: str) -> Ref:
 
 @private_stage
 def known_codes(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
-    """If labels alone are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are
-    more than MOST_DECODED of them; and how many units there are. No label is read.
+    """If only labels are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are more than
+    MOST_DECODED units; and the number of units. No label is read.
     """
     parts = [part for block in blocks for part in _codes_of_units(vault.read(block))]
     units = sum(map(len, parts))
@@ -116,7 +117,7 @@ def _codes_of_units(file: bytes) -> Iterator[CodeMatrix]:
 
 
 def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
-    """The codes (rows, F) of a batch, field after field in memory."""
+    """The codes (rows, F) of a batch, in Fortran's order."""
     codes = [
         column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in (LABEL, UNIT)
     ]
@@ -127,13 +128,13 @@ def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
 
 
 def sums_folder(block: Ref) -> str:
-    """Where the sums of a block lie, of every round: beside those of the blocks that were gathered with it."""
+    """The folder of a block's sums in every round, shared with the blocks gathered with it."""
     _, domain, gathered, *_ = block.path.split("/")
     return f"sums/{domain}/{gathered}"
 
 
 def sums_bytes(sums: Ints) -> bytes:
-    """Sums as a file."""
+    """Sums as a NumPy file."""
     buffer = io.BytesIO()
     np.save(buffer, sums.astype("<i8"), allow_pickle=False)
     return buffer.getvalue()
@@ -164,13 +165,13 @@ def _schema(codes: Codes) -> pl.Schema:
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows in the order of their units, which are numbered from 0 in place of their names."""
+    """Rows in the order of their units, with the names of units replaced by numbers from 0."""
     return rows.with_columns(pl.col(UNIT).rank("dense").cast(pl.Int64) - 1).sort(UNIT)
 
 
 def _in_blocks(frames: Iterator[pl.DataFrame], codes: Codes, vault: Vault, folder: str) -> tuple[Ref, ...]:
-    """Frames of whole units in turn to each of BLOCKS files, a record batch each: what is counted together lies in one,
-    so a frame of several chunks would count its units several times."""
+    """Write frames of whole units to BLOCKS files in turn, each as one record batch: a batch is counted by itself, so a
+    frame of several chunks would count its units several times."""
     first = next(frames, None)
     empty = (pl.DataFrame(schema=_schema(codes)) if first is None else first).clear()
     with ExitStack() as held:
@@ -184,5 +185,5 @@ def _in_blocks(frames: Iterator[pl.DataFrame], codes: Codes, vault: Vault, folde
 
 
 def _together(frame: pl.DataFrame) -> pa.Table:
-    """As Arrow, in one chunk; of no rows, none."""
+    """As Arrow, in one chunk, or none if there are no rows."""
     return frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()

@@ -1,4 +1,4 @@
-"""Teachers: one model a shard, and their votes on public rows.
+"""Teachers: one model per shard, and their votes on public rows.
 
 A shard that cannot train still votes, by a fixed rule. Votes are counted batch by batch, for one block of teachers at a
 time, so that memory is bounded by one block and one slice of rows.
@@ -43,20 +43,20 @@ better than those of a weak logistic regression (tests/benchmarks/README.md); a 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fitted model, or none; and the class it votes for wherever the model gives none."""
+    """A fitted model or None, and the class it votes for whenever the model gives no valid class."""
 
     model: Any
     fixed: int
 
     def votes(self, X: Matrix, classes: int) -> Classes:
-        """Class indices (rows,), exactly one a row. A failure, NaN or foreign class is the fixed vote."""
+        """Class indices (rows,), exactly one per row; the fixed vote for a failure, NaN or unknown class."""
         fixed = np.full(len(X), self.fixed)
         if self.model is None:
             return fixed
         try:
             predicted = np.asarray(self.model.predict(X)).reshape(len(X))
             if predicted.dtype == np.int64 and len(X) and predicted.min() >= 0 and predicted.max() < classes:
-                return predicted  # the usual case, which is twenty times as fast to see as to mend
+                return predicted  # the usual case: checking is twenty times as fast as repairing
             answers = predicted.astype(np.float64)
         except MemoryError:
             raise  # the machine's fault, not the shard's: it must not change a vote
@@ -69,7 +69,7 @@ class Teacher:
 def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Train the teachers of one block of shards, and write them to the vault in one file.
 
-    Raises WrongInput if the estimator cannot be fitted at all, tried on made-up rows before any private one.
+    Raises WrongInput if the estimator cannot be fitted to made-up rows, on which it is tried first.
     """
     rehearse_teachers(teachers, encoding)
     with silenced():
@@ -84,8 +84,8 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
 
 @private_stage
 def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Train the teachers of one block, of a plan whose learner is known (`arrays.known`), as one array in one file:
-    together if that is how the path ends, or else each by itself.
+    """Train the teachers of one block as one array in one file, for a plan whose learner is known (`arrays.known`):
+    together if `path` ends in TOGETHER, otherwise one by one.
     """
     classes, found = len(encoding.classes), learner_of(teachers, encoding)
     assert found is not None, "who calls this has asked"
@@ -103,17 +103,17 @@ def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: En
 
 
 def learner_of(teachers: TeachersPlan, encoding: Encoding) -> Known | None:
-    """How the plan's teachers are fitted as arrays, if they can be: by plan and encoding, which are public."""
+    """The learner that fits the plan's teachers as arrays, or None; it follows from plan and encoding, both public."""
     return known(teachers, encoding.width, len(encoding.classes))
 
 
 def teachers_kind(blocks: Sequence[Ref]) -> str:
-    """Whether those teachers are TOGETHER, ARRAY or, of neither, models; their files may be gone."""
+    """TOGETHER, ARRAY, or "" for models, by the paths of the teachers' files, which may be gone."""
     return next((kind for kind in (TOGETHER, ARRAY) if any(block.path.endswith(kind) for block in blocks)), "")
 
 
 def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:
-    """Each shard, and its rows and labels, which lie wherever those of the shards before end."""
+    """Each shard with its rows and labels, as views into those of the block."""
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True):
@@ -121,7 +121,7 @@ def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tup
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds the types that version 0.1.0 named where they are now."""
+    """Finds types pickled by version 0.1.0 in their present modules."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         return super().find_class(MOVED.get(module_name, module_name), global_name)
@@ -131,7 +131,7 @@ Ensemble = Sequence[Teacher] | LinearTeachers
 
 
 def load_teachers(ref: Ref, vault: Vault) -> Ensemble:
-    """The teachers of one block. Unpickled only once the vault knows the file for its own."""
+    """The teachers of one block. A file is unpickled only after the vault has verified it."""
     file = vault.read(ref)
     if file.startswith(MAGIC_PREFIX):
         return LinearTeachers.load(file)
@@ -140,7 +140,7 @@ def load_teachers(ref: Ref, vault: Vault) -> Ensemble:
 
 
 def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
-    """The teachers of those blocks: arrays of several blocks at a time as one, up to MOST_HELD bytes; models of one."""
+    """The teachers of those blocks: arrays of several blocks joined up to MOST_HELD bytes, models block by block."""
     held: list[Weights] = []
     for block in blocks:
         loaded = load_teachers(block, vault)
@@ -156,8 +156,8 @@ def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
-    """Fit the estimator on made-up rows of every class and ask it about them. Raises WrongInput if that fails: it
-    would fail on every shard, and all teachers would fall back to fixed votes in silence."""
+    """Fit the estimator to made-up rows of every class and predict them. Raises WrongInput if that fails: it would fail
+    on every shard, and all teachers would silently fall back to fixed votes."""
     X = np.sin(np.arange(REHEARSAL_ROWS * encoding.width, dtype=np.float32)).reshape(REHEARSAL_ROWS, -1)
     y = np.arange(REHEARSAL_ROWS) % len(encoding.classes)
     try:
@@ -169,16 +169,15 @@ def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
 
 
 def aligned_copy(rows: NDArray[Cell]) -> NDArray[Cell]:
-    """A shard's rows in memory of their own, from the start of a cache line: how a processor groups sums may depend on
-    where they lie, and inside the block that is decided by how many rows the shards before have."""
+    """A copy of a shard's rows that starts at a cache line: the grouping of sums may depend on the address, which
+    inside the block depends on the sizes of the shards before it."""
     own = aligned(*rows.shape, dtype=rows.dtype)
     own[...] = rows
     return own
 
 
 def read_only(X: Matrix) -> Matrix:
-    """The same rows, which no model can change: teachers are asked about them one after another, and one that wrote
-    into them would change the votes of those after it."""
+    """A read-only view of X: a teacher that wrote into the rows would change the votes of the teachers asked later."""
     view = X.view()
     view.flags.writeable = False
     return view
@@ -200,7 +199,7 @@ def fitted_teacher(teachers: TeachersPlan, shard: int, X: Matrix, y: Classes, cl
 
 
 def fixed_vote(shard: int, y: Classes, classes: int) -> int:
-    """What a shard votes for without a model: its most common label, or of an empty one, the class of its number."""
+    """The vote of a shard without a model: its most common label, or for an empty shard the class of its number."""
     return int(np.bincount(y).argmax()) if len(y) else shard % classes
 
 
@@ -233,7 +232,7 @@ def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
 
 
 def votes_schema(classes: int) -> pa.Schema:
-    """Poll's output: one row a public row, how many teachers vote for each class; columns class_0 …"""
+    """Schema of `poll`'s output: per public row, the number of votes for each class, in columns class_0 …"""
     return pa.schema([pa.field(f"class_{index}", pa.uint32(), nullable=False) for index in range(classes)])
 
 

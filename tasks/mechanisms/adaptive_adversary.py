@@ -1,4 +1,4 @@
-"""The adaptive adversary of stable voting: the most that any asker can gain, and the table calibrated against it.
+"""The adaptive adversary of stable voting: the most that any asker can gain, and a table calibrated against it.
 
 `adaptive_delta` bounds the δ of a table at ε; `fit` finds the table that answers most within (ε, δ), proved by its
 Rényi curve or by that bound.
@@ -81,7 +81,7 @@ MARGINS = (8.0, 4.0)
 
 @dataclass(frozen=True)
 class Landing:
-    """Where a branch of each query lands: weight `near` at `offset` cells from here and `far` at the next; (K,)."""
+    """Landing cell of one branch of each query, (K,): weight `near` at `offset` cells away and `far` at the next."""
 
     offset: Indices
     near: Floats
@@ -89,13 +89,13 @@ class Landing:
 
     @classmethod
     def at(cls, cells: Floats, weight: Floats, width: float) -> "Landing":
-        """`weight` at a shift of `cells` in log x, spread over the two grid points about it: x keeps its mean."""
+        """`weight` at a shift of `cells` in log x, spread over the two nearest grid points so that x keeps its mean."""
         offset = np.floor(cells)
         far = np.expm1((cells - offset) * width) / np.expm1(width)
         return cls(offset.astype(np.int64), weight * (1 - far), weight * far)
 
     def worth(self, value: Floats) -> Floats:
-        """This branch's part of each query's gain, from each grid point: (K, n)."""
+        """This branch's part of the gain of each query at each grid point, (K, n)."""
         reach = int(np.abs(self.offset).max()) + 1
         padded = np.concatenate([np.ones(reach), value, np.full(reach, value[-1])])
         windows = sliding_window_view(padded, len(value))
@@ -114,7 +114,7 @@ class Queries:
 
     @classmethod
     def of(cls, table: Table, width: float) -> "Queries":
-        """Every adjacent pair, both ways round; those of small label moves as one each way."""
+        """Every adjacent pair, both ways round; pairs whose label moves x by little are merged, one for each way."""
         p, answered = probabilities(table)
         gap = (table[:-1] - table[1:]) / WHOLE
         fall, rise = np.log1p(gap / p[1:]), np.log1p(gap / answered[:-1])
@@ -132,14 +132,15 @@ class Queries:
 
 
 def _drift(sign: int, fall: float, width: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Refused at `fall`, labelled one cell the other way: the probabilities that keep the mean of x."""
+    """Shifts and probabilities of a query that moves x by `fall` if refused and one cell the other way if labelled, so
+    that the mean of x is kept."""
     up, down = np.expm1(sign * width), -np.expm1(-sign * fall)
     refused = up / (up + down)
     return np.array([-sign * fall / width]), np.array([refused]), np.array([float(sign)]), np.array([1 - refused])
 
 
 def _solve(queries: Queries, choice: Indices, refused: Floats, last: float) -> Floats:
-    """The value of always making `choice` (n,): a sparse linear system, 1 below the grid and `last` at its end."""
+    """Value of always making `choice` (n,), from a sparse linear system: 1 below the grid and `last` at its end."""
     size = len(choice)
     label, here = queries.labelled, np.arange(1, size + 1)
     near, far = label.near[choice], label.far[choice]
@@ -154,7 +155,7 @@ def _solve(queries: Queries, choice: Indices, refused: Floats, last: float) -> F
 
 
 def _level(queries: Queries, before: Floats, choice: Indices, last: float) -> tuple[Floats, Indices]:
-    """V_r on the grid, from V_{r−1}, and the queries that reach it; `last` bounds V_r at the end of the grid."""
+    """V_r on the grid, from V_{r−1}, and the queries that attain it; `last` bounds V_r at the end of the grid."""
     refused = queries.refused.worth(before)
     refused[-1] += queries.slip
     chance = queries.refused.near + queries.refused.far
@@ -173,7 +174,7 @@ def _level(queries: Queries, before: Floats, choice: Indices, last: float) -> tu
 
 
 def played_delta(table: Table, cutoff: int, epsilon: float, order: float) -> float:
-    """`adaptive_delta` as finely as a minute affords at 300 refusals; computed once a table."""
+    """`adaptive_delta` on a grid fine enough to take about a minute at 300 refusals; computed once per table."""
     return _played(table.tobytes(), cutoff, epsilon, order)
 
 
@@ -183,10 +184,10 @@ def _played(table: bytes, cutoff: int, epsilon: float, order: float) -> float:
 
 
 def adaptive_delta(table: Table, cutoff: int, epsilon: float, order: float, points: int = 20) -> float:
-    """δ that the best adversary reaches at `epsilon` and `cutoff` refusals, rounded up.
+    """Upper bound of the δ that the best adversary reaches at `epsilon` and `cutoff` refusals.
 
     `order` is a Rényi order at which the table's cost is finite; `points` grid points make up a typical step of log x.
-    Time and sharpness grow with it: about cutoff · (points · log-range / step) · queries.
+    Time and sharpness grow with `points`: about cutoff · (points · log-range / step) · queries.
     """
     p, answered = probabilities(table)
     step = float(np.log(p[:-1] / p[1:]).max(initial=0.0))
@@ -221,7 +222,7 @@ AIM = -0.002
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A table, the Rényi order it was built at, and what proves that it is within the wanted (ε, δ)."""
+    """A table, the Rényi order it was built at, and the accountant that proves it is within the wanted (ε, δ)."""
 
     order: float
     refusal: Table
@@ -252,7 +253,7 @@ def fit(epsilon: float, delta: float, cutoff: int, least_order: float, accountan
 
 
 def _sharpest(plain: Fit, scaled: Callable[[float], Fit], over: Callable[[Fit], float]) -> Fit:
-    """Of `plain` and three with κ scaled up, the one that answers most with a proved δ not `over` the wanted one."""
+    """Among `plain` and up to three tables with κ scaled up, the one that answers most and is not `over` the δ."""
     # Secant steps: the log of the proved δ is nearly linear in κ.
     tried, overs, scales = [plain], [over(plain)], [1.0, 1.2]
     while len(tried) < 4 and overs[0] < 0 and scales[-1] > 1:
@@ -284,7 +285,7 @@ def _slip(epsilon: float, delta: float, cutoff: int) -> float:
 
 
 def _best_order(slip: float, epsilon: float, delta: float, cutoff: int, least: float) -> tuple[float, float]:
-    """The Rényi order of ORDERS, `least` or above, whose table answers most within (epsilon, delta), and its κ."""
+    """The Rényi order in ORDERS, at least `least`, whose table answers most within (epsilon, delta), and its κ."""
     orders = np.array([order for order in ORDERS if order >= least])
     room = epsilon - _conversion(orders, delta)
     orders, room = orders[room > 0], room[room > 0]
@@ -299,12 +300,12 @@ def _best_order(slip: float, epsilon: float, delta: float, cutoff: int, least: f
 
 
 def _conversion(order: Floats, delta: float) -> Floats:
-    """What turning Rényi nats of `order` into ε at `delta` adds (Canonne, Kamath & Steinke 2020, Prop. 12)."""
+    """ε added by converting Rényi nats of `order` at `delta` (Canonne, Kamath & Steinke 2020, Prop. 12)."""
     return np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
 
 
 def _reach(slip: float, order: Floats, kappa: Floats) -> Floats:
-    """About the distance at which refusal has fallen to TARGET, for tables of each order (orders,): ∫ 1/fall."""
+    """Approximate distance at which refusal has fallen to TARGET, for a table of each order (orders,): ∫ 1/fall."""
     grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
     falls = steepest(np.broadcast_to(grid, (len(order), 65)), order[:, None], kappa[:, None])
     return np.asarray(np.trapezoid(1 / falls, -grid, axis=1))

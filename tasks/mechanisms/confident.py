@@ -98,7 +98,7 @@ class Confident(FieldSettings):
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
+        """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
         cost = replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)
@@ -107,15 +107,15 @@ class Confident(FieldSettings):
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:
-        """How many draws are made at most, and at which scale: for every test, and every row that may be released."""
+        """Pairs (largest number of draws, their scale): for the tests, and for the rows that may be released."""
         return (self.queries, self.test_scale), (self.answers * shifts(self.classes), self.scale)
 
     def delta_at(self, epsilon: float) -> float:
-        """δ of all of it at that ε, exactly but for rounding up."""
+        """δ of all tests and releases at that ε, exact except that it is rounded up."""
         return gaussians_delta(epsilon, self.draws)
 
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
-        """Which rows (rows,) are released, given the tests' noise (rows,) and the rows released before them."""
+        """Which rows (rows,) are released, given the tests' noise (rows,) and the number of rows released before."""
         passed: NDArray[np.bool_] = votes.max(axis=1) + test_noise >= self.threshold
         return passed & (np.cumsum(passed) + answered <= self.answers)
 
@@ -129,7 +129,7 @@ class Confident(FieldSettings):
         return np.where(released, labels, REFUSED), np.where(released[:, None], counts, 0)
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
-        """Answer a batch with fresh noise, up to the last row paid for. Every row before `first` was asked."""
+        """Answer a batch with fresh noise, up to the last row paid for. `first` rows were asked before it."""
         paid = votes[: max(0, self.queries - first)]
         test_noise = source.gaussian(self.test_scale, len(paid))
         released = self.confident(paid, test_noise, first - refused)
@@ -138,7 +138,7 @@ class Confident(FieldSettings):
         return Answers(*self.answer(paid, test_noise, noise, first - refused))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:
-        """ε at `delta` of so many tests and released rows, at least one, at the same scales."""
+        """ε at `delta` of `asked` tests and of the released rows, at least one, at the same scales."""
         return exact_epsilon(replace(self, queries=asked, answers=min(self.answers, max(1, asked - refused))))
 
     def odds(self, votes: Floats) -> Odds:
@@ -148,11 +148,11 @@ class Confident(FieldSettings):
         return Odds(np.asarray(ndtr(short / self.test_scale)), changed, self.scale**2)
 
     def for_teachers(self, ratio: float) -> Self:
-        """With a threshold that is the same part of them."""
+        """The same settings, with the threshold scaled by `ratio`."""
         return replace(self, threshold=round(self.threshold * ratio))
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """Every row's largest count is at the threshold here, and one below it there."""
+        """One attack: every row's largest count is at the threshold here, and one below it there."""
         rows, most = self.queries, min(self.threshold, teachers)
         here, there = one_vote_moved(rows, classes, most, teachers)
         passed = ndtr((np.array([most, most - 1]) - self.threshold + 0.5) / self.test_scale)

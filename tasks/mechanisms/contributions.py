@@ -1,4 +1,4 @@
-"""What a private unit adds to a round of tallies: whole numbers, from its codes and label alone.
+"""The contribution of a private unit to a round of tallies: whole numbers, computed from its codes and label alone.
 
 A row is `codes` (fields,), one code number a field; ranges of fields are disjoint, so a field's cells are its own. A
 question asks some fields. A row adds its residual, its label as whole numbers less what a public model expects, to its
@@ -8,17 +8,17 @@ Assumes      the question (fields, spans, model) is public or released; a code l
 Guarantees   a unit's contribution depends on that unit alone, to the bit; its squared norm is at most `row_square`
              for each field asked, and its constant's square; a sum with the unit, less the sum without, is it
 Ends         not applicable: nothing is drawn here
-Not covered  rows of one unit that are given in different blocks: then each block takes its part for a unit
+Not covered  rows of one unit that are passed in different blocks: each block then treats its part as a unit
 
 Residuals. S steps are a vote, 256 steps of a logit a nat; `least` is the least a model may expect of a class, in steps.
 Two classes: one column, z = S·y − q with q = S·p within [least, S − least], so |z| ≤ S − least.
 More: q_c = least + ⌊R·p_c⌋ with R = S − C·least, so 0 ≤ q_c − least, together at most R. Σ z² is convex in those, so it
 is largest at a corner: all of R with one wrong class, (S − least)² + (least + R)² + (C − 2)·least².
-Neither is a clip of the residual: whoever decodes knows q, so there is no bias. Probabilities are ratios of whole
-numbers T[d] = ⌊2^31·e^(−d/256)⌋, whose digest is asserted: `exp` differs between machines.
+Neither clips the residual: the decoder knows q, so there is no bias. Probabilities are ratios of whole numbers
+T[d] = ⌊2^31·e^(−d/256)⌋, whose digest is asserted because `exp` differs between machines.
 Mean of a unit's rows: one sum a cell over all its rows, divided once, truncated towards zero: no cell is further from
 zero than the mean's, whose norm is at most the largest row's. Rounding down instead would pass that bound. ∎
-Source: TALLIES.md, 1 to 4 of the design. Checked by tests/privacy/test_contributions.py.
+Checked by tests/privacy/test_contributions.py.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ ROWS_OF_A_BLOCK = 1 << 16
 
 @lru_cache(maxsize=1)
 def odds_table() -> Ints:
-    """T[d] = ⌊2^31·e^(−d/256)⌋ for d = 0 … 8192, by decimal arithmetic, and checked."""
+    """T[d] = ⌊2^31·e^(−d/256)⌋ for d = 0 … 8192, by decimal arithmetic; checked against TABLE_DIGEST."""
     with localcontext(prec=60):
         step, power, found = (Decimal(-1) / STEPS_A_NAT).exp(), Decimal(2**31), []
         for _ in range(FARTHEST_LOGIT + 1):
@@ -65,8 +65,8 @@ def odds_table() -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class IntegerModel:
-    """What is expected of a row before it is asked: `weights` (codes, columns) by code number, `intercept` (columns,);
-    256 steps a nat. A public thing: decoded from released sums, rounded once, and published."""
+    """The public model whose expectation a row's label is compared with: `weights` (codes, columns) by code number and
+    `intercept` (columns,), in 256 steps a nat. Decoded from released sums, rounded once, and published."""
 
     weights: Ints
     intercept: Ints
@@ -79,13 +79,13 @@ class IntegerModel:
                 raise ValueError("weights must be int64, none beyond 2^40 steps")
 
     def record(self) -> dict[str, Any]:
-        """As JSON; `from_record` has it back to the bit."""
+        """As JSON; `from_record` restores it to the bit."""
         octets = np.vstack([self.intercept, self.weights]).astype("<i8").tobytes()
         return {"columns": len(self.intercept), "weights": b64encode(octets).decode()}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "IntegerModel":
-        """The model that was recorded. Raises ValueError if it is none."""
+        """The model that was recorded. Raises ValueError if the record is not one."""
         numbers = np.frombuffer(b64decode(record["weights"], validate=True), "<i8").astype(np.int64)
         intercept, *weights = numbers.reshape(-1, record["columns"])
         return cls(np.array(weights, np.int64).reshape(-1, record["columns"]), intercept)
@@ -98,11 +98,11 @@ class IntegerModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundQuestion:
-    """What one round asks of every row: public, chosen from the plan and from released things alone.
+    """The question of one round, asked of every row: public, chosen from the plan and from released things alone.
 
     fields   which columns of the codes are asked, each with its span of code numbers in `spans`
-    model    what is expected of a row; None: the same of every class
-    count    what a unit adds for being there; 0: nothing, and then there is no such cell
+    model    the model of expected labels; None expects the same of every class
+    count    what a unit adds to the constant's cell by being present; 0 if there is no such cell
     """
 
     classes: int
@@ -135,7 +135,7 @@ class RoundQuestion:
 
     @property
     def width(self) -> int:
-        """Cells of all fields asked."""
+        """Number of cells of all fields asked."""
         return sum(stop - start for start, stop in self.spans)
 
     @property
@@ -144,26 +144,26 @@ class RoundQuestion:
         return self.width * self.columns + (self.count > 0)
 
     def record(self) -> dict[str, Any]:
-        """As JSON; `from_record` has it back to the bit."""
+        """As JSON; `from_record` restores it to the bit."""
         fields = ("classes", "steps", "what", "least", "count", "fields", "spans")
         values = {name: getattr(self, name) for name in fields}
         return values | {"model": None if self.model is None else self.model.record()}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "RoundQuestion":
-        """The question that was recorded. Raises ValueError if it is none."""
+        """The question that was recorded. Raises ValueError if the record is not one."""
         model = None if record["model"] is None else IntegerModel.from_record(record["model"])
         spans = tuple((int(start), int(stop)) for start, stop in record["spans"])
         return cls(**{**record, "fields": tuple(record["fields"]), "spans": spans, "model": model})
 
 
 def columns(classes: int, what: What) -> int:
-    """Numbers a cell holds: one for two classes or if only codes are counted, else one a class."""
+    """Numbers a cell holds: one for two classes or if only codes are counted, otherwise one per class."""
     return 1 if classes == 2 or what == "codes" else classes
 
 
 def check_grid(classes: int, steps: int, least: int, count: int) -> None:
-    """Raises ValueError unless residuals on this grid have the norm that `row_square` says."""
+    """Raises ValueError unless residuals on this grid have the norm that `row_square` gives."""
     if classes < 2 or not 2 <= steps <= 2**20 or not 0 <= least * classes <= steps or not 0 <= count <= 2**40:
         raise ValueError("a question needs 2 classes, 2 to 2^20 steps, and classes · least at most steps")
 
@@ -179,17 +179,18 @@ def row_square(classes: int, steps: int, what: What, least: int) -> int:
 
 
 def expected(question: RoundQuestion, codes: CodeRows) -> Ints:
-    """q: what the question's model expects of rows (rows, fields), in steps: (rows, columns). Public rows may ask."""
+    """q, the expectation of the question's model in steps, (rows, columns), for codes (rows, fields). The rows may be
+    public ones."""
     return _expected(question, codes).T
 
 
 def residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
-    """z of rows (rows, fields) with labels (rows,): (rows, columns). A label that is none counts as no class."""
+    """z, (rows, columns), of codes (rows, fields) and labels (rows,). A label that is not a class counts as none."""
     return _residuals(question, codes, labels).T
 
 
 def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
-    """By column (columns, rows), so that each column lies together."""
+    """Residuals by column (columns, rows), so that each column is contiguous."""
     if question.what == "codes":
         return np.full((1, len(codes)), question.steps, np.int64)
     first = 1 if question.classes == 2 else 0
@@ -219,7 +220,7 @@ def _by_column(model: IntegerModel) -> Any:
 
 
 def _logits(weights: Ints, intercept: Any, codes: CodeRows) -> Ints:
-    """Every field counts, whichever are asked."""
+    """Logits from every field, including those that are not asked."""
     total = np.full(len(codes), intercept, np.int64)
     for column in codes.T:
         total += weights[column]
@@ -269,11 +270,11 @@ def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
 
 
 def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | None = None) -> Ints:
-    """Σ of the units' contributions, (size,) int64. Sums of blocks add up if every unit is whole in one of them.
+    """Σ of the units' contributions, (size,) int64. Sums of blocks add up if all rows of a unit are in one block.
 
     codes    (rows, fields) int32
-    labels   (rows,) class numbers; not looked at if only codes are counted
-    units    (rows,) which unit a row is of, any numbers; None: each row is one
+    labels   (rows,) class numbers; ignored if only codes are counted
+    units    (rows,) the unit of each row, any numbers; None if each row is a unit
     """
     if units is None:
         return row_sums(question, codes, labels)
@@ -286,7 +287,7 @@ def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | 
 
 
 def _add_means(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Ints, unit: Ints, rows: Ints) -> None:
-    """Units of several rows: `unit` (rows,) numbers into `rows`, how many each has."""
+    """Add the means of units of several rows: `unit` (rows,) indexes `rows`, the number of rows of each unit."""
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
     each = _residuals(question, codes, labels)
     top = 0

@@ -1,13 +1,13 @@
-"""Votes and answers, and the distance to instability: what every mechanism at the door is given and gives back.
+"""Votes, answers and the distance to instability: the input and output of every mechanism that answers votes.
 
-Offers       `Answers` and `RandomSource` (what leaves the door for a batch, and where its randomness comes from),
+Offers       `Answers` and `RandomSource` (the answers to a batch, and the randomness they are drawn from),
              `plurality` and `distance_to_instability`, and refusal tables with their cost (`per_refusal`,
              `greedy_table`)
 
 Distance to instability: how many teachers may change their vote before the plurality label can change.
     Assumes      votes are whole counts, at least 0, one row a query, one column a class; a neighbouring table changes
                  one teacher, whose vote may move in any way on every query
-    Guarantees   (1) |d(D) − d(D')| ≤ 1;  (2) plurality(D) ≠ plurality(D') only where d(D) = d(D') = 0
+    Guarantees   (1) |d(D) − d(D')| ≤ 1;  (2) plurality(D) ≠ plurality(D') only if d(D) = d(D') = 0
     Ends         never: both are plain functions of the votes and release nothing
     Not covered  weighted votes and abstentions
 Proof. Let M be the top count less the runner-up, d = max(0, ⌈M/2⌉ − 1). One vote moves M by at most 2, hence ⌈M/2⌉ by
@@ -43,15 +43,15 @@ REFUSED = -1
 
 @dataclass(frozen=True)
 class Answers:
-    """What leaves the door for a batch: labels (rows,), REFUSED if refused, shorter than the votes when the
-    cutoff was reached; and for mechanisms that release them, whole noisy counts (rows, classes)."""
+    """Released answers to a batch: labels (rows,), REFUSED if refused, shorter than the votes if the cutoff is reached;
+    and noisy integer counts (rows, classes) from mechanisms that release them."""
 
     labels: Ints
     counts: Ints | None = None
 
 
 class RandomSource(Protocol):
-    """The randomness of one session, as the door hands it to a mechanism."""
+    """The randomness of one session, passed by the door to a mechanism."""
 
     def uniform(self, first: int, rows: int) -> Draws:
         """The keyed 64-bit draws of session-wide rows first … first + rows − 1; the same at every call."""
@@ -63,14 +63,14 @@ class RandomSource(Protocol):
         """Fresh exact discrete Gaussian noise."""
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
-        """What `draw` gave the first time it was asked for in this session, kept in the vault since."""
+        """The value that `draw` gave at its first call under this name in the session, kept in the vault."""
 
 
 Votes = NDArray[np.integer[Any]]
 
 
 def plurality(votes: Votes) -> Ints:
-    """The class with most votes, ties to the lowest: votes (rows, classes), labels (rows,)."""
+    """Labels (rows,) of votes (rows, classes): the class with most votes, ties to the lowest class number."""
     best = votes[:, 0]
     label = np.zeros(len(votes), np.int64)
     for index in range(1, votes.shape[1]):
@@ -81,7 +81,7 @@ def plurality(votes: Votes) -> Ints:
 
 
 def margin(votes: Votes) -> Votes:
-    """Votes of the winner less those of the runner-up, in the counts' own type: (rows,)."""
+    """Votes of the winner minus those of the runner-up, (rows,), in the type of the counts."""
     # Column by column: a handful of vector operations, where sorting rows would cost tens of nanoseconds each.
     best = votes[:, 0]
     second = np.zeros_like(best)
@@ -93,7 +93,7 @@ def margin(votes: Votes) -> Votes:
 
 
 def distance_to_instability(votes: Votes) -> Ints:
-    """max(0, ⌈margin/2⌉ − 1): so many votes may change, in any way, and the winner stays. Shape (rows,)."""
+    """max(0, ⌈margin/2⌉ − 1), (rows,): the number of votes that may change in any way without changing the winner."""
     distance = margin(votes)
     distance -= distance > 0
     distance >>= 1
@@ -130,7 +130,7 @@ def both_ways(order: Any, p: Any, q: Any, not_p: Any, not_q: Any, gap: Any) -> A
 
 
 def probabilities(table: Table) -> tuple[Floats, Floats]:
-    """Refusal and answer probabilities of a table, each to full relative precision: two arrays (L + 1,)."""
+    """Refusal and answer probabilities of a table, two arrays (L + 1,), each to full relative precision."""
     return table / WHOLE, (~table + np.uint64(1)) / WHOLE
 
 
@@ -143,7 +143,7 @@ def per_refusal(table: Table, order: float) -> float:
 
 
 def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
-    """How far the log-odds of refusal may fall in one step from `logit` at cost kappa; by bisection, rounded down."""
+    """Largest fall of the log-odds of refusal in one step from `logit` at cost kappa; by bisection, rounded down."""
     p, not_p = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
     low, high = np.zeros(logit.shape), np.full(logit.shape, 64.0)
     for _ in range(48):
@@ -169,7 +169,7 @@ def greedy_table(slip: float, order: float, kappa: float) -> Table:
 
 
 def _descend(start: int, grid: Floats, falls: Floats) -> Table:
-    """Follow `falls` (log-odds, at the points of `grid`) in whole numbers, each rounded towards the one before."""
+    """Follow `falls` (of log-odds, at the points of `grid`) in integers, each rounded towards the one before."""
     top, spacing = float(grid[0]), float(grid[0] - grid[1])
     fall, slope = falls.tolist(), np.diff(falls, append=falls[-1]).tolist()
     table = [start]
@@ -188,7 +188,7 @@ def log_odds(refused: int) -> float:
 
 
 def _upwards(logit: float) -> int:
-    """The least integer whose log-odds over 2^64 are at least `logit`, by its complement if that is the smaller."""
+    """The least integer whose log-odds over 2^64 are at least `logit`, found by its complement if that is smaller."""
     if logit > 0:
         return WHOLE - math.floor(WHOLE / (1 + math.exp(logit)))
     return math.ceil(WHOLE / (1 + math.exp(-logit)))

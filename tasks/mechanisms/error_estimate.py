@@ -8,7 +8,7 @@ Assumes      a privacy unit is in one shard; which rows are held out is fixed ro
 Guarantees   (ε, 0)-DP: one shard moves the sum by at most `steps`, and the noise has scale steps/ε. The cutoff that is
              suggested is accurate with probability 1 − β, for rows and queries drawn from one distribution
 Ends         after one release
-Not covered  the accuracy of a cutoff chosen by it for other data or other teachers. Its charge is the ledger's affair
+Not covered  the accuracy of a cutoff chosen by it for other data or other teachers. The ledger charges its cost
 Checked by tests/privacy/test_error_estimate.py and tests/privacy/test_bounds.py, where the printed cutoff is too small.
 """
 
@@ -50,26 +50,29 @@ class ErrorEstimate(FieldSettings):
 
     @property
     def cost(self) -> Cost:
-        """steps/scale, pure."""
+        """Pure ε = steps/scale."""
         return Cost.approximate(self.steps / self.scale)
 
     def total(self, errors: Ints, tested: Ints) -> int:
-        """Σ of rates in steps: errors and tested rows (shards,). A shard with nothing to test counts as all wrong."""
+        """Sum of the shards' error rates, in steps, from errors (shards,) and tested rows (shards,).
+
+        A shard that tested no row counts as all wrong.
+        """
         if errors.shape != (self.shards,) or tested.shape != (self.shards,):
             raise ValueError(f"errors and tested must be ({self.shards},), got {errors.shape} and {tested.shape}")
         rounded = (2 * errors * self.steps + tested) // np.maximum(2 * tested, 1)
         return int(np.where(tested > 0, rounded.clip(0, self.steps), self.steps).sum())
 
     def release(self, total: int, source: RandomSource) -> int:
-        """The noisy sum: the one number that leaves."""
+        """The noisy sum, which is the only number released."""
         return total + int(source.laplace(self.scale, 1)[0])
 
     def rate(self, noisy: int) -> float:
-        """The mean error rate a noisy sum says, between 0 and 1."""
+        """The mean error rate estimated from a noisy sum, between 0 and 1."""
         return min(1.0, max(0.0, noisy / (self.shards * self.steps)))
 
     def upper_rate(self, noisy: int, beta: float) -> float:
-        """A rate that the mean of all shards passes with probability at most β over the noise, rounding included."""
+        """A rate that the mean of all shards exceeds with probability at most β over the noise, rounding included."""
         check_parameters(fractions={"beta": beta}, positive={})
         # Pr[noise <= −t] is p^t/(1 + p) for whole t, p = e^(−1/scale)
         margin = math.ceil(max(0.0, -self.scale * (math.log(beta) + math.log1p(math.exp(-1 / self.scale)))))
@@ -78,7 +81,7 @@ class ErrorEstimate(FieldSettings):
     def suggested_cutoff(self, noisy: int, *, queries: int, beta: float) -> int:
         """T of BTT18, Theorem 3.2, for that many queries at the upper rate; β is halved between the two.
 
-        Between 1 and as many as queries, with which a session cannot halt before its end.
+        At least 1 and at most `queries`, with which a session cannot halt before its end.
         """
         error = self.upper_rate(noisy, beta / 2)
         if error in (0, 1):

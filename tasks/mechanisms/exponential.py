@@ -54,8 +54,8 @@ from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialMechanism:
-    """Chooses in proportion to the weights of candidates. Public settings only: ε of one choice, how far one privacy
-    unit moves a score, and whether all of them the same way."""
+    """Chooses a candidate with probability proportional to its weight. Public settings only: ε of one choice, how far
+    one privacy unit moves a score, and whether it moves all scores in the same direction."""
 
     epsilon: float
     sensitivity: int = 1
@@ -69,25 +69,25 @@ class ExponentialMechanism:
 
     @property
     def cost(self) -> Cost:
-        """ε of one choice, pure, of bounded range."""
+        """Pure ε of one choice, with bounded range."""
         return Cost.bounded_range(self.epsilon)
 
     @property
     def rate(self) -> float:
-        """By how much the logarithm of a candidate's weight falls for each point of its score."""
+        """Fall of the logarithm of a candidate's weight per point of score lost."""
         return self.epsilon / (self.sensitivity if self.monotone else 2 * self.sensitivity)
 
     def weights(self, scores: Ints) -> Floats:
-        """aᵢ: 1 for the best candidates. (candidates,)."""
+        """Weights aᵢ, (candidates,); 1 for the best candidates."""
         return np.asarray(np.exp(self.rate * (scores - scores.max())))
 
     def probabilities(self, scores: Ints) -> Floats:
-        """The law of `choose`, (candidates,)."""
+        """Probabilities with which `choose` chooses each candidate, (candidates,)."""
         weights = self.weights(scores)
         return np.asarray(weights / weights.sum())
 
     def choose(self, scores: Ints) -> int:
-        """The index of the chosen candidate: scores (candidates,)."""
+        """Draw the index of a candidate from scores (candidates,)."""
         return noise.sample_by_weight(
             scores, epsilon=self.epsilon, sensitivity=self.sensitivity, monotone=self.monotone
         )
@@ -95,8 +95,8 @@ class ExponentialMechanism:
 
 @dataclass(frozen=True, kw_only=True)
 class ByErrors:
-    """One choice by errors on private units, of which each counts once. Public settings only: its ε, and what is secret
-    of a unit; None of version 0.1.0, see above."""
+    """One choice by errors on private units, each of which counts once. Public settings only: its ε, and which part of
+    a unit is secret (None for a session of version 0.1.0, see above)."""
 
     name: ClassVar[str]
 
@@ -114,12 +114,12 @@ class ByErrors:
 
     @property
     def choice(self) -> ExponentialMechanism:
-        """What draws: at ε less head-room for the rounding of its cost."""
+        """The exponential mechanism that draws, at ε less head-room for the rounding of its cost."""
         return ExponentialMechanism(epsilon=self.epsilon / UP**2, monotone=self.secret == "rows")
 
     @property
     def cost(self) -> Cost:
-        """ε, pure."""
+        """Pure ε, with bounded range if `secret` is known."""
         return self.choice.cost if self.secret else Cost.approximate(self.choice.epsilon)
 
     def settings(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class ByErrors:
         return {"name": self.name, "epsilon": self.epsilon, **result}
 
     def choose(self, scores: Ints) -> int:
-        """The number of the chosen candidate, of private scores (candidates,)."""
+        """Draw the index of a candidate from private scores (candidates,)."""
         return self.choice.choose(scores)
 
 
@@ -142,5 +142,5 @@ class Universal(ByErrors):
     )
 
     def scores(self, hypotheses: Hypotheses, X: Floats, y: Ints) -> Ints:
-        """What candidates are weighed by, less their errors on the private X (rows, width), y (rows,): never shown."""
+        """Scores of the candidates: minus their errors on the private X (rows, width), y (rows,). Never published."""
         return -hypotheses.errors(X, y)

@@ -42,7 +42,7 @@ class LaplaceVotes(NoisyCounts):
 
     @property
     def cost(self) -> Cost:
-        """Randomised response of ε = 1/scale, once for every count that may move."""
+        """Cost of randomised response with ε = 1/scale, once for every count that may move."""
         return Cost.approximate(1 / self.scale, times=self.queries * shifts(self.classes))
 
     def noise(self, source: RandomSource, size: int) -> Ints:
@@ -50,16 +50,16 @@ class LaplaceVotes(NoisyCounts):
         return source.laplace(self.scale, size)
 
     def surprisal(self, noise: Ints) -> Floats:
-        """Of the discrete Laplace law."""
+        """Minus the log-likelihood of discrete Laplace noise, up to a constant."""
         return np.asarray(np.abs(noise) / self.scale)
 
     def distribution(self, at: Floats) -> Floats:
-        """Of the Laplace law of scale 1."""
+        """Distribution function of the Laplace law of scale 1."""
         tail = np.exp(-np.abs(at)) / 2
         return np.where(at < 0, tail, 1 - tail)
 
     def quantile(self, at: Floats) -> Floats:
-        """Of the Laplace law of scale 1."""
+        """Quantile function of the Laplace law of scale 1."""
         return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)))
 
 

@@ -1,13 +1,13 @@
-"""Mechanisms: what each is, the catalogue by name, and what to expect of one on a stream.
+"""Mechanisms: their protocol, the catalogue by name, and what to expect of one on a stream.
 
-A mechanism is one value that carries everything about a way to answer votes: calibration, cost, answers, odds, attacks
-and proof. A new one is a file of its own, a line of `artifacts.sections.MECHANISMS`, and its independent recomputation
-in `tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
+A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds, attacks and
+proof. To add one, write its file, add a line to `artifacts.sections.MECHANISMS` and its independent recomputation to
+`tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
 
-Offers       `Mechanism` (what all of them have), `calibrate` and `from_settings` (one by its name in
+Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
-             the part of their labels that noise has changed), `Once` (one that a single answer ends), `FieldSettings`
-             (one whose fields are its settings)
+             the share of their labels that noise changes), `Once` (a mechanism with a single answer), `FieldSettings`
+             (a mechanism whose fields are its settings)
 
 Statement of `expectation`
     Assumes      the votes are public: a guess of them, or a simulation
@@ -15,7 +15,7 @@ Statement of `expectation`
     Ends         not applicable: nothing is drawn
     Not covered  whether the plurality of the teachers is the right label
 
-A noisy threshold stays for a whole epoch, while its odds take it afresh for each row. That counts too few answers,
+A noisy threshold is kept for a whole epoch, while its odds draw it afresh for each row. This may count too few answers,
 never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t rows with probability E (1 − r(X))^t,
 at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long. Checked by
 tests/tasks/mechanisms/test_outcome.py.
@@ -41,14 +41,14 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """What plans and the ledger call it."""
+        """Its name in plans and in the ledger."""
 
     @property
     def proof(self) -> str:
-        """Where its guarantee is proved, as the certificate says it: a file of this project, and the literature."""
+        """Where its guarantee is proved, as printed in the certificate: a file of this project, and the literature."""
 
     def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and what they gave."""
+        """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and their results."""
 
     # How it runs ------------------------------------------------------------------------------------------------------
 
@@ -61,25 +61,25 @@ class Mechanism(Protocol):
         """Whether it releases noisy counts, from which a regressor learns more than from their labels."""
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
-        """Answer a batch: votes (rows, classes), its first session-wide row, and the refusals before it."""
+        """Answer a batch: votes (rows, classes), its first row number in the session, and the refusals before it."""
 
     # How it pays and ends ---------------------------------------------------------------------------------------------
 
     @property
     def cost(self) -> Cost:
-        """What it will have spent at its end, computed from the very settings that run."""
+        """Cost at its end, computed from the settings that run."""
 
     @property
     def per_refusal(self) -> Cost | None:
-        """What one refusal is charged when the session is settled by what happened; None: charged whole."""
+        """Cost of one refusal, if a session is charged for the refusals that happened; None if it is charged whole."""
 
     @property
     def cutoff(self) -> int | None:
-        """Refusals until it halts; None if it does not pay by refusal."""
+        """Number of refusals at which it halts; None if it does not pay by refusal."""
 
     @property
     def queries(self) -> int | None:
-        """Rows it may answer at most; None if the stream may be endless."""
+        """Largest number of rows it may answer; None if the stream may be endless."""
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:
         """ε at its δ, had it been planned to end after `asked` rows of which `refused` were refused."""
@@ -88,24 +88,24 @@ class Mechanism(Protocol):
 
     @property
     def answers(self) -> int | None:
-        """Rows it may release at most; None if that many are not counted."""
+        """Largest number of rows it may release; None if released rows are not limited."""
 
     @property
     def needs(self) -> str:
-        """What must be fixed before it is asked."""
+        """Settings that must be fixed before it is asked."""
 
     def odds(self, votes: Floats) -> Odds:
-        """Odds by row of votes (rows, classes), each row from the largest count down."""
+        """Odds for each row of votes (rows, classes), whose counts are in falling order."""
 
     def for_teachers(self, ratio: float) -> Self:
-        """The same settings for so many times the teachers."""
+        """The same settings for `ratio` times as many teachers."""
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """The attacks an audit tries on it, whose shares add to one; `teachers` is how many vote on a row."""
+        """Attacks for an audit, whose shares add up to one; `teachers` is the number of votes on a row."""
 
 
 class MechanismClass(Protocol):
-    """A mechanism before it is calibrated: what all of its kind share, and how one is made."""
+    """A mechanism before it is calibrated: its shared attributes and its constructors."""
 
     @property
     def proof(self) -> str:
@@ -117,22 +117,22 @@ class MechanismClass(Protocol):
 
     @property
     def calibrate(self) -> Callable[..., Mechanism]:
-        """The mechanism that spends at most (epsilon, delta); takes those of `calibrate`'s other settings it needs."""
+        """Makes the mechanism that spends at most (epsilon, delta), from the other settings of `calibrate` it needs."""
 
     @property
     def from_settings(self) -> Callable[[dict[str, Any]], Mechanism]:
-        """The mechanism that `settings` was taken from."""
+        """Makes the mechanism that `settings` was taken from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldSettings:
-    """What a mechanism builds on if its fields are its settings: how they are recorded, and how it is made of them."""
+    """Base of a mechanism whose fields are its settings: how to record them, and how to rebuild it from them."""
 
     name: ClassVar[str]
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from. Raises WrongInput for a key that is none of its own."""
+        """The mechanism that `settings` was taken from. Raises WrongInput for a key that is not a field."""
         unknown = settings.keys() - {"name", *(each.name for each in fields(cls))}
         if unknown:
             raise WrongInput(f"settings of {cls.name} must not have {', '.join(sorted(unknown))}: it has no such field")
@@ -164,10 +164,10 @@ def calibrate(
 ) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end.
 
-    cutoff    refusals until it halts, for the mechanisms that pay by refusal
-    queries   rows it may answer at most, for those that pay by row
-    order     the Rényi order its cost is charged at in its domain, if it must be finite
-    accountant  what proves its (ε, δ), for the one that has several
+    cutoff      refusals until it halts, for mechanisms that pay by refusal
+    queries     largest number of rows it may answer, for mechanisms that pay by row
+    order       Rényi order at which its domain is charged, if its cost must be finite there
+    accountant  the accountant that proves its (ε, δ), for a mechanism that has several
     Raises WrongInput if the settings cannot be met.
     """
     make = mechanism_class(name).calibrate
@@ -187,9 +187,9 @@ def calibrate(
 
 
 def from_settings(settings: dict[str, Any]) -> Mechanism:
-    """The mechanism of recorded settings, as it answered: of relabelled rows, the inner one.
+    """The mechanism that answered, from its recorded settings: for relabelled rows, the inner one.
 
-    Raises WrongInput if its name is none of the catalogue.
+    Raises WrongInput if its name is not in the catalogue.
     """
     inner = {name: value for name, value in settings.items() if name != "relabel"}
     return mechanism_class(str(inner["name"])).from_settings(inner)
@@ -197,11 +197,11 @@ def from_settings(settings: dict[str, Any]) -> Mechanism:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected of a stream: rows answered, and the part of their labels that noise has changed.
+    """Expected result of a stream: rows answered, and the share of their labels that noise has changed.
 
     refused  the share of the rows asked that is refused
-    kept   of the variance of released counts about their middle, the part that is the votes' own and not noise's
-           (their reliability); None if labels alone are released
+    kept     reliability of released counts: the share of their variance about the mean that comes from the votes and
+             not from noise; None if only labels are released
     """
 
     answered: float
@@ -211,7 +211,7 @@ class Expectation:
 
 
 def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
-    """What is expected when `queries` rows are drawn from those of `votes` (rows, classes) and asked in turn."""
+    """Expectation for `queries` rows drawn from those of `votes` (rows, classes) and asked in turn."""
     by_row = mechanism.odds(votes)
     answered_odds = 1 - by_row.refused
     rate = float(by_row.refused.mean())
@@ -229,7 +229,7 @@ def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectatio
 
 
 def _reliability(votes: Floats, weights: Floats, variance: float | None) -> float | None:
-    """Of votes (rows, classes) that are released with those weights (rows,) under noise of that variance in a count."""
+    """Reliability of votes (rows, classes) released with `weights` (rows,) under noise of `variance` in each count."""
     if variance is None:
         return None
     middle = votes.mean(axis=1, keepdims=True)
@@ -246,7 +246,7 @@ def _expected_up_to(most: int, trials: int, chance: float) -> float:
 
 
 class OneAnswer(Protocol):
-    """A mechanism with one answer: public settings, and ε."""
+    """A mechanism with one answer."""
 
     @property
     def epsilon(self) -> float: ...
@@ -262,10 +262,10 @@ Answering = TypeVar("Answering", bound=OneAnswer)
 
 @dataclass(frozen=True)
 class Once(Generic[Answering]):
-    """A mechanism with one answer, as a session is opened for it.
+    """A mechanism with one answer, with the attributes that opening a session needs.
 
-    mechanism   what draws the answer
-    about       what else is public of the question, as JSON
+    mechanism   draws the answer
+    about       other public facts of the question, as JSON
     """
 
     mechanism: Answering
@@ -277,7 +277,7 @@ class Once(Generic[Answering]):
 
     @property
     def cost(self) -> Cost:
-        """As the mechanism's."""
+        """Cost of the mechanism."""
         return self.mechanism.cost
 
     def settings(self) -> dict[str, Any]:
@@ -286,5 +286,5 @@ class Once(Generic[Answering]):
 
     @property
     def epsilon(self) -> float:
-        """ε of its claim."""
+        """ε of the mechanism."""
         return self.mechanism.epsilon

@@ -1,11 +1,11 @@
-"""Randomness and how much of it: exact noise and selection from OpenDP, keyed draws, the least noise within a budget.
+"""Randomness: exact noise and selection from OpenDP, keyed draws, and the least noise within a budget.
 
 Statement of draws: discrete noise and private selection from OpenDP, and the keyed stream of 64-bit draws
     Assumes      OpenDP's samplers are exact and its generator is the operating system's; AES-256 is a pseudo-random
                  function; a key is secret and an index under it serves one row for ever
-    Guarantees   `laplace` and `gaussian` draw from the very distributions that costs are computed for, with no
-                 floating-point rounding (Canonne, Kamath & Steinke 2020, Alg. 1 and 3); `select` is epsilon-DP
-                 (McKenna & Sheldon 2020); `keyed_draws` gives a row the same uniform draw at every call
+    Guarantees   `laplace` and `gaussian` draw from the distributions that costs are computed for, with no
+                 floating-point rounding (Canonne, Kamath & Steinke 2020, Alg. 1 and 3); `sample_by_weight` is
+                 epsilon-DP (McSherry & Talwar 2007); `keyed_draws` gives a row the same uniform draw at every call
     Ends         nothing is kept between calls
     Not covered  running time, which depends on the noise; noise cannot be keyed, so whoever publishes it keeps it
 Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
@@ -106,7 +106,7 @@ def sample_by_weight(scores: Ints, *, epsilon: float, sensitivity: int, monotone
     """An index drawn in proportion to exp(epsilon·score / (2·sensitivity)), or exp(epsilon·score / sensitivity) of
     monotone scores: the exponential mechanism, epsilon-DP.
 
-    OpenDP grants it ρ = epsilon²/8 as well (Cesar & Rogers 2021).
+    OpenDP also proves ρ = epsilon²/8 for it (Cesar & Rogers 2021).
 
     scores       (candidates,) whole numbers, each moving by at most `sensitivity` between neighbours
     epsilon      of the choice, pure
@@ -161,7 +161,7 @@ LEAST_ROUNDED = 3.0
 
 
 class Priced(Protocol):
-    """A mechanism that states its budget and its cost."""
+    """A mechanism with a budget and a cost."""
 
     @property
     def epsilon(self) -> float: ...
@@ -172,7 +172,7 @@ class Priced(Protocol):
 
 
 class Exact(Priced, Protocol):
-    """One whose δ is known at any ε."""
+    """A mechanism whose δ is known at any ε."""
 
     def delta_at(self, epsilon: float) -> float: ...
 
@@ -181,7 +181,7 @@ M = TypeVar("M", bound=Priced)
 
 
 def least_noise(build: Callable[[float], M]) -> M:
-    """The mechanism of the least scale whose own cost is within its budget; `build` makes the one of a scale.
+    """The mechanism with the least noise scale whose cost is within its budget; `build` makes a mechanism from a scale.
 
     More noise must never cost more. Raises WrongInput if even the largest scale costs too much.
     """
@@ -197,12 +197,12 @@ def least_noise(build: Callable[[float], M]) -> M:
 
 
 def within_budget(mechanism: Priced) -> bool:
-    """Whether what the mechanism costs is at most the budget it states."""
+    """Whether the mechanism's cost is within its budget."""
     return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 
 
 def exact_epsilon(mechanism: Exact) -> float:
-    """ε at which it costs no more than its δ, exactly: `cost` has that at the ε it was calibrated to alone."""
+    """ε at which the mechanism's exact δ is its own; `cost` claims that only at the ε it was calibrated to."""
 
     def beyond(epsilon: float) -> float:
         return mechanism.delta_at(epsilon) - mechanism.delta
@@ -212,7 +212,7 @@ def exact_epsilon(mechanism: Exact) -> float:
 
 
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
-    """Raises WrongInput unless the budget and the stream are ones that can be calibrated for."""
+    """Raises WrongInput unless epsilon, delta, queries and classes are in their ranges."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
     if queries < 1 or classes < 2:
@@ -246,8 +246,8 @@ def moved_delta(epsilon: float, moves: Sequence[tuple[float, int, float]]) -> fl
 
 
 def with_moves(cost: Cost, claim: tuple[float, float], moves: Sequence[tuple[int, int, float]]) -> Cost:
-    """`cost`, for a Gaussian filter too: by the μ² of such moves and the δ of rounding; whole, at the claimed (ε, δ),
-    for a scale below LEAST_ROUNDED."""
+    """`cost` with its part for a Gaussian filter: μ² of these moves and δ of rounding, or, for a scale below
+    LEAST_ROUNDED, the whole claimed (ε, δ)."""
     if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
         return replace(cost, parts=(Whole(epsilon=claim[0], delta=claim[1], cost=cost),))
     squares = (Fraction(square) / (Fraction(scale) ** 2 - Fraction(ROUNDED) ** 2) for square, _, scale in moves)

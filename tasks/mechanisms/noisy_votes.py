@@ -1,8 +1,8 @@
 """Noisy votes: release every row's counts with exact discrete Gaussian noise, and their argmax.
 
-Two classes: one count of class 1 a row; class 0 is the rest of the k votes, and k is public. More: every count. Whole
-counts are released, since their argmax costs the same. `NoisyCounts` is what Gaussian and Laplace votes share; which
-noise is added, and what it costs, is each mechanism's own file.
+Two classes: one count of class 1 per row; class 0 has the rest of the k votes, and k is public. More classes: every
+count. All counts are released, since their argmax alone would cost the same. `NoisyCounts` is the base of Gaussian and
+Laplace votes; each mechanism's own file has its noise and its cost.
 
 Privacy statement
     Assumes      each privacy unit reaches one teacher; all k teachers vote on every row, so that a row of votes sums
@@ -35,19 +35,19 @@ from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_m
 
 
 def noises(classes: int) -> int:
-    """Draws of noise a row: one count tells both if there are two classes."""
+    """Draws of noise per row: with two classes one count determines both."""
     return 1 if classes == 2 else classes
 
 
 def shifts(classes: int) -> int:
-    """How many of a row's released counts move, by one each, when one teacher changes its vote."""
+    """Number of a row's released counts that move, by one each, if one teacher changes its vote."""
     return 1 if classes == 2 else 2
 
 
 def noisy_labels(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
-    """Labels (rows,) and whole noisy counts (rows, classes) of votes (rows, classes) given noise (rows, noises).
+    """Labels (rows,) and noisy integer counts (rows, classes) of votes (rows, classes) given noise (rows, noises).
 
-    The label is the class of the largest noisy count, the lowest of equals.
+    The label is the class of the largest noisy count, ties to the lowest class number.
     """
     rows, classes = votes.shape
     if noise.shape != (rows, noises(classes)):
@@ -94,7 +94,7 @@ class NoisyCounts(FieldSettings, ABC):
     @property
     @abstractmethod
     def cost(self) -> Cost:
-        """What `queries` rows spend at `scale`."""
+        """Cost of `queries` rows at `scale`."""
 
     def answer(self, votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
         """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes))."""
@@ -127,16 +127,16 @@ class NoisyCounts(FieldSettings, ABC):
         return min(self.epsilon, replace(self, queries=asked).cost.epsilon(self.delta))
 
     def odds(self, votes: Floats) -> Odds:
-        """Nothing is refused; noise changes a label if it outweighs the margin."""
+        """Odds that noise outweighs the margin and changes a label; nothing is refused."""
         changed = changed_odds(votes, self.scale, self.distribution, self.quantile)
         return Odds(np.zeros(len(votes)), changed, self.unit_variance * self.scale**2)
 
     def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """The same: the noise is in votes, not in shares of them."""
+        """Itself: the noise is in votes, not in shares of them."""
         return self
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """On every row, one vote more for class 0 here and for class 1 there."""
+        """One attack: on every row, one more vote for class 0 here and for class 1 there."""
         here, there = one_vote_moved(self.queries, classes, teachers - teachers // 2, teachers)
         labels = np.zeros((self.queries, classes + 1))
         name = f"{self.queries} rows, one vote moved on each"
@@ -155,14 +155,14 @@ class NoisyVotes(NoisyCounts):
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated, and the budget itself if the exact δ at `scale` is within it."""
+        """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ at `scale` is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         claims = ((self.epsilon, self.delta),) if proved else ()
         cost = replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)
         return with_moves(cost, (self.epsilon, self.delta), [(self._moved, self._moved, self.scale)])
 
     def delta_at(self, epsilon: float) -> float:
-        """δ of all of it at that ε, exactly but for rounding up."""
+        """δ of all counts at that ε, exact except that it is rounded up."""
         return gaussian_delta(epsilon, self._moved, self.scale)
 
     @property
@@ -174,15 +174,15 @@ class NoisyVotes(NoisyCounts):
         return source.gaussian(self.scale, size)
 
     def surprisal(self, noise: Ints) -> Floats:
-        """Of the discrete Gaussian."""
+        """Minus the log-likelihood of discrete Gaussian noise, up to a constant."""
         return gaussian_surprisal(self.scale, noise)
 
     def distribution(self, at: Floats) -> Floats:
-        """Of the standard normal law."""
+        """Distribution function of the standard normal law."""
         return np.asarray(ndtr(at))
 
     def quantile(self, at: Floats) -> Floats:
-        """Of the standard normal law."""
+        """Quantile function of the standard normal law."""
         return np.asarray(ndtri(at))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002

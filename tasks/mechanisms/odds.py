@@ -1,10 +1,10 @@
-"""Profiles, odds and attacks: what is known of a mechanism on votes that are public or made up.
+"""Profiles, odds and attacks: how a mechanism behaves on votes that are public or made up.
 
     profile      a public guess of how teachers share their votes
-    Odds         on a row of votes: that it is refused, or its label changed by noise
-    Attack       worst neighbouring streams of votes, and how telling each possible answer to them is
+    Odds         for a row of votes: the probabilities that it is refused, and that noise changes its label
+    Attack       worst neighbouring streams of votes, and the score of each possible answer
 
-Each mechanism has methods `odds` and `attacks`; this is what they share.
+Each mechanism has methods `odds` and `attacks`; this file holds what they share.
 
 Statement of profiles and odds
     Assumes      the votes are public: a figure, votes on public rows of teachers trained on public data, or a
@@ -24,7 +24,7 @@ the least the figure allows.
 Checked by tests/tasks/mechanisms/test_profile.py and tests/tasks/mechanisms/test_outcome.py.
 
 Statement of attacks
-    Assumes      nothing: whatever an attack is, what it shows of a mechanism is a lower bound
+    Assumes      nothing: any attack gives a lower bound of what the mechanism leaks
     Guarantees   `here` and `there` are neighbours: on each row one vote moves from one class to another
     Ends         nothing is drawn here
     Not covered  the best attack: streams are fixed beforehand, those of exact tests in tests/privacy are not
@@ -53,10 +53,10 @@ PROFILE_ROWS = 512
 
 
 def profile(agreement: ArrayLike, classes: int) -> Shares:
-    """The profile (rows, classes) of a guess. Raises WrongInput if it is none.
+    """The profile (rows, classes) of a guess. Raises WrongInput if `agreement` is not a valid guess.
 
-    agreement   a figure, the mean share of the winning class; or that share row by row (rows,); or vote counts or
-                shares by class (rows, classes)
+    agreement   the mean share of the winning class; or that share by row (rows,); or vote counts or shares by class
+                (rows, classes)
     """
     guess = np.asarray(agreement, np.float64)
     if guess.ndim == 0:
@@ -71,7 +71,7 @@ def profile(agreement: ArrayLike, classes: int) -> Shares:
 
 
 def _beta(mean: float, classes: int) -> Floats:
-    """Shares of the winner at ROWS evenly spaced quantiles."""
+    """Shares of the winner at PROFILE_ROWS evenly spaced quantiles."""
     above = (mean * classes - 1) / (classes - 1)
     if not 0 < above <= 1:
         raise WrongInput(f"agreement must be above 1/classes = {1 / classes:.3g} and at most 1, got {mean:g}")
@@ -93,7 +93,7 @@ def _spread(winner: Floats, classes: int) -> Shares:
 
 
 def _thinned(shares: Shares) -> Shares:
-    """At most ROWS rows, evenly spaced in order of margin."""
+    """At most PROFILE_ROWS rows, evenly spaced in order of margin."""
     rows = len(shares)
     if rows <= PROFILE_ROWS:
         return shares
@@ -107,9 +107,9 @@ MIDDLES = (np.arange(64) + 0.5) / 64
 
 @dataclass(frozen=True)
 class Odds:
-    """By row: the probability that it is refused when asked, and that a label released for it is changed by noise.
+    """By row: the probability that it is refused, and that noise changes the label released for it.
 
-    variance   of the noise in every count that is released; None if labels alone are
+    variance   of the noise in every released count; None if only labels are released
     """
 
     refused: Floats
@@ -123,7 +123,7 @@ def only_refused(refused: Floats) -> Odds:
 
 
 def distances(votes: Floats) -> Ints:
-    """Distance to instability (rows,) of votes that need not be whole, as distance.py has it."""
+    """Distance to instability (rows,), as in distance.py, of votes that need not be whole."""
     return np.maximum(0, (_margins(votes) - 1) // 2)
 
 
@@ -132,7 +132,7 @@ def changed_odds(
 ) -> Floats:
     """The probability that the largest noisy count is not the winner's, (rows,).
 
-    Two classes share one noise, so half the margin is enough to change the label; more classes have one each.
+    Two classes share one draw of noise, so half the margin changes the label; with more classes each has its own.
     """
     if votes.shape[1] == 2:
         return cdf((0.5 - np.ceil(_margins(votes) / 2)) / scale)
@@ -170,7 +170,7 @@ class Attack:
 
     @property
     def rows(self) -> int:
-        """Of the stream."""
+        """Number of rows of the stream."""
         return len(self.here)
 
     def play(self, release: Callable[..., Answers], side: int, source: RandomSource) -> float:
@@ -200,7 +200,7 @@ class SumsAttack:
 
     @property
     def rows(self) -> int:
-        """Numbers drawn for in a session."""
+        """Number of draws of noise in a session."""
         return sum(map(len, self.sides[0]))
 
     def play(self, release: Callable[..., Ints], side: int, source: RandomSource) -> float:
@@ -213,7 +213,7 @@ class SumsAttack:
 
 
 class Attacked(Protocol):
-    """A mechanism as an audit needs it."""
+    """The part of a mechanism that an audit uses."""
 
     @property
     def name(self) -> str: ...
@@ -223,7 +223,7 @@ class Attacked(Protocol):
 
 
 def split_attack(rows: int, classes: int) -> Attack:
-    """Rows whose labels differ, at distance 0 on both sides: any label is telling."""
+    """Rows whose labels differ, at distance 0 on both sides: any released label gives the side away."""
     labels = np.zeros((rows, classes + 1))
     labels[:, 0], labels[:, 1] = 1.0, -1.0
     level, lost = (at_distance(np.full(rows, distance), 0, classes) for distance in (-1, -2))
@@ -247,7 +247,7 @@ def one_vote_moved(rows: int, classes: int, first: int, teachers: int) -> tuple[
 
 
 def label_weights(odds: NDArray[np.float64], classes: int) -> Floats:
-    """Score of each label from the probabilities (rows, 4) of refusal here and there, and of an answer."""
+    """Score of each label from probabilities (rows, 4): refusal here and there, then an answer here and there."""
     logs = np.log(np.maximum(odds, LEAST_PROBABILITY))
     labels = np.repeat((logs[:, 2] - logs[:, 3])[:, None], classes + 1, axis=1)
     labels[:, REFUSED] = logs[:, 0] - logs[:, 1]

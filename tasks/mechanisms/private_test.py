@@ -1,21 +1,22 @@
-"""A private test: how often a student is right on private units that took no part in learning, as noisy counts.
+"""Private test: noisy counts of how often a student is right on private units that were kept out of learning.
 
-Released together: the confusion matrix, and how many were right and wrong. The many cells of a matrix are noisy, the
-pair is not; so half of the budget goes to each.
+Two releases share the budget equally: the confusion matrix, and the numbers of right and wrong predictions. The pair
+is separate because a sum over the many noisy cells of the matrix would be much noisier.
 
 Privacy statement
-    Assumes      a unit is counted once, by what the student says of that row alone; scales are fixed or chosen from
-                 released things alone
+    Assumes      a unit is counted once, by the student's prediction for that row alone; scales are fixed or chosen
+                 from released things alone
     Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
     Ends         after one release
-    Not covered  how the unit came to be in the test part (artifacts.parts). The intervals say nothing of a student that
-                 learned from the tested units, or was chosen by tests on them; of one chosen among candidates, they
-                 are those of student_choice.py
+    Not covered  how the unit came to be in the test part (artifacts.parts). The intervals do not hold for a student
+                 that learned from the tested units, or was chosen by tests on them; for one chosen among candidates
+                 use those of student_choice.py
 
-Proof. If rows are secret, one unit more adds 1 to one cell and to one of right and wrong: `moved` = 1. If only
-its labels are, its count moves from one cell to another, and from right to wrong or not: two cells and two of the pair
-by 1. Either way the privacy loss is that of as many discrete Gaussians at each scale, each shifted by one (noise.py),
-and the Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
+Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
+are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
+numbers of the pair change by 1: `moved` = 2. In both cases the privacy loss is that of `moved` discrete Gaussians at
+each scale, each shifted by one (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath &
+Steinke 2020). ∎
 
 Intervals. Of a right and e wrong units, drawn independently, Clopper & Pearson's interval of the chance p to be right
 is [B(β/4; a, e + 1), B(1 − β/4; a + 1, e)], B the quantile of the beta law, and misses p at most β/2 of the time. Its
@@ -57,7 +58,7 @@ ABOUT = ("session", "student", "share", "clean")
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateTest(FieldSettings):
-    """Public settings only. Noise is of `scale` in each cell of the matrix, of `pair_scale` in right and in wrong."""
+    """Public settings only. Noise has `scale` in each cell of the matrix and `pair_scale` in right and in wrong."""
 
     name: ClassVar[str] = "private_test"
     cutoff: ClassVar[None] = None
@@ -74,14 +75,14 @@ class PrivateTest(FieldSettings):
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The test that `settings` was taken from; or a session's record, which says ABOUT as well."""
+        """The test with these settings; a session's record, which also has the keys of ABOUT, will do."""
         return super().from_settings({key: settings[key] for key in settings if key not in ABOUT})
 
     @classmethod
     def calibrate(
         cls, *, epsilon: float, delta: float, classes: int, secret: str, most: tuple[float, float] | None = None
     ) -> "PrivateTest":
-        """The least noise within (epsilon, delta); and, with `most` = (order, nats), of no more nats at that order.
+        """The least noise within (epsilon, delta) and, with `most` = (order, nats), within those nats at that order.
 
         Raises WrongInput.
         """
@@ -110,7 +111,7 @@ class PrivateTest(FieldSettings):
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:
-        """How many counts a unit moves by one, at which scale."""
+        """Pairs (number of counts that a unit moves by one, their noise scale)."""
         moved = COUNTS_MOVED[self.secret]
         return (moved, self.scale), (moved, self.pair_scale)
 
@@ -121,18 +122,18 @@ class PrivateTest(FieldSettings):
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated; and the budget itself if the exact δ is within it."""
+        """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
         moves = [(count, count, scale) for count, scale in self.draws]
         return with_moves(cost, (self.epsilon, self.delta), moves)
 
     def delta_at(self, epsilon: float) -> float:
-        """δ of the release at that ε, exactly but for rounding up."""
+        """δ of the release at that ε, exact except that it is rounded up."""
         return gaussians_delta(epsilon, self.draws)
 
     def release(self, matrix: Ints, source: RandomSource) -> Ints:
-        """Noisy right and wrong, then the noisy matrix row by row: matrix (classes, classes), true by said class."""
+        """Noisy right and wrong, then the noisy matrix by rows: matrix (classes, classes), true by predicted class."""
         right = int(np.trace(matrix))
         pair = np.array([right, int(matrix.sum()) - right]) + source.gaussian(self.pair_scale, 2)
         cells = matrix.ravel() + source.gaussian(self.scale, matrix.size)
@@ -141,7 +142,7 @@ class PrivateTest(FieldSettings):
 
 @dataclass(frozen=True)
 class Measured:
-    """A share of right ones, and the interval that covers it at LEVEL."""
+    """A share of right predictions, and the interval that covers it at LEVEL."""
 
     value: float
     low: float
@@ -150,7 +151,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Measures:
-    """What noisy counts say of a student, each at LEVEL by itself: `rows` is the noisy number of tested units."""
+    """Measures of a student from noisy counts, each covered at LEVEL by itself; `rows` is the noisy number of units."""
 
     rows: int
     accuracy: Measured
@@ -160,7 +161,7 @@ class Measures:
 
     @classmethod
     def of(cls, mechanism: PrivateTest, noisy: Sequence[int], level: float = LEVEL) -> "Measures":
-        """From what was released."""
+        """The measures computed from the released counts `noisy`."""
         matrix = np.asarray(noisy[2:], dtype=np.int64).reshape(mechanism.classes, mechanism.classes)
         others, misses = mechanism.classes - 1, 1 - level
         hits, of_class, of_predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
@@ -183,9 +184,8 @@ ENDS = ("value", "low", "high")
 
 
 def measured_share(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
-    """The share that was right, of noisy counts: of one count, and of the sum of `others`, noise of `scale` in each.
-
-    If the counts say nothing, the share is the middle of its interval.
+    """The share right / (right + wrong) of noisy counts: `right` is one count, `wrong` the sum of `others` counts, with
+    noise of `scale` in each. If neither count is positive, the share is the middle of its interval.
     """
     near, far = quantile(scale, 1, misses / 8), quantile(scale, others, misses / 8)
     low = _beta(misses / 4, right - near, max(0, wrong + far) + 1)
@@ -195,7 +195,7 @@ def measured_share(right: int, wrong: int, scale: float, misses: float, others: 
 
 
 def _beta(chance: float, first: int, second: int) -> float:
-    """A quantile of the beta law; 0 or 1 if a count is none."""
+    """A quantile of the beta law; 0 or 1 if a parameter is not positive."""
     from scipy.stats import beta as beta_law  # heavy, and rarely asked for
 
     if first <= 0:
@@ -205,8 +205,8 @@ def _beta(chance: float, first: int, second: int) -> float:
 
 @lru_cache(maxsize=64)
 def quantile(scale: float, count: int, tail: float) -> int:
-    """The least q which the sum of so many discrete Gaussians exceeds with probability at most `tail`; or, if that
-    law is too wide to be summed, a q that it does: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17).
+    """The least q that the sum of `count` discrete Gaussians exceeds with probability at most `tail`. If that law is
+    too wide to sum, an upper bound: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17).
     """
     size = next_fast_len(2 * math.ceil(REACH * (scale + 1) * math.sqrt(count)) + 1, real=True)
     if size > LARGEST_LAW:

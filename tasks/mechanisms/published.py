@@ -67,7 +67,7 @@ class Published(NoisyThreshold):
 
     @property
     def needs(self) -> str:
-        """What must be fixed before it is asked; the paper's k among it."""
+        """Settings to fix before it is asked, with the paper's k."""
         return f"a cutoff and the number of rows; the paper asks for {self.teachers:,} teachers"
 
 
@@ -84,7 +84,7 @@ def teachers_required(*, epsilon: float, delta: float, cutoff: int, queries: int
 
 
 def printed_cost(*, epsilon: float, delta: float, cutoff: int, queries: int) -> Cost:
-    """What Algorithm 2 spends as it is printed; its guarantee holds if that is at most `epsilon` at `delta`.
+    """Cost of Algorithm 2 as printed; its guarantee holds if that is at most `epsilon` at `delta`.
 
     Sensitivity 2 makes an epoch cost 4/λ; "while c ≤ T" makes T + 1 of them; and with an even number of teachers the
     label may differ at a printed distance of 1.
@@ -95,7 +95,7 @@ def printed_cost(*, epsilon: float, delta: float, cutoff: int, queries: int) -> 
 
 
 def _threshold(scale: float, delta: float, queries: int) -> int:
-    """w of Algorithm 2, line 2, in votes. Whole votes pass w just where they pass its whole part."""
+    """w of Algorithm 2, line 2, in votes, rounded down: whole votes exceed w if and only if they exceed its floor."""
     return math.floor(2 * scale * math.log(2 * queries / delta))
 
 

@@ -1,7 +1,7 @@
-"""Stable questions: release what most shards answer to any question, by refusing where they disagree.
+"""Stable questions: release the answer most shards give to any question, and refuse if they disagree.
 
-`ask` does so by any mechanism that pays by refusal, for a stream of questions. `OptimalRelease` and `LaplaceRelease`
-are A_stab, for one question by itself: in its optimal form, and in the papers'.
+`ask` uses any mechanism that pays by refusal, for a stream of questions. `OptimalRelease` and `LaplaceRelease` are
+A_stab for a single question: its optimal form, and the papers' form.
 
 Each shard answers each question with a hashable value: the name of its most telling feature, a threshold, a rule.
 
@@ -97,7 +97,7 @@ class LaplaceRelease:
 
     @property
     def scale(self) -> float:
-        """Of the noise, in votes; rounded up."""
+        """Scale of the noise, in votes; rounded up."""
         return 1 / self.epsilon * UP
 
     @property
@@ -111,20 +111,20 @@ class LaplaceRelease:
         return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
 
     def settings(self) -> dict[str, Any]:
-        """As JSON: what it was asked for, and the noise and the threshold that run."""
+        """As JSON: the requested ε and δ, and the noise scale and threshold that run."""
         asked = {"name": self.name, "epsilon": self.epsilon, "delta": self.delta}
         return {**asked, "scale": self.scale, "threshold": self.threshold}
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
-        """Labels, REFUSED if refused: votes (rows, classes), noise (rows,) of `scale`."""
+        """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""
         return _labels(votes, distance_to_instability(votes) + noise > self.threshold)
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
-        """Answer the question: votes (1, classes). Its noise is drawn once, and kept."""
+        """Answer the question, votes (1, classes). Its noise is drawn once and kept."""
         return Answers(self.answer(votes, source.once("noise", lambda: source.laplace(self.scale, len(votes)))))
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """At adjacent distances, and answers that differ."""
+        """Two attacks: adjacent distances, and answers that differ."""
         first = math.floor(self.threshold) + 1
         return _attacks(np.array([self._tail(first - distance) for distance in range(2 * first + 2)]), classes)
 
@@ -181,7 +181,7 @@ class OptimalRelease:
         return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table}
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
-        """Labels, REFUSED if draw < entry: votes (rows, classes), draws (rows,)."""
+        """Labels (rows,) of votes (rows, classes) given draws (rows,); REFUSED if a draw is below the table's entry."""
         refusal = self.refusal.take(distance_to_instability(votes), mode="clip")
         return _labels(votes, draws >= refusal)
 
@@ -190,7 +190,7 @@ class OptimalRelease:
         return Answers(self.answer(votes, source.uniform(first, len(votes))))
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """At adjacent distances, and answers that differ."""
+        """Two attacks: adjacent distances, and answers that differ."""
         return _attacks(1 - self.refusal / WHOLE, classes)
 
 
@@ -214,7 +214,7 @@ def _check(epsilon: float, delta: float) -> None:
 
 
 def _attacks(answered: Floats, classes: int) -> tuple[Attack, ...]:
-    """One question at the adjacent distances whose outcomes overlap least; and one whose answers differ."""
+    """One question at the adjacent distances whose outcomes overlap least, and one whose answers differ."""
     refused = 1 - answered
     overlap = np.sqrt(answered[:-1] * answered[1:]) + np.sqrt(refused[:-1] * refused[1:])
     at = int(overlap.argmin())
@@ -226,7 +226,7 @@ def _attacks(answered: Floats, classes: int) -> tuple[Attack, ...]:
 
 
 class Refusing(Protocol):
-    """What `ask` needs of a mechanism: the first answer of two counts, or none."""
+    """The part of a mechanism that `ask` uses: from two counts it releases the first answer, or refuses."""
 
     @property
     def name(self) -> str: ...
@@ -246,10 +246,10 @@ def ask(
     first: int = 0,
     refused: int = 0,
 ) -> list[AnswerT | None]:
-    """The answer most shards give to each question, None if refused; shorter once the cutoff was reached.
+    """The answer most shards give to each question, None if refused; shorter than the questions at the cutoff.
 
-    answers (questions, shards); `first` and `refused` are the session's questions and refusals before these. Raises
-    WrongInput for a mechanism that releases more than the plurality, or if there are no shards.
+    answers (questions, shards); `first` and `refused` count the session's questions and refusals before these. Raises
+    WrongInput if the mechanism releases more than the plurality, or if there are no shards.
     """
     if mechanism.counts:
         raise WrongInput(f"undeclared answers can only be released by refusing, which {mechanism.name!r} does not")
@@ -260,7 +260,7 @@ def ask(
 
 
 def leaders(answers: Sequence[AnswerT]) -> tuple[AnswerT, tuple[int, int]]:
-    """The answer given most, ties to the earliest shard, and how often it and the runner-up were given."""
+    """The most frequent answer (ties go to the earliest shard), and the counts of it and of the runner-up."""
     if not answers:
         raise WrongInput("a question needs at least one shard's answer")
     # 1, 1.0 and True are equal, but whoever reads one of them can tell which: they are different answers.

@@ -1,4 +1,4 @@
-"""Private relabelling: what a mechanism costs when it answers from a relabelled random subset of the private rows.
+"""Private relabelling: the cost of a mechanism that answers from a relabelled random subset of the private rows.
 
 Nandi & Bassily (2020), Algorithms 4 and 5, after LabelBoost (Beimel, Nissim & Stemmer 2015). A secret Poisson subset V
 is drawn once, at rate `share`; a hypothesis ĥ is chosen among one candidate per dichotomy of the class on V by the
@@ -61,11 +61,11 @@ LARGEST_EXPONENT = 700.0
 class Relabelling:
     """Public settings of a relabelled session.
 
-    hypotheses      name of the class, over `features` (their public names)
+    hypotheses      name of the hypothesis class over the columns `features` (public names)
     grid            digest of the class with its public grid (HypothesisClass.digest)
     share           rate q at which a row is in the subset
-    choice_epsilon  ε_c, of the exponential mechanism
-    copies          copies of a row that may reach different shards: 1 but in the form `published`
+    choice_epsilon  ε_c of the exponential mechanism
+    copies          copies of a row that may reach different shards: 1 except in the form `published`
     """
 
     hypotheses: str
@@ -87,24 +87,24 @@ class Relabelling:
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> "Relabelling":
-        """The relabelling that the `relabel` part of a session's settings was taken from."""
+        """The relabelling recorded in the `relabel` part of a session's settings."""
         given = {field.name: settings[field.name] for field in fields(cls)}
         return cls(**{**given, "features": tuple(given["features"])})
 
     def whole(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(ε, δ) of the whole, for an inner mechanism that is (epsilon, delta)-DP; rounded up."""
+        """(ε, δ) of the whole if the inner mechanism is (epsilon, delta)-DP; rounded up."""
         grouped = group(epsilon, delta, self.copies)
         epsilon, delta = amplified(*label_boost(*grouped, self.choice_epsilon), self.share)
         return epsilon * UP, delta * UP
 
     def inner(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput if none is."""
+        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput if none is left."""
         return inner_budget(epsilon, delta, self.share, self.choice_epsilon, self.copies)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relabelled:
-    """A mechanism that answers from relabelled rows: it runs as `inner` does and costs the whole, all of it at once."""
+    """A mechanism that answers from relabelled rows: it runs as `inner` does, and is charged the whole cost at once."""
 
     inner: Mechanism
     relabelling: Relabelling
@@ -113,7 +113,7 @@ class Relabelled:
 
     @property
     def name(self) -> str:
-        """The inner mechanism's: it is what answers."""
+        """The name of the inner mechanism, which answers."""
         return self.inner.name
 
     @property
@@ -133,7 +133,7 @@ class Relabelled:
 
     @property
     def per_refusal(self) -> None:
-        """The whole is charged: LabelBoost's lemma is proved for an (ε, δ) fixed in advance."""
+        """None, so that the whole is charged: LabelBoost's lemma is proved for an (ε, δ) fixed in advance."""
         return None
 
     @property
@@ -153,7 +153,7 @@ class Relabelled:
 
     @property
     def proof(self) -> str:
-        """The inner mechanism's, and the relabelling's."""
+        """The proofs of the inner mechanism and of the relabelling."""
         return f"{self.inner.proof}; {RELABELLED_PROOF}"
 
     @property
@@ -175,7 +175,7 @@ class Relabelled:
         return self.inner.release(votes, source, first, refused)
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """The whole ε, whatever is asked."""
+        """The whole ε, however many rows were asked."""
         return self.epsilon
 
     def odds(self, votes: Floats) -> Odds:
@@ -187,16 +187,16 @@ class Relabelled:
         return replace(self, inner=self.inner.for_teachers(ratio))
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """As on the inner mechanism: what the choice of a hypothesis adds is tested exactly instead."""
+        """Attacks of the inner mechanism. The loss added by the choice of a hypothesis is tested exactly instead."""
         return self.inner.attacks(classes, teachers)
 
 
 def calibrate_relabelled(
     relabelling: Relabelling, *, epsilon: float, delta: float, make: Callable[[float, float], Mechanism]
 ) -> Relabelled:
-    """The relabelled mechanism of at most (epsilon, delta); `make` calibrates the inner one to the (ε, δ) left for it.
+    """A relabelled mechanism within (epsilon, delta); `make` calibrates the inner one to the (ε, δ) left for it.
 
-    Raises WrongInput if nothing is left, or the inner mechanism cannot meet it.
+    Raises WrongInput if nothing is left, or if the inner mechanism cannot meet it.
     """
     inner = make(*relabelling.inner(epsilon, delta))
     return Relabelled(inner=inner, relabelling=relabelling, epsilon=epsilon, delta=delta)
@@ -211,12 +211,12 @@ def choose_hypothesis(hypotheses: Hypotheses, X: Floats, y: Ints, epsilon: float
 
 
 def label_boost(epsilon: float, delta: float, choice_epsilon: float) -> tuple[float, float]:
-    """(ε, δ) on a fixed subset, added or removed rows: (ε + ln(1 + e^(ε_c/2)), δ)."""
+    """(ε, δ) on a fixed subset, for an added or removed row: (ε + ln(1 + e^(ε_c/2)), δ)."""
     return epsilon + boost(choice_epsilon), delta
 
 
 def boost(choice_epsilon: float) -> float:
-    """ln(1 + e^(ε_c/2)): what choosing the labels of the rows in common costs."""
+    """ln(1 + e^(ε_c/2)): the cost of choosing the labels of the rows in common."""
     return choice_epsilon / 2 + math.log1p(math.exp(-choice_epsilon / 2))
 
 
@@ -233,9 +233,9 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
 def inner_budget(
     epsilon: float, delta: float, share: float, choice_epsilon: float, copies: int = 1
 ) -> tuple[float, float]:
-    """What the inner mechanism may cost so that `Relabelling.whole` is at most (epsilon, delta); rounded down.
+    """The (ε, δ) of an inner mechanism for which `Relabelling.whole` is at most (epsilon, delta); rounded down.
 
-    Raises WrongInput if choosing the labels alone takes all of ε, saying the least ε and the largest share.
+    Raises WrongInput if choosing the labels alone takes all of ε; the error names the least ε and the largest share.
     """
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
@@ -253,15 +253,15 @@ def inner_budget(
 
 
 def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
-    """The share that leaves the relabelled rows (copies counted) `inner_epsilon` of the whole's ε; at most 1."""
+    """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows, copies included; at most 1."""
     on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
     return min(1.0, math.exp(_log_expm1(epsilon / BUDGETED) - _log_expm1(on_subset)))
 
 
 def most_copies(delta: float) -> int:
-    """r: the least at which a row has more than r of its Poisson(1) copies with probability at most δ/2.
+    """The least r such that a row has more than r of its Poisson(1) copies with probability at most δ/2.
 
-    The rest are dropped, which costs accuracy and not δ; so r only has to be public.
+    Further copies are dropped. That costs accuracy but no δ, so r only has to be public.
     """
     from scipy.stats import poisson  # heavy, and rarely asked for
 

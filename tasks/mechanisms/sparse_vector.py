@@ -1,9 +1,9 @@
 """Sparse vector: distance against a noisy threshold, calibrated with optimal composition and the best split of noise.
 
-`NoisyThreshold` is the run that `published` and `sparse_vector` share, at any scales; `SparseVector` is the one whose
-settings answer most within (epsilon, delta). An epoch is the run of answers up to and with a refusal. It has one
-threshold noise X, and each row a query noise Y, all whole numbers: answer the plurality label if
-distance + Y > threshold + X, else refuse; halt at the T-th refusal.
+`NoisyThreshold` is the algorithm that `published` and `sparse_vector` share, at any scales; `SparseVector` has the
+settings that answer most within (epsilon, delta). An epoch is the run of answers up to and including a refusal. Each
+epoch draws one threshold noise X and each row a query noise Y, all integers: answer the plurality label if
+distance + Y > threshold + X, otherwise refuse; halt at the T-th refusal.
 
 Privacy statement
     Assumes      X and Y are exact discrete Laplace of the scales b₁ (threshold) and b₂ (query), used once; each privacy
@@ -25,8 +25,8 @@ both ways; X is redrawn, so T epochs compose by Kairouz, Oh & Viswanath 2015, Th
 Kin: Lyu, Su & Li 2017; BTT18, Algorithm 2. Not redrawing X would cost less at δ = 0, but then epochs are not
 independent and D does not cover them.
 
-Calibration turns that round: of all settings that are (epsilon, delta)-DP at the cutoff, take the one whose refusals
-fall to 1% at the least distance. Two splits are searched, both public: δ between composition and labels that escape,
+Calibration inverts this: of all settings that are (epsilon, delta)-DP at the cutoff, take the one whose refusals fall
+to 1% at the least distance. Two splits are searched, both public: δ between composition and labels that escape,
 and ε₁ between threshold noise and query noise. The split of noise differs from Lyu, Su & Li 2017 (1 : 2^(2/3), least
 variance): here the far tail counts as well.
 Source: BTT18, Algorithm 2 with its constants replaced; composition Kairouz, Oh & Viswanath 2015.
@@ -82,7 +82,7 @@ class NoisyThreshold(FieldSettings):
 
         @property
         def queries(self) -> int | None:
-            """Rows it may answer at most; None if the stream may be endless."""
+            """Largest number of rows it may answer; None if the stream may be endless."""
 
     epsilon: float
     delta: float
@@ -100,7 +100,7 @@ class NoisyThreshold(FieldSettings):
 
     @property
     def epoch_epsilon(self) -> float:
-        """ε₁, what one epoch costs if labels agree. Rounded up."""
+        """ε₁, the cost of one epoch if labels agree; rounded up."""
         return (1 / self.threshold_scale + 2 / self.query_scale) * UP
 
     @property
@@ -110,14 +110,14 @@ class NoisyThreshold(FieldSettings):
 
     @cached_property
     def cost(self) -> Cost:
-        """What it will have spent at its cutoff, computed from the very settings that run."""
+        """Cost at the cutoff, computed from the settings that run."""
         return Cost.approximate(self.epoch_epsilon, self.slip, times=self.cutoff)
 
     def answer(self, votes: Ints, query_noise: Ints, threshold_noise: Ints, refused: int = 0) -> Ints:
-        """Labels, REFUSED if refused, up to the row that reached the cutoff.
+        """Labels, REFUSED if refused, up to the row that reaches the cutoff.
 
         votes (rows, classes); query_noise (rows,) of `query_scale`; threshold_noise (cutoff,) of `threshold_scale`,
-        one an epoch; `refused` counts the refusals before this batch.
+        one per epoch; `refused` counts the refusals before this batch.
         """
         labels = plurality(votes)
         noisy = distance_to_instability(votes) + query_noise
@@ -135,17 +135,18 @@ class NoisyThreshold(FieldSettings):
         return labels
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
-        """Answer a batch. Threshold noise is drawn once a session; query noise is fresh: the caller keeps answers."""
+        """Answer a batch. Threshold noise is drawn once per session. Query noise is fresh, so the caller must keep the
+        answers."""
         thresholds = source.once("thresholds", lambda: source.laplace(self.threshold_scale, self.cutoff))
         return Answers(self.answer(votes, source.laplace(self.query_scale, len(votes)), thresholds, refused))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of ending at the next refusal after `refused`, and no later than the cutoff."""
+        """ε at `delta` if the session ends at the next refusal after `refused`, but no later than the cutoff."""
         ended = replace(self, cutoff=min(refused + 1, self.cutoff))
         return min(self.epsilon, ended.cost.epsilon(self.delta))
 
     def odds(self, votes: Floats) -> Odds:
-        """Pr[distance + Y ≤ threshold + X], each distance by its own exact tail; no label is changed."""
+        """Pr[distance + Y ≤ threshold + X] from the exact tail at each distance; no label is changed."""
         scales = self.threshold_scale, self.query_scale
         different, place = np.unique(distances(votes), return_inverse=True)
         short = (self.threshold - different).tolist()
@@ -153,15 +154,16 @@ class NoisyThreshold(FieldSettings):
         return only_refused(np.array(refused)[place])
 
     def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """The same: the threshold counts votes, not shares of them."""
+        """Itself: the threshold is a number of votes, not a share of them."""
         return self
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Crossing the threshold, and rows whose labels differ."""
+        """Two attacks: crossing the threshold, and rows whose labels differ."""
         return self._crossing(classes), split_attack(self.cutoff, classes)
 
     def _crossing(self, classes: int) -> Attack:
-        """The proof's worst case, over and over: rows farther here, to be answered, then a nearer one, refused."""
+        """The proof's worst case, repeated: rows at a larger distance here, likely to be answered, then a row at a
+        smaller distance here, likely to be refused."""
         rows = min(4 * self.cutoff + 2 * ANSWERED, self.queries or 2**62)
         crossed = (np.arange(rows) % (ANSWERED + 1) == ANSWERED).astype(np.int64)
         low = self.threshold
@@ -220,7 +222,7 @@ SEARCHED_PART = 1 - 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class SparseVector(NoisyThreshold):
-    """The noisy threshold at the best settings for a budget; it may be asked without end."""
+    """The noisy threshold at the best settings for a budget; the stream may be endless."""
 
     name: ClassVar[str] = "sparse_vector"
     needs: ClassVar[str] = "a cutoff; rows may go on without end"

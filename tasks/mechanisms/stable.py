@@ -1,7 +1,7 @@
 """Stable voting: answer with the plurality label or refuse, with a probability read from a table by distance.
 
 For each query draw u uniform in [0, 2^64): refuse if u < P[min(d, L)], else answer the plurality label; halt at the
-T-th refusal. No threshold, no noise, no floating point. The number of queries appears nowhere: it may be endless.
+T-th refusal. No threshold, no noise, no floating point. No bound on the number of queries is needed.
 
 Assumes      each privacy unit is in one shard, hence reaches one teacher (add or remove one unit); draws are uniform,
              independent and used once; rows, table and T are fixed or chosen from released things alone
@@ -71,8 +71,8 @@ class StableVoting:
     """Public settings only.
 
     refusal              (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats
-    accountant           what proves its (ε, δ)
-    planned_accountant   what the plan asked for, if that is another one because it brings nothing
+    accountant           the accountant that proves its (ε, δ)
+    planned_accountant   the accountant the plan asked for, if it was replaced because it gains nothing
     """
 
     name: ClassVar[str] = "stable"
@@ -113,11 +113,11 @@ class StableVoting:
     ) -> Self:
         """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
 
-        order         a table's curve is infinite a little above the order it is built for, so this should be the
-                      order of the domain it will be charged in
+        order         Rényi order of the domain that will be charged: a table's curve is infinite a little above the
+                      order it is built for
         accountant    "game" calibrates to the best adaptive adversary (adaptive_adversary.py), up to GAME_CUTOFF
-                      refusals: 7 to 14% less distance, in seconds. Its curve, which a domain is charged by, rises
-                      accordingly. If no such table answers more, it is the table of "renyi" that runs
+                      refusals: 7 to 14% less distance, in seconds. The curve by which a domain is charged rises
+                      accordingly. If no such table answers more, the table of "renyi" is used
         """
         made = fit(float(epsilon), float(delta), int(cutoff), float(order), accountant)
         return cls(
@@ -146,13 +146,13 @@ class StableVoting:
 
     @cached_property
     def per_refusal(self) -> Cost:
-        """What one refusal costs: κ(α)/(α−1) at each of ORDERS, and π/(1−π)."""
+        """Cost of one refusal: κ(α)/(α−1) at each of ORDERS, and π/(1−π)."""
         curve = tuple(per_refusal(self.refusal, order) / (order - 1) for order in ORDERS)
         return Cost(renyi=curve, delta=self._slip_odds)
 
     @cached_property
     def cost(self) -> Cost:
-        """What it will have spent at its cutoff, computed from the very integers it compares with."""
+        """Cost at the cutoff, computed from the integers of the table that runs."""
         claims = ((self.epsilon, self.played_delta),) if self.accountant == "game" else ()
         curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
         cost = Cost(renyi=curve, delta=self.cutoff * self._slip_odds, claims=claims)
@@ -160,7 +160,7 @@ class StableVoting:
 
     @property
     def played_delta(self) -> float:
-        """δ at `epsilon` against the best adaptive adversary, an upper bound; computed once a table."""
+        """Upper bound of δ at `epsilon` against the best adaptive adversary; computed once per table."""
         return played_delta(self.refusal, self.cutoff, self.epsilon, self.order)
 
     @property
@@ -169,9 +169,9 @@ class StableVoting:
         return (WHOLE - refused) / refused * UP
 
     def answer(self, votes: Ints, draws: Draws, refused: int = 0) -> Ints:
-        """Labels of votes (rows, classes) given draws (rows,) and the refusals before them; REFUSED if refused.
+        """Label each row of votes (rows, classes) from draws (rows,) and the number of refusals so far, or REFUSED.
 
-        Shorter than the votes when the cutoff is reached: the last label is then the last refusal.
+        Shorter than the votes if the cutoff is reached: the last label is then the last refusal.
         """
         if votes.ndim != 2 or draws.shape != votes.shape[:1] or draws.dtype != np.uint64:
             raise ValueError("votes must be (rows, classes) and draws uint64 (rows,)")
@@ -188,7 +188,7 @@ class StableVoting:
         return labels
 
     def _halt(self, labels: Ints, refused: int) -> int:
-        """How many rows are answered before the session ends."""
+        """Number of rows answered before the session ends."""
         left = self.cutoff - refused
         if left <= 0:
             return 0
@@ -200,28 +200,29 @@ class StableVoting:
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of ending at the next refusal after `refused`, and no later than the cutoff."""
+        """ε at `delta` if the session ends at the next refusal after `refused`, but no later than the cutoff."""
         refusals = min(refused + 1, self.cutoff)
         curve = tuple(refusals * r for r in self.per_refusal.renyi)
         spent = Cost(renyi=curve, delta=refusals * self.per_refusal.delta)
         return min(self.epsilon, spent.epsilon(self.delta))
 
     def odds(self, votes: Floats) -> Odds:
-        """The table's own probabilities of refusal; no label is changed."""
+        """The table's probabilities of refusal; no label is changed."""
         return only_refused((self.refusal / WHOLE).take(distances(votes), mode="clip"))
 
     def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """The same: the table counts votes, not shares of them."""
+        """Itself: the table depends on numbers of votes, not on shares of them."""
         return self
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Waiting for the last refusal, and rows whose labels differ."""
+        """Two attacks: waiting for the last refusal, and rows whose labels differ."""
         return self._waiting(classes), split_attack(self.cutoff, classes)
 
     def _waiting(self, classes: int) -> Attack:
-        """One row over and over, at adjacent distances: how many answers until the last refusal says which.
+        """Ask one row over and over at adjacent distances: the number of answers before the last refusal tells them
+        apart.
 
-        Of all pairs, the one whose waiting times overlap least: their Bhattacharyya coefficient is
+        The pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
         √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.
         """
         refused, answered = probabilities(self.refusal.repeat(2) if len(self.refusal) == 1 else self.refusal)

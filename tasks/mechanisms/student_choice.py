@@ -25,9 +25,9 @@ its class moves two of them; n is private and may be 1, so no ε below the range
 errors would do, if the plan or something released stated each class's weight: the largest weight is the most that a
 unit moves a score.
 
-What it takes. If every other candidate is wrong about a share g more of n units, the best is chosen with probability at
-least 1/(1 + (K − 1)·e^(−r·g·n)), r = ε or ε/2: `units_apart` solves for n. That is the luck of the draw alone; with
-the luck of who was set aside, `tasks.advice.expect.selection_rows` has a bound.
+Sample size. If every other candidate is wrong about a share g more of n units, the best is chosen with probability at
+least 1/(1 + (K − 1)·e^(−r·g·n)), r = ε or ε/2: `units_apart` solves for n. This covers the randomness of the choice
+only; `tasks.advice.expect.selection_rows` also covers that of which units were set aside.
 Checked by tests/privacy/test_student_choice.py: the exact law on small parts, and planted bugs.
 """
 
@@ -48,14 +48,15 @@ class StudentChoice(ByErrors):
     )
 
     def choose_least(self, errors: Ints) -> int:
-        """The number of the chosen candidate, of private error counts (candidates,)."""
+        """Draw the index of a candidate from private error counts (candidates,)."""
         return self.choose(-errors)
 
     def units_apart(self, gap: float, candidates: int, miss: float) -> int:
-        """Units set aside by which the best is chosen with probability 1 − `miss`, if all others err by `gap` more."""
+        """Number of units to set aside so that the best is chosen with probability 1 − `miss` if all others err by
+        `gap` more."""
         return max(1, math.ceil(math.log((candidates - 1) * (1 - miss) / miss) / (self.choice.rate * gap)))
 
 
 def level_for(candidates: int, level: float) -> float:
-    """The level of each interval, for those of all candidates to hold at once at `level`."""
+    """The level of each candidate's interval at which all intervals hold together at `level`."""
     return 1 - (1 - level) / candidates

@@ -1,4 +1,4 @@
-"""Tallies: exact noisy sums over public codes, in rounds.
+"""Tallies: sums over public codes with exact discrete noise, in rounds.
 
 Privacy statement
     Assumes      every unit is whole in one contribution (contributions.py); what a round asks is a function of the
@@ -6,15 +6,15 @@ Privacy statement
     Guarantees   (epsilon, delta) for all rounds together, against any adaptive choice of questions, and Rényi α·ρ at
                  every order α, ρ = Σ N_r / (2·scale_r²), for adding or removing a unit; with labels secret, for
                  changing a unit's labels
-    Ends         after the last round; a round that is begun is paid, whether or not it is used
+    Ends         after the last round; a round that is begun is paid for, whether or not it is used
     Not covered  replacing a unit by another, or its rows by others (two steps, four times ρ); with labels secret, the
                  rows but for their labels, and how many units there are
 
 Proof. A unit moves a round's sums by a vector v of whole numbers with ‖v‖² ≤ N_r:
   rows secret     its contribution: `row_square` for each of the fields asked, and the square of the constant
-  labels secret   one row: what is expected of it stays, and S moves in one column (two classes) or from one to another,
-                  in each field. Several rows: their mean moves by no more, and truncation towards zero moves the
-                  difference of two numbers by less than 1 beside: √N = √N_1 + √cells; or, of either's norm, twice that
+  labels secret   one row: its expectation stays, and S moves in one column (two classes) or from one to another, in
+                  each field. Several rows: their mean moves by no more, and truncation towards zero changes the
+                  difference of two numbers by less than 1 more: √N = √N_1 + √cells; or twice the norm of either
 A discrete Gaussian under any whole shift v is ‖v‖²/2σ²-zero-concentrated (Canonne, Kamath & Steinke 2020, Thm. 14), and
 that adds over rounds asked one after another (Bun & Steinke 2016). The sharper δ is noise.py's, `moved_delta`. ∎
 Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and planted bugs.
@@ -57,14 +57,14 @@ STEPS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What is fixed of a round before anything is released; which fields, and the model, are a `RoundQuestion`'s.
+    """Settings of a round, fixed before anything is released; its `RoundQuestion` has the fields asked and the model.
 
-    fields   how many are asked
-    cells    numbers released, at most
-    least    steps that its model expects of a class at least
-    count    steps that a unit adds for being there; 0: not counted
-    share    of ρ
-    scale    of the discrete Gaussian noise in every number, in steps
+    fields   number of fields asked
+    cells    largest number of numbers released
+    least    the least that its model expects of a class, in steps
+    count    steps that a unit adds by being present; 0 if units are not counted
+    share    share of ρ
+    scale    scale of the discrete Gaussian noise in every number, in steps
     """
 
     what: What = "labels"
@@ -80,7 +80,7 @@ class Round:
 class Tallies:
     """Public settings only: nothing held here has seen a private row.
 
-    secret    what neighbours differ in: a unit with all its rows, or the labels of one
+    secret    the difference between neighbours: a unit with all its rows, or the labels of one unit
     many      whether a unit may have several rows
     """
 
@@ -159,12 +159,12 @@ class Tallies:
 
     @property
     def rho(self) -> float:
-        """Of all rounds: zero-concentrated DP."""
+        """ρ of zero-concentrated DP of all rounds together."""
         return math.fsum(square / (2 * each.scale**2) for square, each in self.squares_by_round) * UP
 
     @property
     def cost(self) -> Cost:
-        """ρ-zero-concentrated, and the budget itself if the sharper δ is within it."""
+        """Zero-concentrated with ρ; also claims (epsilon, delta) if the sharper δ is within it."""
         proved = self.delta_at(self.epsilon) <= self.delta
         cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
         return with_moves(cost, (self.epsilon, self.delta), self._moves)
@@ -190,7 +190,7 @@ class Tallies:
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
     ) -> RoundQuestion:
-        """What round `number` asks when it asks these fields. Raises ValueError if the round did not pay for it."""
+        """The question of round `number` for these fields. Raises ValueError if the round did not pay for it."""
         each = self.rounds[number]
         found = RoundQuestion(
             classes=self.classes,
@@ -206,7 +206,7 @@ class Tallies:
         return found
 
     def check(self, number: int, question: RoundQuestion) -> None:
-        """Raises ValueError if round `number` did not pay for the question: the door asks before it draws."""
+        """Raises ValueError if round `number` did not pay for the question; the door calls this before it draws."""
         each = self.rounds[number]
         grid = self.classes, self.steps, each.what, each.least, each.count
         if (question.classes, question.steps, question.what, question.least, question.count) != grid:
@@ -219,7 +219,7 @@ class Tallies:
 
     @property
     def queries(self) -> int:
-        """Rounds, each a batch of one."""
+        """Number of rounds; each is a batch of one."""
         return len(self.rounds)
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
@@ -227,18 +227,18 @@ class Tallies:
         return exact_epsilon(replace(self, rounds=self.rounds[:asked]))
 
     def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
-        """The sums of round `number` under fresh exact discrete Gaussian noise, every number of them.
+        """The sums of round `number`, each with fresh exact discrete Gaussian noise.
 
-        Raises ValueError if there are more of them than were paid for.
+        Raises ValueError if there are more sums than were paid for.
         """
         if len(sums) > self.rounds[number].cells or sums.dtype != np.int64:
             raise ValueError(f"round {number} releases {self.rounds[number].cells} whole numbers at most")
         return sums + source.gaussian(self.rounds[number].scale, len(sums))
 
     def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:  # noqa: ARG002
-        """One unit whose residual is the largest there is in every round; if labels are secret, its label changed.
+        """One attack: a unit with the largest residual in every round; if labels are secret, its label changes.
 
-        Contributions are those of the code that runs, for a row of one cell a field.
+        Contributions are computed by the code that runs, for a row with one cell per field.
         """
         sides = [self._sums(each, label) for label in (1, 0) for each in self.rounds]
         here, there = tuple(sides[: len(self.rounds)]), tuple(sides[len(self.rounds) :])
@@ -248,7 +248,7 @@ class Tallies:
         return (SumsAttack(name=name, sides=(here, there), scales=tuple(each.scale for each in self.rounds)),)
 
     def _sums(self, each: Round, label: int) -> Ints:
-        """Of a single row with that label, of which the model is as sure as it may be that it is of class 0."""
+        """Sums of a single row with that label, for a model that is as sure of class 0 as it may be."""
         wrong = IntegerModel(
             np.zeros((each.fields, columns(self.classes, "labels")), np.int64),
             LARGEST_WEIGHT * (np.array([-1]) if self.classes == 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
@@ -292,11 +292,11 @@ def planned_rounds(
     spaces: bool = False,
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
-    """The default: totals of the codes first, if there is to be repair; then one round, or more. If labels alone
-    are secret one round has all, since every round of the same codes would measure the same.
+    """The default rounds: totals of the codes first if `repair`, then rounds of labels. If only labels are secret, a
+    single round, since every round of the same codes would measure the same.
 
-    fields, codes   of a row, and code numbers in all
-    spaces          whether each later round asks about other codes: then no model says what is expected there
+    fields, codes   fields of a row, and code numbers in all
+    spaces          whether each later round asks about other codes, for which there is no model yet
     """
     if secret == "labels":
         return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)

@@ -1,4 +1,4 @@
-"""Hypothesis classes, listed whole: every dichotomy they make of given rows.
+"""Hypothesis classes with a list of every dichotomy they make of given rows.
 
-Offers       `dichotomies` (what a class is), `boxes`, `halfspaces`; `tasks.asking.relabel` knows the classes by name
+Offers       `dichotomies` (the base classes), `boxes`, `halfspaces`; `tasks.asking.relabel` finds classes by name
 """

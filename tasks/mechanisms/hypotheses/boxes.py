@@ -1,7 +1,7 @@
 """Boxes and stumps: classes whose hypotheses are bounded by numbers of single columns, and all their dichotomies.
 
 Boxes: intervals, axis-aligned rectangles and conjunctions. Columns are replaced by the ranks of the numbers that occur,
-a lattice. A dichotomy that some box makes is made by just one tight box, each side of which touches a row inside: the
+a lattice. A dichotomy made by some box is made by exactly one tight box, each side of which touches a row inside: the
 bounding box of its rows. Counts in all boxes at once are differences of running sums along one axis after another.
 Conjunctions are boxes over two-valued columns.
 
@@ -38,7 +38,7 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class Box:
-    """Says `inside` where low <= number < high in every one of `columns`, and the other label elsewhere; None: open."""
+    """Label `inside` if low <= number < high in each of `columns`, otherwise the other label; None is an open end."""
 
     columns: tuple[int, ...]
     low: tuple[float | None, ...]
@@ -58,15 +58,15 @@ class Box:
 
     @classmethod
     def rebuilt(cls, fields: dict[str, Any]) -> "Box":
-        """The box of its JSON fields."""
+        """The box with these JSON fields."""
         columns, low, high = (tuple(fields[name]) for name in ("columns", "low", "high"))
         return cls(columns=columns, low=low, high=high, inside=int(fields["inside"]))
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes(Hypotheses):
-    """Candidates as boxes of a lattice: `values` are its numbers an axis, `chosen` (candidates,) number a combination
-    of one interval an axis, `inside` (candidates,) is what is said there."""
+    """Candidates as boxes of a lattice: `values` has the numbers of each axis, `chosen` (candidates,) the index of a
+    combination of one interval per axis, `inside` (candidates,) the label inside."""
 
     columns: tuple[int, ...]
     values: tuple[Floats, ...]
@@ -151,8 +151,8 @@ class Intervals(HypothesisClass):
 
 
 class Conjunctions(Rectangles):
-    """1 where every literal of some set holds; a column is true from HALF on. The contradiction, which is 0 everywhere,
-    is in the class; complements are not. VC dimension: as many as there are columns (2 for a single one)."""
+    """1 if every literal of some set holds; a column is true from HALF on. The contradiction, which is 0 everywhere, is
+    in the class; complements are not. VC dimension: the number of columns (2 for a single one)."""
 
     name: ClassVar[str] = "conjunctions"
 
@@ -164,7 +164,7 @@ class Conjunctions(Rectangles):
 
     @property
     def bound(self) -> int:
-        """Three literals a column (true, false, either), and the contradiction."""
+        """Number of candidates: three literals per column (true, false, either), and the contradiction."""
         return self.most_candidates([2] * len(self.columns))
 
     def rounded(self, X: Floats) -> Floats:
@@ -195,7 +195,7 @@ def _tight(sums: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
     for axis, count in enumerate(sums.shape):
         size = math.isqrt(2 * count)
         first, last = all_spans(size)
-        alone = np.flatnonzero(first == last)  # where the interval of one rank stands
+        alone = np.flatnonzero(first == last)  # places of the intervals of one rank
         for end in (first, last):
             tight &= sums.take(alone[end], axis=axis) > 0
     return tight
@@ -208,7 +208,7 @@ def lattice_cells(numbers: Floats, values: Sequence[Floats]) -> Ints:
 
 
 def _everything(values: Sequence[Floats]) -> int:
-    """The number of the box that is the whole lattice."""
+    """Index of the box that is the whole lattice."""
     spans = [all_spans(len(points)) for points in values]
     widest = [int(np.flatnonzero((first == 0) & (last == last.max()))[0]) for first, last in spans]
     return int(np.ravel_multi_index(widest, [len(first) for first, _ in spans]))
@@ -224,7 +224,7 @@ def _size(values: Sequence[Floats]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StumpsOf(Hypotheses):
-    """Two candidates a split, 0 and 1 above: split s is at rank cut[s] of `values`[feature[s]]; rank 0 is no split."""
+    """Two candidates per split, 0 and 1 above it: split s is at rank cut[s] of `values`[feature[s]], 0 for no split."""
 
     columns: tuple[int, ...]
     values: tuple[Floats, ...]

@@ -1,11 +1,11 @@
-"""What every hypothesis class is: a public map of numbers to cells, and all dichotomies of the class on given rows.
+"""Base classes of hypothesis classes: a public map of numbers to cells, and all dichotomies of given rows.
 
-Labels are 0 and 1. A class works on chosen columns of a matrix X (rows, width) of floats; a cell that is no number
-counts as 0 and an infinite one as the largest float, so that no row can stop it. With a `grid`, each number is first
-rounded down to a public point (up to the first, if it is below): a fixed map of single rows, so that the class of
-rounded rows is a class like any other, and how many candidates it can have follows from the grid alone.
+Labels are 0 and 1. A class works on chosen columns of a matrix X (rows, width) of floats; NaN counts as 0 and an
+infinite number as the largest float, so that no row can stop it. With a `grid`, each number is first rounded down to a
+public point (or up to the first one, if it is below it). This is a fixed map of single rows, so rounded rows have a
+hypothesis class like any other, and the largest number of candidates follows from the grid alone.
 
-Assumes      columns and grid are public. If rows are private, so is what `dichotomies` gives, its number included
+Assumes      columns and grid are public. If rows are private, so is the result of `dichotomies`, its length included
 Guarantees   exactly one candidate for each way in which hypotheses of the class label the rows
 Not covered  how many rows there are: with a grid, time grows in proportion to them
 Checked by tests/privacy/test_hypotheses.py, against brute force and Sauer's bound.
@@ -46,18 +46,18 @@ class Hypotheses(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many candidates there are."""
+        """Number of candidates."""
 
     @abstractmethod
     def __getitem__(self, candidate: int) -> Hypothesis:
-        """The classifier that a candidate is."""
+        """The classifier of a candidate."""
 
     @abstractmethod
     def errors(self, X: Floats, y: Ints) -> Ints:
-        """How many rows each candidate labels otherwise than y (rows,) of 0 and 1: exact, (candidates,)."""
+        """Number of rows that each candidate labels differently from y (rows,) of 0 and 1: exact, (candidates,)."""
 
     def labels(self, X: Floats, candidate: int) -> Ints:
-        """What a candidate says of X (rows, width): (rows,)."""
+        """Labels (rows,) of X (rows, width) by a candidate."""
         return self[candidate].predict(X)
 
     def describe(self, candidate: int) -> dict[str, Any]:
@@ -90,24 +90,24 @@ class HypothesisClass(ABC):
 
     @abstractmethod
     def most_candidates(self, sizes: Sequence[int]) -> int:
-        """Dichotomies at most on rows with so many different numbers a column."""
+        """Largest number of dichotomies on rows with `sizes` different numbers in the columns."""
 
     @abstractmethod
     def enumerated(self, points: Floats) -> Hypotheses:
-        """One candidate a dichotomy of distinct rows (rows, columns), already rounded; the first says 0 of all."""
+        """One candidate per dichotomy of distinct, rounded rows (rows, columns); the first labels every row 0."""
 
     @property
     def bound(self) -> int | None:
-        """Candidates at most, whatever the rows; None if only they tell, so that private rows could fail."""
+        """Largest number of candidates for any rows; None if it depends on the rows, so private rows could fail."""
         return None if self.grid is None else self.most_candidates([len(points) for points in self.grid])
 
     @property
     def digest(self) -> str:
-        """Of name, columns and grid: all that tells one class from another; public."""
+        """Public SHA-256 of name, columns and grid, which identify the class."""
         return hashlib.sha256(json.dumps([self.name, self.columns, self.grid]).encode()).hexdigest()
 
     def dichotomies(self, X: Floats) -> Hypotheses:
-        """One candidate a dichotomy of the class on X (rows, width): one alone, saying 0, if there are no rows.
+        """One candidate per dichotomy of the class on X (rows, width); if there are no rows, a single one labelling 0.
 
         Raises WrongInput if there are more than MOST_CANDIDATES, which a grid rules out.
         """
@@ -136,7 +136,7 @@ class HypothesisClass(ABC):
 
 @dataclass(frozen=True)
 class FirstOf(Hypotheses):
-    """The first candidate alone: no rows have one dichotomy."""
+    """The first candidate only, for no rows: they have a single dichotomy."""
 
     whole: Hypotheses
 
@@ -156,19 +156,20 @@ def selected(X: Floats, columns: Sequence[int]) -> Floats:
 
 
 def cells(numbers: Floats, points: Floats) -> Ints:
-    """Which of the rising `points` each number is rounded to: the last at or below it, or the first: (rows,)."""
+    """Index (rows,) of the point each number is rounded to: the last of the rising `points` at or below it, or the
+    first."""
     return np.asarray(np.maximum(np.searchsorted(points, numbers, side="right") - 1, 0), dtype=np.int64)
 
 
 def balance(cell: Ints, y: Ints, size: int) -> Ints:
-    """In each of `size` cells, rows labelled 1 less rows labelled 0: (size,)."""
+    """Rows labelled 1 minus rows labelled 0 in each of `size` cells, (size,)."""
     return np.asarray(np.bincount(cell[y == 1], minlength=size) - np.bincount(cell[y != 1], minlength=size))
 
 
 def errors_of(inside: Ints, within: Ints, y: Ints) -> Ints:
-    """Errors of candidates that say `inside` (candidates,) of a set of rows whose balance is `within`, else the other.
+    """Errors of candidates that label a set of rows with balance `within` as `inside` (candidates,), others otherwise.
 
-    Saying 1 inside: every 1 is an error but those within, and every 0 within; saying 0, the same of the other label.
+    If the label inside is 1, errors are the 1s outside and the 0s inside; if it is 0, the other way round.
     """
     ones = np.count_nonzero(y == 1)
     return np.where(inside == 1, ones - within, len(y) - ones + within)

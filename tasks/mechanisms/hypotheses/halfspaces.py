@@ -1,12 +1,13 @@
 """Halfplanes in two columns, and every dichotomy they make of given rows.
 
-Numbers become whole coordinates, multiples of a power of two near a millionth of the public range, so that which side
-of a line a point is on is decided exactly. Each split of u points by a line, but the trivial one, is made by slightly
-turning some line through two neighbouring points of it: the points on one side, and on the line up to the first of two.
+Numbers become whole coordinates, multiples of a power of two near a millionth of the public range, so that the side of
+a line on which a point lies is decided exactly. Each split of u points by a line, but the trivial one, is made by
+slightly turning some line through two neighbouring points of it: the points on one side, and on the line up to the
+first of two.
 A half-turn of the plane meets each split once (its directions are one arc), so with both labels there are
 2 + 2·Σ_lines (points on it − 1) dichotomies, at most u² − u + 2.
 
-A candidate says `inside` left of a directed line and, on it, up to a point: on any finite set a halfplane's dichotomy.
+A candidate labels `inside` left of a directed line and on it up to a point: on any finite set a halfplane's dichotomy.
 Checked by tests/privacy/test_hypotheses.py, against linear programming.
 """
 
@@ -45,7 +46,7 @@ class Plane:
     top: tuple[float, ...]
 
     def coordinates(self, X: Floats) -> Ints:
-        """(rows, 2) of X (rows, width)."""
+        """Whole coordinates (rows, 2) of X (rows, width)."""
         numbers = selected(X, self.columns)
         for axis, (low, high) in enumerate(zip(self.origin, self.top, strict=True)):
             column = numbers[:, axis]
@@ -57,7 +58,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class HalfPlane:
-    """Says `inside` left of the line from `through` along `direction`, and on it up to `through`; else the other."""
+    """Label `inside` left of the line from `through` along `direction` and on it up to `through`; else the other."""
 
     plane: Plane
     through: tuple[int, ...]
@@ -78,7 +79,7 @@ class HalfPlane:
 
     @classmethod
     def rebuilt(cls, fields: dict[str, Any]) -> "HalfPlane":
-        """The half-plane of its JSON fields."""
+        """The half-plane with these JSON fields."""
         plane = fields["plane"]
         grid = None if plane["grid"] is None else tuple(map(tuple, plane["grid"]))
         columns, origin, top = (tuple(plane[name]) for name in ("columns", "origin", "top"))
@@ -88,7 +89,7 @@ class HalfPlane:
 
 @dataclass(frozen=True, eq=False)
 class HalfPlanes(Hypotheses):
-    """Two candidates a split, 0 and 1 inside: all points, then each line from `start` to `end` (splits − 1, 2)."""
+    """Two candidates per split, 0 and 1 inside: all points, then each line from `start` to `end` (splits − 1, 2)."""
 
     plane: Plane
     start: Ints
@@ -154,7 +155,7 @@ class Halfspaces(HypothesisClass):
 
 
 def _lines(points: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """For each of the sorted points, itself and the next one on each line through it to later ones: (lines, 2) each."""
+    """For each of the sorted points, pairs of it and the next point on each line to later ones, (lines, 2) each."""
     for at, pivot in enumerate(points[:-1]):
         later = points[at + 1 :]
         # Points are sorted, so the first of one direction is the nearest.
@@ -163,7 +164,7 @@ def _lines(points: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _left_of(pivot: Ints, directions: Ints, points: Ints, weights: Ints) -> Ints:
-    """Weight of the points left of each line from the pivot (lines, 2), or on it up to the pivot: (lines,).
+    """Weight (lines,) of the points left of each line from the pivot (lines, 2), or on it up to the pivot.
 
     Left of a line at angle φ in (−π/2, π/2] are later points at a greater angle, and earlier ones, turned about the
     pivot, at a smaller; earlier ones at φ itself are on the line before the pivot.
@@ -196,5 +197,5 @@ def _angle(directions: Ints) -> Floats:
 
 
 def _unit(low: float, high: float) -> float:
-    """The least power of two of which the range holds at most 2^BITS."""
+    """The least power of two that fits into the range at most 2^BITS times."""
     return float(2.0 ** (math.ceil(math.log2(high - low)) - BITS)) if high > low else 1.0
