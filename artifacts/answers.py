@@ -1,8 +1,8 @@
-"""The certificate of answers: what is promised of questions that shards of the private rows were asked.
+"""The certificate of answers: the guarantee for questions asked of shards of the private rows.
 
-As `artifacts.certificate`, without a student: public and deterministic, with nothing of the private data and no times.
-It says which questions were asked by their names, what came of each, and what all of them together promise. Its
-`answers_schema` is published beside it; another schema is another ANSWERS_FORMAT, checked by
+Like `artifacts.certificate`, but without a student. It is public and deterministic, and holds no private data and no
+times. It names each question that was asked, its outcome, and the guarantee of all of them together. Its JSON schema,
+`answers_schema`, is published with it; a change of the schema needs a new ANSWERS_FORMAT, checked by
 tests/artifacts/test_certificate_schema.py.
 """
 
@@ -17,7 +17,7 @@ from concord.artifacts.schemas import CertificatePart, Ref
 
 ANSWERS_FORMAT: Final = "concord certificate of answers 1"
 Outcome = Literal["answered", "no answer", "refused"]
-"""The common answer; that shards have none, which is an answer too; or nothing, for they disagree."""
+"""The common answer; none, if that is the common answer; or a refusal, since the shards disagree."""
 
 
 class AnswerRecord(CertificatePart):
@@ -58,17 +58,17 @@ class AnswersCertificate(CertificatePart):
 
     @property
     def promise(self) -> Guarantee:
-        """What everything that was published of the session promises."""
+        """The guarantee of everything that the session published."""
         return self.guarantee
 
     @property
     def files(self) -> tuple[Ref, ...]:
-        """The released files it names: those of all answers, in their order."""
+        """The released files of all answers, in order."""
         return tuple(answer.file for answer in self.answers)
 
 
 Promising = Certificate | AnswersCertificate
-"""What a session publishes of what it promises: a certificate of a student, or of answers."""
+"""A published certificate: of a student, or of answers."""
 
 
 def promising(text: bytes, path: str, *, asks: bool) -> Promising:

@@ -1,4 +1,4 @@
-"""The attestation: an in-toto statement that signs what a session published, and what it claims of it.
+"""The attestation: an in-toto statement about the files a session published and the guarantee it claims for them.
 
     subject        every published file that the statement covers, by its path and SHA-256
     predicate      a differential-privacy claim: (ε, δ) for which unit, by which mechanism, within which domain and cap,
@@ -85,7 +85,7 @@ class PrivacyClaim(Signed):
 
     @classmethod
     def of(cls, certificate: Promising, ledger: LedgerHead, version: str = __version__) -> Self:
-        """The claim of a certificate that rests on that excerpt."""
+        """The claim of `certificate`, resting on the ledger excerpt with that head."""
         domain = certificate.domain
         return cls(
             session=certificate.session,
@@ -109,12 +109,12 @@ class Statement(Signed):
 
     @property
     def text(self) -> bytes:
-        """As it is signed."""
+        """The bytes that are signed."""
         return self.model_dump_json().encode()
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digest of every file that it covers."""
+        """The SHA-256 of every file the statement covers, by path."""
         return {subject.name: subject.digest.sha256 for subject in self.subject}
 
 

@@ -1,8 +1,8 @@
 """The certificate: what is promised about a published classifier, to whom, at what cost, and how to check it.
 
-Public and deterministic: it holds nothing of the private data, not even how much of it there is, and no times.
-`schema()` is published beside every certificate; another schema is another FORMAT, checked by
-tests/artifacts/test_certificate_schema.py. An `AuditReport` is kept apart from it: what an attack on a mechanism found.
+It is public and deterministic: it holds no private data, not even the number of private rows, and no times.
+`schema()` is published with every certificate; a change of the schema needs a new FORMAT, checked by
+tests/artifacts/test_certificate_schema.py. The result of an attack on a mechanism is a separate `AuditReport`.
 """
 
 import json
@@ -26,14 +26,14 @@ CERTIFICATE_FORMAT: Final = "concord certificate 3"
 SECOND_FORMAT: Final = "concord certificate 2"
 """The same, without measures by class, warnings, features and what the plan says about itself."""
 FIRST_FORMAT: Final = "concord certificate 1"
-"""What version 0.1.0 wrote: as the second, without parts of units and private tests."""
+"""The format of version 0.1.0: as the second, without parts of units and private tests."""
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the certificate and its schema lie, in the session's folder."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 OPENED = "concord when opened"
-"""What `versions` calls the version of Concord that opened the session: its guarantee is as good as that one was."""
+"""The key in `versions` for the version of Concord that opened the session: its faults concern the guarantee."""
 
 
 @cache
@@ -71,7 +71,7 @@ class RelabellingRecord(CertificatePart):
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mapping[str, Any]]) -> Self | None:
-        """What the settings of the sessions of one run say of it; None if none of them was relabelled."""
+        """The relabelling that the mechanism settings of one run's sessions record; None if none was relabelled."""
         for settings in (mechanism for mechanism in mechanisms if "relabel" in mechanism):
             details = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
             inner, whole = (Budget(epsilon=of["epsilon"], delta=of["delta"]) for of in (settings, settings["relabel"]))
@@ -92,7 +92,7 @@ class Counts(CertificatePart):
 
     @property
     def of_rows(self) -> tuple[int, int]:
-        """How many were asked, and how many there are."""
+        """How many public rows were asked, and how many there are in total."""
         return self.asked, self.asked + self.not_asked
 
 
@@ -131,7 +131,7 @@ class ChoiceRecord(CertificatePart):
 
     @classmethod
     def of(cls, session: Session, file: Ref, text: bytes) -> Self:
-        """What the file of that text says, which the session released."""
+        """The choice that the session released in `file`, whose content is `text`."""
         named = {name: session.mechanism[name] for name in ("share", "clean", "candidates")}
         guarantee = Budget(epsilon=session.epsilon, delta=session.delta)
         return cls(session=session.id, guarantee=guarantee, file=file, chosen=json.loads(text)["chosen"], **named)
@@ -148,7 +148,7 @@ class Beside(CertificatePart):
 
     @classmethod
     def of(cls, session: Session, labels: Sequence[Ref]) -> Self:
-        """A session that released those files beside another."""
+        """Another session of the run, with the files it released."""
         return cls(
             session=session.id,
             mechanism=str(session.mechanism["name"]),
@@ -181,9 +181,9 @@ class Expected(CertificatePart):
 
 
 class Stated(CertificatePart):
-    """What a certificate says that neither the ledger nor the door knows.
+    """The parts of a certificate that come from neither the ledger nor the door.
 
-    about      what the plan says about the publication: who issues it, for what use, and when
+    about      the plan's account of the publication: who issues it, for what use, and when
     features   columns of a row that the student may read
     """
 
@@ -237,12 +237,12 @@ class Certificate(CertificatePart):
 
     @property
     def stated(self) -> Stated:
-        """What it says that neither the ledger nor the door knows."""
+        """The parts of the certificate that come from neither the ledger nor the door."""
         return Stated(**{name: getattr(self, name) for name in Stated.model_fields})
 
     @property
     def promise(self) -> Guarantee:
-        """What everything this run published promises: the session's claim, or that of all its sessions together."""
+        """The guarantee of everything this run published: the session's claim, or that of all its sessions together."""
         if self.together is None:
             return self.guarantee
         whole = self.together
@@ -250,19 +250,19 @@ class Certificate(CertificatePart):
 
     @property
     def checksums(self) -> tuple[str, ...]:
-        """A line for each released file it names, as `sha256sum --check` reads them in the folder `released`."""
+        """One line per released file, in the format that `sha256sum --check` reads in the folder `released`."""
         return tuple(f"{file.digest}  {file.path}" for file in self.files)
 
     @property
     def files(self) -> tuple[Ref, ...]:
-        """The released files it names: the student's, and those of all answers."""
+        """The released files that the certificate names: the student and all answers."""
         tested = tuple(tried.file for tried in (self.choice, self.test) if tried)
         return self.student.file, *tested, *self.labels, *(file for other in self.beside for file in other.labels)
 
 
 class Certified(BaseModel):
-    """What was written for a session: its certificate and its schema, its report, the figures by what they show, and
-    the evidence beside them (tasks.publish.attest)."""
+    """The files written for a session: certificate, its schema, report, figures by subject, and the signed evidence
+    (tasks.publish.attest)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -274,7 +274,7 @@ class Certified(BaseModel):
 
     @property
     def files(self) -> list[Ref]:
-        """All that was written."""
+        """All files that were written."""
         return [self.certificate, self.schema_file, self.report, *self.figures.values(), *self.evidence]
 
 
@@ -290,10 +290,9 @@ def schema() -> dict[str, Any]:
 def promised_together(
     guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[Budget, bool]]
 ) -> Budget | None:
-    """The sum of a session's claim and of those beside it, if there are any; and the claims of its tests.
+    """The (ε, δ) of a session, the other sessions of its run and its tests together; None if it is the session's own.
 
-    tests   the claims, and whether each test touches no unit that the sessions do: no unit then pays for both
-    None if that is the session's own claim.
+    tests   the claim of each, and whether it touches no unit that the sessions do: then no unit pays for both
     """
     learning = _sum([guarantee, *(other.guarantee for other in beside)])
     separate, shared = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))
@@ -320,5 +319,5 @@ class AuditReport(BaseModel):
 
     @property
     def holds(self) -> bool:
-        """Whether the claim stands: nothing above it was proved."""
+        """Whether the claim stands: the attack proved no lower bound above it."""
         return self.epsilon_lower_bound <= self.epsilon_claimed

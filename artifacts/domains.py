@@ -1,8 +1,8 @@
-"""Domains: named bodies of private data, and the privacy filter that decides what may still be spent of each.
+"""Domains: named bodies of private data, and the privacy filter that decides what may still be spent on each.
 
-There are two filters (ARCHITECTURE "The ledger's rule"). A domain has one, for its whole life. Of two domains of the
-same people the sum of both caps holds, (ε₁ + ε₂, δ₁ + δ₂), whichever filters they have and however their sessions
-interleave: a filter is one interactive mechanism (Lyu 2022; Vadhan & Zhang 2023).
+There are two filters. A domain has one of them for its whole life. For people who are in two domains the sum of both
+caps holds, (ε₁ + ε₂, δ₁ + δ₂), whichever filters the domains have and however their sessions interleave: a filter is
+one interactive mechanism (Lyu 2022; Vadhan & Zhang 2023).
 
 `renyi`      adds Rényi divergence at one order and converts once, at the cap; refusals that did not happen come back
 `gaussian`   adds μ² and promises the cap's trade-off at every ε at once: no conversion, and rounds that were never
@@ -83,31 +83,32 @@ class Filter:
 
     @classmethod
     def freeze(cls, epsilon: float, delta: float) -> "Filter":
-        """Half of δ for the conversion, half for additive δ; the order at which Gaussian spends go furthest."""
+        """The filter of a new domain: half of δ for the conversion, half for additive δ; the order at which Gaussian
+        spends go furthest."""
         at = [
             cls(epsilon=epsilon, delta=delta, order=o, delta_renyi=delta / 2, delta_additive=delta / 2) for o in ORDERS
         ]
         return max(at, key=lambda item: item.budget / Decimal(item.order))
 
     def recapped(self, epsilon: float, delta: float) -> "Filter":
-        """The same order under another cap: only the cap may ever change."""
+        """The same order under another cap. Only the cap may ever change."""
         return replace(self, epsilon=epsilon, delta=delta, delta_renyi=delta / 2, delta_additive=delta / 2)
 
     @property
     def budget(self) -> Decimal:
-        """B: Rényi nats that may be spent at `order`; rounded down."""
+        """The budget B: Rényi nats that may be spent at `order`; rounded down."""
         nats = Decimal(self.epsilon - self.conversion)
         with localcontext(prec=80):
             return (nats - abs(nats) * Decimal(UP - 1)).quantize(RENYI_QUANTUM, rounding=ROUND_FLOOR)
 
     @property
     def conversion(self) -> float:
-        """What turning Rényi nats into ε at δ_R costs: ε = nats + conversion."""
+        """The cost in ε of converting Rényi nats at δ_R: ε = nats + conversion."""
         order = self.order
         return math.log1p(-1 / order) - (math.log(self.delta_renyi) + math.log(order)) / (order - 1)
 
     def charge(self, cost: Cost) -> Charge:
-        """What `cost` is charged here. Raises ValueError if it is infinite at the domain's order."""
+        """The charge for `cost` at `order`. Raises ValueError if it is infinite there."""
         nats = cost.renyi[ORDERS.index(self.order)]
         if not math.isfinite(nats):
             raise ValueError(f"its Rényi cost is infinite at the domain's order {self.order:g}")
@@ -126,7 +127,7 @@ class Filter:
         return _more(self.budget, Decimal(self.delta_additive), total, each)
 
     def spent(self, total: Charge) -> tuple[float, float]:
-        """(ε, δ) of what was charged: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) if nothing."""
+        """The (ε, δ) of `total`: the least ε at the cap's δ_R, and δ_R plus additive δ; (0, 0) for no charge."""
         if not total.renyi and not total.delta:
             return 0.0, 0.0
         return float(total.renyi) + self.conversion, self.delta_renyi + float(total.delta)
@@ -155,7 +156,8 @@ class GaussianFilter:
 
     @classmethod
     def freeze(cls, epsilon: float, delta: float) -> "GaussianFilter":
-        """A quarter of δ for additive δ: more than discrete Gaussians ever need, and room for some (ε, δ)."""
+        """The filter of a new domain: a quarter of δ for additive δ, which is more than discrete Gaussians ever need
+        and leaves room for some (ε, δ)."""
         return cls(epsilon=epsilon, delta=delta, delta_additive=delta / 4)
 
     def recapped(self, epsilon: float, delta: float) -> "GaussianFilter":
@@ -164,17 +166,17 @@ class GaussianFilter:
 
     @property
     def budget(self) -> Decimal:
-        """μ² that may be spent: of the largest μ whose δ at the cap's ε leaves δ_A of the cap's; rounded down."""
+        """The μ² that may be spent: of the largest μ whose δ at the cap's ε leaves δ_A of the cap's; rounded down."""
         delta = Fraction(self.delta) - Fraction(self.additive)
         return squared(largest_mu(self.epsilon, delta), MU_QUANTUM, up=False)
 
     @property
     def additive(self) -> Decimal:
-        """δ_A, to the last digit that is charged: one answer of exactly that δ fits."""
+        """δ_A, to the last digit that charges have, so that one answer of exactly that δ fits."""
         return _up(self.delta_additive, DELTA_QUANTUM)
 
     def charge(self, cost: Cost) -> Charge:
-        """What `cost` is charged here. Raises ValueError if nothing is proved of its parts."""
+        """The charge for `cost` in μ². Raises ValueError if no bound is proved for its parts."""
         if cost.parts is None:
             raise ValueError("nothing is proved of it that a Gaussian filter could add up")
         return reduce(add, map(_charge_of, cost.parts), Charge())
@@ -192,8 +194,8 @@ class GaussianFilter:
         return _more(self.budget, self.additive, total, each)
 
     def spent(self, total: Charge) -> tuple[float, float]:
-        """(ε, δ) of what was charged, read at the cap's δ; (0, 0) if nothing. What is beyond the cap is read as it is
-        judged: ε at the part of δ that is not additive, and that part with the additive δ."""
+        """The (ε, δ) of `total`, read at the cap's δ; (0, 0) if nothing was charged. A total beyond the cap is read the
+        way `admits` judges it: ε at the part of δ that is not additive, and δ as that part plus the additive δ."""
         if not total.mu_squared and not total.delta:
             return 0.0, 0.0
         mu, whole, additive = _root_above(total.mu_squared), Fraction(self.delta), Fraction(self.additive)
@@ -206,12 +208,12 @@ AnyFilter = Filter | GaussianFilter
 
 
 def freeze(kind: FilterKind, epsilon: float, delta: float) -> AnyFilter:
-    """The filter of a domain that is named with that cap."""
+    """The filter of a new domain with that cap."""
     return Filter.freeze(epsilon, delta) if kind == "renyi" else GaussianFilter.freeze(epsilon, delta)
 
 
 def same_rule(first: AnyFilter, other: AnyFilter) -> bool:
-    """Whether charges of one are charges of the other: they differ in the cap alone."""
+    """Whether both filters charge alike: they differ in the cap alone."""
     return (first.kind, first.order) == (other.kind, other.order)
 
 
@@ -256,7 +258,7 @@ def _more(budget: Decimal, additive: Decimal, total: Charge, each: Charge) -> in
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """A named body of private data. Only the cap within its filter may ever change, by a Recap."""
+    """A named body of private data. Only the cap in its filter may ever change, by a `Recap`."""
 
     name: str
     unit: str
@@ -267,24 +269,24 @@ class Domain:
     def frozen(
         cls, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
     ) -> Self:
-        """A domain at its first mention, with that filter. Raises WrongInput if the cap is no cap."""
+        """A new domain with a filter of that kind. Raises WrongInput if the cap is out of range."""
         _require_cap(epsilon, delta)
         return cls(name=name, unit=unit, neighbours=neighbours, filter=freeze(kind, float(epsilon), float(delta)))
 
     def recapped(self, epsilon: float, delta: float) -> Self:
-        """The same domain under another cap. Raises WrongInput if the cap is no cap."""
+        """The same domain under another cap. Raises WrongInput if the cap is out of range."""
         _require_cap(epsilon, delta)
         return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
 
     def differs_only_in_cap(self, other: Self) -> bool:
-        """Whether recaps alone can lead from one to the other."""
+        """Whether one can become the other by changes of the cap alone."""
         return replace(self, filter=other.filter) == other and same_rule(self.filter, other.filter)
 
     def price(self, session: str, claim: tuple[float, float], before: Charge, after: Charge) -> str:
-        """What a session of that claim would cost the domain, which is charged `before` now, in words."""
+        """A sentence saying what a session would cost the domain: its claim, and the charge `before` and `after` it."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
         left = amount(max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
-        if self.filter.kind == "gaussian" and spent[1] == cap[1]:  # as long as nothing is beyond the cap, it is read so
+        if self.filter.kind == "gaussian" and spent[1] == cap[1]:  # δ is the cap's unless the charge is beyond it
             left = f"ε {max(0.0, cap[0] - spent[0]):.4g} at that δ"
         return (
             f"session {session} claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "

@@ -1,4 +1,4 @@
-"""What can go wrong, by the exit status it ends in. Every message is one sentence for the person at the console.
+"""Errors, one class per exit status. Every message is one sentence for the person at the console.
 
 Checked by tests/artifacts/test_errors.py.
 """
@@ -7,10 +7,10 @@ from typing import ClassVar
 
 
 class ConcordError(Exception):
-    """The root: whoever catches it prints the sentence and leaves with `exit_status`.
+    """The root of all errors here: the console prints its sentence and exits with `exit_status`.
 
-    It carries its sentence and nothing else: what it was raised over may hold private values, which `from None` hides
-    from tracebacks alone. Some picklers, and so Prefect's results, keep both attributes.
+    It carries its sentence and nothing else. The exception it was raised from may hold private values; `from None`
+    hides them from tracebacks only, and some picklers, Prefect's among them, keep both attributes.
     """
 
     exit_status: ClassVar[int] = 1
@@ -40,7 +40,7 @@ class NotCovered(BudgetRefused):
 
 
 class NotVerified(ConcordError):
-    """Something that was written is not what was written: fail closed, spend nothing."""
+    """A file or record is not what was written: fail closed, spend nothing."""
 
     exit_status = 4
 

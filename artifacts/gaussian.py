@@ -1,4 +1,4 @@
-"""Gaussian trade-offs in decimals: the μ of what a Gaussian filter adds up, and what a μ means in ε and δ.
+"""Gaussian trade-offs in decimals: the μ of answers, which a Gaussian filter adds up, and the (ε, δ) of a μ.
 
 H(γ) = ∫ (P − γQ)⁺ is, at γ = e^ε, the least δ of ε; H_μ is that of two Gaussians of scale 1 that lie μ apart:
 H_μ(e^ε) = δ_μ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ) (Balle & Wang 2018). An answer *costs* (μ, δ) if between
@@ -35,18 +35,18 @@ from fractions import Fraction
 from functools import lru_cache
 
 GUARD = 12
-"""Digits kept for roundings, of which every sum here has fewer than 10^8."""
+"""Extra digits for rounding errors: every sum here has fewer than 10^8 roundings."""
 NEAR = 40
-"""Significant digits of what is compared."""
+"""Significant digits of the numbers that are compared."""
 STEP = 2.0**-40
-"""By how much, relatively, a double is moved to the safe side until the check in decimals holds."""
+"""The relative step by which a double is moved to the safe side until the check in decimals holds."""
 MU_BISECTIONS = 100
 LEAST_EPSILON = 1e-12
-"""No reading is below it, so that a spend never reads as nothing."""
+"""The least ε that is ever returned, so that a spend never reads as nothing."""
 FARTHEST = 60.0
-"""Standard deviations beyond which nothing is computed, and the largest μ that is read in ε."""
+"""Standard deviations beyond which no tail is computed, and the largest μ that is converted to ε."""
 NEXT_TO_NOTHING = Decimal("1e-700")
-"""Above Φ(−FARTHEST)."""
+"""An upper bound on Φ(−FARTHEST)."""
 
 
 def mu_of_pure(epsilon: float) -> float:
@@ -96,7 +96,7 @@ def least_epsilon(mu: float, delta: Fraction) -> float:
 
 
 def _bisected(beyond: Callable[[float], bool], low: float, high: float) -> float:
-    """Where `beyond` begins to hold, in doubles."""
+    """The point, in doubles, at which `beyond` begins to hold."""
     for _ in range(MU_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if beyond(middle) else (middle, high)
@@ -125,7 +125,7 @@ def _delta(mu: float, epsilon: float) -> float:
 
 
 def delta_above(mu: float, epsilon: float) -> Decimal:
-    """δ_μ(ε), no less than the exact value and hardly more: μ > 0, ε ≥ 0."""
+    """An upper bound on δ_μ(ε), hardly above the exact value, for μ > 0 and ε ≥ 0."""
     far = epsilon / mu + mu / 2
     if far - mu > FARTHEST:
         return NEXT_TO_NOTHING
@@ -137,12 +137,12 @@ def delta_above(mu: float, epsilon: float) -> Decimal:
 
 
 def _places(x: float) -> int:
-    """Digits in which Φ(−x) is summed, so that NEAR of them are its own."""
+    """The number of digits in which to sum Φ(−x), so that NEAR of them are significant."""
     return NEAR + 2 * GUARD + math.ceil(x * x / (2 * math.log(10)))
 
 
 def _error(places: int) -> Decimal:
-    """What all roundings of one result in that many digits come to, at most."""
+    """A bound on the sum of all rounding errors of one result in that many digits."""
     return Decimal(10) ** (GUARD - places)
 
 

@@ -1,7 +1,7 @@
-"""The guarantee of a session, what its domain is charged for it, and what it does not promise.
+"""The guarantee of a session, the charge to its domain, and what the guarantee does not promise.
 
-Its (ε, δ), for whose data, against which neighbours; the charges of a domain over its life, as certificate and report
-say them; and caveats in plain words.
+A guarantee is an (ε, δ) with its privacy unit and neighbouring relation. This file also has the charges of a domain
+over its life, as certificate and report show them, and the caveats in plain words.
 """
 
 import math
@@ -32,12 +32,12 @@ class Guarantee(Budget):
 
     @classmethod
     def of(cls, domain: Domain, session: Session) -> Self:
-        """The claim of a session of that domain."""
+        """The claim of a session in that domain."""
         return cls.at(session.epsilon, session.delta, domain.unit, domain.neighbours)
 
     @classmethod
     def at(cls, epsilon: float, delta: float, unit: str, neighbours: str) -> Self:
-        """That claim for those units and neighbours."""
+        """The claim (epsilon, delta) for those units and neighbours."""
         twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
         return cls(
             epsilon=epsilon,
@@ -54,7 +54,7 @@ class Guarantee(Budget):
 
     @property
     def factor(self) -> float:
-        """e^ε: how much likelier one unit can make any outcome, but for δ."""
+        """e^ε: how much likelier one unit can make any outcome, up to δ."""
         return _exp(self.epsilon)
 
 
@@ -77,7 +77,7 @@ class SessionCharge(Budget):
 
     @classmethod
     def of(cls, session: Session, domain: Domain, part: str) -> Self:
-        """What a session of that domain is charged, in that part of its units."""
+        """The charge of a session in that domain, in that part of its units."""
         return cls(
             epsilon=session.epsilon,
             delta=session.delta,
@@ -115,9 +115,10 @@ class DomainCharge(CertificatePart):
     def of(
         cls, domain: Domain, sessions: Sequence[Session], lost: Charge, parts: Mapping[str, str] | None = None
     ) -> Self:
-        """The domain's state after those sessions, and what was lost to an older copy.
+        """The domain's state after those sessions.
 
-        parts   of a divided domain: the part that each session counts in alone, or EVERY
+        lost    the charge for sessions lost when an older copy of the home was put back
+        parts   if the domain is divided: the only part that each session counts in, or EVERY
         """
         counted = {session.id: (parts or {}).get(session.id, EVERY) for session in sessions}
         totals = by_part(((counted[session.id], session.charge) for session in sessions), lost)
@@ -141,7 +142,12 @@ def _budget(pair: tuple[float, float]) -> Budget:
 
 
 def lifetime_in_words(share: float, used: float, more: int | None) -> str:
-    """What is spent of a domain's lifetime budget, of which `used` is used with it, and how often that still fits."""
+    """A sentence on a session's share of the domain's lifetime budget.
+
+    share   taken by the session; negative if it gave some back
+    used    taken by all sessions, this one among them
+    more    how many further sessions like it fit; None if it was charged nothing
+    """
     if more is None:
         back = f"{-share:.1%} came back" if share < 0 else "nothing"
         return f"{back}; {used:.1%} of the domain's lifetime budget is used"
@@ -153,10 +159,10 @@ def lifetime_in_words(share: float, used: float, more: int | None) -> str:
 def later_rows_in_words(
     *, queries: int | None, cutoff: int | None, asked: float, refused: float, ended: bool = False
 ) -> str:
-    """How many rows a session of votes can still be asked, once so many were asked, and so many of them refused.
+    """A sentence on how many more rows a session of votes can answer.
 
-    queries, cutoff   what ends it: rows asked, refusals; None if it does not
-    asked, refused    as they were, or are expected
+    queries, cutoff   the rows asked and the refusals at which it ends; None if it does not end by them
+    asked, refused    rows asked and refused so far, or expected
     """
     if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
         wider = "`room` in [labeling] would pay for some" if cutoff is None else "a larger cutoff would leave some"
@@ -167,7 +173,7 @@ def later_rows_in_words(
 
 
 NO_LATER_ROWS = "need no session: `concord predict` gives their classes and probabilities, at no charge"
-"""In the place of `later_rows_in_words`, for tallies and for a student that is chosen."""
+"""Used in place of `later_rows_in_words` for tallies and for a universal student."""
 
 UNWITNESSED = (
     "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
@@ -209,11 +215,11 @@ PRECHECKED = (
     "declared class, no unit or no known word. A plan that was changed after that was chosen by looking at private "
     "rows, which the guarantee does not cover. The program itself decides nothing by such a share."
 )
-"""The caveat of every session since the third format: what its operator did upon that is not on record."""
+"""The caveat of every session since the third format: what its operator did after the pre-check is not on record."""
 
 
 def faulty_caveat(version: str, faults: Iterable[str]) -> str:
-    """What is promised by a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
+    """The caveat for a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
     return (
         f"A session was opened by version {version} of Concord, and what is promised may not hold because of faults "
         f"that are known of it: {', '.join(faults)}. What each is, and when it does no harm, is in Concord's README, "
@@ -222,9 +228,9 @@ def faulty_caveat(version: str, faults: Iterable[str]) -> str:
 
 
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
-    """What is promised to people who may be in several domains: by basic composition, the sum of their caps.
+    """The caveat for people who may be in several domains: by basic composition, the sum of the caps.
 
-    Only if all of them protect the same: what is secret in one domain may be public in another.
+    It holds only if all domains protect the same things: what is secret in one may be public in another.
     """
     names = ", ".join(other.name for other in others)
     linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "

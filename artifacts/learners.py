@@ -28,7 +28,7 @@ class Learner(Section):
         return self
 
     def build(self, **more: Any) -> Any:
-        """A fresh, unfitted estimator. Raises WrongInput when the name or a parameter is wrong."""
+        """A fresh, unfitted estimator. Raises WrongInput if the name or a parameter is wrong."""
         module, _, name = self.estimator.rpartition(".")
         try:
             made = getattr(importlib.import_module(module), name)
@@ -167,15 +167,15 @@ class StudentPlan(Fitted):
 
     @property
     def each(self) -> tuple["StudentPlan", ...]:
-        """The students that may be published: the candidates, or this one."""
+        """The students that may be published: the candidates, or this one if there are none."""
         return tuple(map(self.of, self.candidates)) if self.candidates else (self,)
 
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
-        """The section that asks for that candidate alone."""
+        """The `[student]` section with that candidate as its only student."""
         return cls(**candidate.model_dump())
 
     @property
     def space(self) -> HypothesesPlan:
-        """The class that a universal student is chosen from."""
+        """The hypothesis class that a universal student is chosen from."""
         return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)

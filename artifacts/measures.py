@@ -1,8 +1,8 @@
 """Measures: how often a published student is right, on public test rows and on private units set aside; and warnings.
 
-A share of right answers says little by itself: if 98% of the rows are of one class, naming it for every row is right on
-98%. So that share stands beside it, and what the student finds of each class. Nothing here computes on rows: those who
-read the published files rely on these types alone.
+Accuracy says little by itself: if 98% of the rows are of one class, naming it for every row is right on 98%. So the
+share of the largest class and the recall of each class are given with it. Nothing here computes on rows: readers of
+the published files need only these types.
 
 Checked by tests/tasks/student/test_evaluate.py
 """
@@ -123,11 +123,11 @@ def warnings_of(
     *,
     asked: tuple[int, int] | None = None,
 ) -> tuple[str, ...]:
-    """What whoever relies on such a student must know: that it is no better than one that looks at nothing, that it
-    never finds a class, or that its session ended after few of the public rows.
+    """Warnings about a student: it is no better than a constant prediction, it never finds some class, or its session
+    ended after few of the public rows.
 
-    released   the classes that released labels name, if they are what it learned from
-    named      the classes that it names on the public rows, if that was looked at
+    released   the classes among the released labels, if it learned from those
+    named      the classes it predicts on the public rows, if that was computed
     asked      how many public rows were asked, and how many there are
     """
     return (*_of_rows(*(asked or (0, 0))), *_of_student(public, private, released, named))

@@ -1,14 +1,14 @@
-"""The model's signature in the OpenSSF's form (model-signing 1.0): what tools for models look for beside a file.
+"""The model's signature in the OpenSSF's format (model-signing 1.0), which tools for models look for next to a file.
 
-A Sigstore bundle with an in-toto statement in a DSSE envelope: the model's one file, by digest. Readers of that form
-take no Ed25519 key, so a home has a second one for it, ECDSA on P-256, derived in its vault. Its public half is
-published and covered by the attestation, whose key so vouches for it. Nonces are derived too (RFC 6979): the same model
-and key give the same bytes, and none ever leaks the key by coming twice.
+A Sigstore bundle with an in-toto statement in a DSSE envelope: the model's one file, by digest. The format takes no
+Ed25519 key, so a home has a second key for it, ECDSA on P-256, derived in its vault. Its public half is published and
+covered by the attestation, whose key thus vouches for it. Nonces are derived too (RFC 6979): the same model and key
+give the same bytes, and no repeated nonce can leak the key.
 
 Assumes      the secret of the vault that the key is derived from is kept secret
 Guarantees   `check` passes a signature of exactly that file, by exactly that key, in the bytes that `ModelKey` writes
-Not covered  whose key it is: the attestation says that. The form names no guarantee and no ledger, and is no substitute
-             Checked by tests/artifacts/test_model_signature.py, with the OpenSSF's own library
+Not covered  whose key it is: the attestation says that. The format names neither guarantee nor ledger. Checked by
+             tests/artifacts/test_model_signature.py, with the OpenSSF's own library
 """
 
 import base64
@@ -38,25 +38,25 @@ NONCE: Final = ec.ECDSA(SHA256(), deterministic_signing=True)
 
 
 class ModelKey:
-    """The key by which a home signs models."""
+    """The key with which a home signs models."""
 
     def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
         self._private = private
 
     @classmethod
     def of(cls, vault: Vault) -> Self:
-        """The home's. Raises NotVerified if the secret that it is derived from is damaged."""
+        """The key of a home. Raises NotVerified if the secret that it is derived from is damaged."""
         secret = vault.secret(MODEL_SECRET)
         halves = [derive(secret, f"model signing key {half}") for half in (1, 2)]  # 512 bits: no residue is likelier
         return cls(ec.derive_private_key(int.from_bytes(b"".join(halves)) % (ORDER - 1) + 1, ec.SECP256R1()))
 
     @property
     def pem(self) -> bytes:
-        """Its public half as a PEM file."""
+        """The public half of the key as a PEM file."""
         return self._private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
     def bundle(self, name: str, digest: str) -> bytes:
-        """The signature of a model that is one file, by its name and SHA-256 in hex; as it is published."""
+        """The published signature of a model of one file, given its name and SHA-256 in hex."""
         payload = _statement(name, digest)
         return _bundle(payload, self._private.sign(pre_authentication(PAYLOAD_TYPE, payload), NONCE), self.pem)
 
@@ -66,7 +66,7 @@ def check(bundle: bytes, key: bytes, name: str, digest: str) -> None:
     try:
         public = load_pem_public_key(key)
         signature = base64.b64decode(json.loads(bundle)["dsseEnvelope"]["signatures"][0]["sig"], validate=True)
-    except Exception as wrong:  # whoever made the files may have made them so
+    except Exception as wrong:  # the files are a stranger's, and may fail in any way
         raise NotVerified(f"it is no signature of a model, or its key is none ({type(wrong).__name__})") from None
     payload = _statement(name, digest)
     if not isinstance(public, ec.EllipticCurvePublicKey) or bundle != _bundle(payload, signature, key):
@@ -78,7 +78,7 @@ def check(bundle: bytes, key: bytes, name: str, digest: str) -> None:
 
 
 def _statement(name: str, digest: str) -> bytes:
-    """The digest of all files is that of their digests: here of one, which is called `.`."""
+    """The in-toto statement about the model; its digest is over the digests of all files, here one, called `.`."""
     whole = hashlib.sha256(bytes.fromhex(digest)).hexdigest()
     serialization = {"method": "files", "hash_type": "sha256", "allow_symlinks": False, "ignore_paths": list[str]()}
     resources = [{"name": ".", "algorithm": "sha256", "digest": digest}]

@@ -1,7 +1,7 @@
-"""Parts: a domain's units divided once, for its whole life, and what each part of them is charged.
+"""Parts: a domain's units divided once, for its whole life, and the charge of each part.
 
-Units of the test part take no part in learning, and what tries a student out reads no others. So one unit is touched by
-the sessions of its own part alone, and a domain pays what its largest part is charged, not the sum.
+Units of the test part are never learned from, and tests of a student read no others. So a unit is touched only by the
+sessions of its own part, and a domain pays the charge of its largest part, not the sum.
 
 Assumes      a unit's part follows from its own name, the part key, the share and the naming rule alone; the key is
              independent of the data. A session that names a part reads no row of a unit of another
@@ -32,18 +32,18 @@ from concord.artifacts.privacy import Charge
 LEARNING: Final = "learning"
 TEST: Final = "test"
 EVERY: Final = ""
-"""What a session names that may touch units of every part."""
+"""The part of a session that may touch all units."""
 PARTS = (LEARNING, TEST)
 NOTHING = Charge()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """How a domain's units are divided: on its record, once.
+    """How a domain's units are divided, recorded once.
 
-    commitment  to part key, share and naming rule, keyed by the part key: who holds that key knows it again
-    share       how likely a unit is in the test part
-    naming      what a unit's name is made of
+    commitment  to part key, share and naming rule, keyed by the part key: whoever holds that key can check it
+    share       the probability that a unit is in the test part
+    naming      the rule by which a unit is named
     """
 
     commitment: str
@@ -52,7 +52,7 @@ class Division:
 
 
 class Naming(Protocol):
-    """What a session says of the part it touches (artifacts.sessions)."""
+    """A session's fields about the part it touches (artifacts.sessions)."""
 
     @property
     def id(self) -> str: ...
@@ -65,18 +65,18 @@ class Naming(Protocol):
 
 
 class Parts:
-    """The divisions on record, and which part each session touches alone."""
+    """The divisions on record, and the only part that each session touches."""
 
     def __init__(self) -> None:
         self._divided: dict[str, Division] = {}
         self._touched: dict[str, str] = {}
 
     def divide(self, domain: str, division: Division) -> None:
-        """From here on the domain is divided."""
+        """Record how the domain is divided."""
         self._divided[domain] = division
 
     def enter(self, session: Naming) -> None:
-        """A session just opened: what counts is the division on record now, not one that comes later."""
+        """Record a session just opened, under the division on record now: a later one does not count for it."""
         self._touched[session.id] = self.touched_by(session)
 
     def division(self, domain: str) -> Division | None:
@@ -84,17 +84,17 @@ class Parts:
         return self._divided.get(domain)
 
     def of(self, session: str) -> str:
-        """The part that an opened session touches alone, or EVERY."""
+        """The only part that an opened session touches, or EVERY."""
         return self._touched[session]
 
     def touched_by(self, session: Naming) -> str:
-        """The part that a session would touch alone if it were opened now, or EVERY."""
+        """The only part that a session would touch if it were opened now, or EVERY."""
         division = self._divided.get(session.domain)
         known = division is not None and session.division == division.commitment
         return session.part if known and session.part in PARTS else EVERY
 
     def is_new(self, domain: str, asked: Division) -> bool:
-        """Whether the domain is not divided yet. Raises WrongInput if it was, by another share or naming rule."""
+        """Whether the domain is not divided yet. Raises WrongInput if another share or naming rule is on record."""
         known = self._divided.get(domain)
         if known is None:
             return True
@@ -111,7 +111,7 @@ class Parts:
 
 
 def by_part(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> dict[str, Charge]:
-    """What each part is charged, given the part that each charge counts in, or EVERY; what was lost counts in all."""
+    """The charge of each part, from charges with the part each counts in, or EVERY; `lost` counts in all parts."""
     totals = dict.fromkeys(PARTS, lost)
     for part, charge in charges:
         for touched in PARTS if part == EVERY else (part,):
@@ -120,17 +120,17 @@ def by_part(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> di
 
 
 def largest(totals: dict[str, Charge]) -> Charge:
-    """What a domain is charged whose parts are charged that: the most of any, of each amount."""
+    """The charge of a domain from those of its parts: of each amount, the largest."""
     return reduce(Charge.most, totals.values())
 
 
 def least(totals: dict[str, Charge]) -> Charge:
-    """The least that any part is charged: what is missing from it is missing from none by more."""
+    """Of each amount, the smallest of any part."""
     return reduce(Charge.least, totals.values())
 
 
 def running_totals(charges: Iterable[tuple[str, Charge]], lost: Charge = NOTHING) -> Iterator[Charge]:
-    """What a domain is charged before any of those charges, and after each."""
+    """The charge of a domain before the first of those charges, and after each."""
     totals = by_part((), lost)
     yield largest(totals)
     for part, charge in charges:

@@ -29,7 +29,7 @@ from concord.artifacts.sections import (
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 
 ENDED_BY = {"cutoff": "cutoff", "queries": "queries", "room": "queries"}
-"""Keys of [labeling] that say when a session ends, and by what."""
+"""Keys of [labeling] that say when a session ends."""
 VOTED_KEYS = ("cutoff", "queries", "room", "agreement", "accountant")
 """Keys of [labeling] that have no meaning for tallies."""
 LINEAR = {"learner": "linear"}
@@ -47,7 +47,7 @@ class Plan(Section):
     """Where the tables lie and what their columns mean."""
     privacy: PrivacyPlan
     """What this session may spend, the domain it is spent in, and what is secret."""
-    teachers: TeachersPlan = Field(default_factory=lambda: TeachersPlan(count=0))  # once needed: it imports learners
+    teachers: TeachersPlan = Field(default_factory=lambda: TeachersPlan(count=0))  # only if needed: it imports learners
     """How many shards the private rows are split into, and what learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     """How private rows are asked for labels of public ones, and when a session ends."""
@@ -186,11 +186,11 @@ class Plan(Section):
 
     @property
     def votes(self) -> bool:
-        """Whether teachers vote, and labels are released; or may, as long as it is undecided."""
+        """Whether teachers vote and labels are released; also true while that is undecided."""
         return self.labeling.mechanism not in ("none", TALLIES) and bool(self.teachers.count or not self.undecided)
 
     def naming(self, mechanism: str, cutoff: int | None = None) -> "Plan":
-        """The plan that names that mechanism, without what has no meaning for it. Raises WrongInput if it is none."""
+        """The plan with that mechanism, without keys that it has no use for. Raises WrongInput if that is no plan."""
         tables: dict[str, Any] = self.model_dump(exclude_unset=True)
         tallied, labeling = mechanism == TALLIES, {**tables["labeling"], "mechanism": mechanism}
         ends = MECHANISMS.get(mechanism, ())
@@ -206,11 +206,11 @@ class Plan(Section):
             labeling["cutoff"] = cutoff
         data = {key: "" if key in ("private", "public", "test") else value for key, value in tables["data"].items()}
         named = parse_plan({**tables, "data": data, "labeling": labeling})
-        return named.model_copy(update={"data": self.data})  # whose tables may be snapshots, which no plan names
+        return named.model_copy(update={"data": self.data})  # its tables may be snapshots, which no plan can name
 
     @property
     def undecided(self) -> bool:
-        """Whether it is left to advice who is asked: teachers, for votes, or the rows themselves, for tallies."""
+        """Whether `auto` is still to choose between votes of teachers and tallies of the rows."""
         return self.labeling.mechanism == AUTO
 
     @property
@@ -220,18 +220,18 @@ class Plan(Section):
 
     @property
     def epsilon_of_labels(self) -> float:
-        """What released labels may spend: all, or what the choice of a universal student leaves."""
+        """The ε that released labels may spend: all, or what the choice of a universal student leaves."""
         on_choice = self.student.epsilon if self.student.learner == "universal" else None
         return self.privacy.epsilon - (on_choice or 0.0)
 
     @property
     def epsilon_of_choice(self) -> float:
-        """What the choice of a universal student may spend."""
+        """The ε that the choice of a universal student may spend."""
         return self.student.epsilon or self.privacy.epsilon
 
     def path(self, field: Literal["private", "public", "test"]) -> str:
-        """A data path of the plan, absolute; a folder or glob stays one, and so does an address. Raises WrongInput if
-        there is none, as long as a table that is no file was not read."""
+        """A data path of the plan, made absolute; a folder, glob or address stays one. Raises WrongInput if there is
+        no path, as for a table that is not a file and was not read yet."""
         given = getattr(self.data, field)
         if given is None:
             raise WrongInput(f"data.{field} must be given in the plan")
@@ -241,12 +241,12 @@ class Plan(Section):
 
 
 def load_plan(path: Path) -> Plan:
-    """The plan of a TOML file. Raises WrongInput with one sentence for whatever is wrong with it."""
+    """The plan in a TOML file. Raises WrongInput with one sentence on the first thing wrong with it."""
     return parse_plan(read_tables(path))
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """The nested tables of a TOML file, and its folder. Raises WrongInput if it cannot be read."""
+    """The nested tables of a TOML file, with its folder. Raises WrongInput if it cannot be read."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -259,9 +259,9 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 def parse_plan(tables: dict[str, Any]) -> Plan:
-    """The plan of nested tables. Raises WrongInput naming the first field, its value and the rule.
+    """The plan in nested tables. Raises WrongInput naming the first wrong field, its value and the rule.
 
-    A key that is none comes first: if it is a slip of the pen, the one that was meant is missing.
+    An unknown key is named first: if it is a typing error, the key that was meant is missing.
     """
     try:
         return Plan.model_validate(tables)
@@ -284,9 +284,9 @@ RULES = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
 }
-"""Rules in the words of TOML, where pydantic has words of Python."""
+"""Rules in TOML's terms, for pydantic's in Python's."""
 BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
-"""Pydantic's names for types that a field may have, which are no keys of the plan."""
+"""Pydantic's names for the types of a field, which are not keys of the plan."""
 
 
 def _sentence(error: Any) -> str:
@@ -312,7 +312,7 @@ def _known(place: tuple[Any, ...]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The section that a field may hold, or a list of such."""
+    """The model of the section that a field may hold, or of a list of sections."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

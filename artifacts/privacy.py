@@ -1,10 +1,10 @@
-"""Privacy cost as data, and what a ledger is charged for it.
+"""Privacy cost as data, and the amounts that a ledger charges for it.
 
 A `Cost` is what a mechanism will have spent at its end: a Rényi curve over the fixed public grid ORDERS, plus an
 additive δ. A plain (ε, δ) cost has the curve of ε-randomised response, which dominates every ε-DP mechanism.
 Amounts that are charged are exact decimals rounded up, so that a positive spend can never round to nothing.
 
-`optimal_composition` is that of pure-DP parts (Kairouz, Oh & Viswanath 2015), rounded towards safety:
+`optimal_composition` composes pure-DP parts (Kairouz, Oh & Viswanath 2015), rounded towards safety:
 
 Assumes      the parts, how often each runs and δ are fixed in advance
 Guarantees   the ε returned is at least the least ε at which everything together satisfies (ε, δ)
@@ -15,7 +15,7 @@ Every ε-DP mechanism is dominated by ε-randomised response, so n equal parts l
 sum below. Parts that differ are convolved by dp_accounting, whose Fourier transform is off by up to about 1e-12 either
 way (it has been seen to under-report), so that much of δ and more is kept back.
 
-Checked by tests/privacy/test_cost.py (laws). What a domain may still spend is said by artifacts.domains.
+Checked by tests/privacy/test_cost.py (laws). What a domain may still spend is decided by artifacts.domains.
 """
 
 import math
@@ -69,7 +69,7 @@ def hockey_stick(epsilon: float, times: int, total: float) -> float:
     J counts flipped answers, each with probability 1/(1 + e^ε). Summed downwards from the largest j that counts; the
     logarithm of Pr[J = j] curves by at least 4/times, so 7·√times terms hold all but 1e-40 of either side.
     """
-    import numpy as np  # heavy, and a home's budget is often told without
+    import numpy as np  # heavy, and a home's budget is often shown without it
 
     reach = math.ceil(7 * math.sqrt(times))
     centre = math.ceil(times / (1 + math.exp(min(epsilon, 700.0))))
@@ -88,7 +88,7 @@ def _log_binomial(flipped: int, times: int, epsilon: float) -> float:
 
 
 def _of_others(parts: Counter[float], delta: float) -> float:
-    from dp_accounting.pld import common, privacy_loss_distribution  # here, since to load it takes most of a second
+    from dp_accounting.pld import common, privacy_loss_distribution  # here: loading takes most of a second
 
     grid = max(min(1e-4, min(parts) / 8), max(parts) / 1e6)  # losses are rounded up to it, on one grid for all
     losses = [
@@ -148,18 +148,18 @@ class Whole:
 
 
 FilterPart = Pure | Range | Moved | Whole
-"""What happened, for a filter that adds up μ² (artifacts.domains)."""
+"""The parts of a cost, for a filter that adds up μ² (artifacts.domains)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a mechanism will have spent.
+    """The privacy cost of a mechanism at its end.
 
     renyi   Rényi divergence bound in nats at each of ORDERS; +inf if there is none
     delta   additive δ, outside the curve
     pure    (ε, times) of pure-DP parts, when the whole cost but `delta` consists of such parts; else None
     claims  (ε, δ) pairs proved for exactly this cost by a sharper route; composition forgets them
-    parts   what it consists of, for a filter that adds up μ²; None if it may be charged there by no proof
+    parts   the parts it consists of, for a filter that adds up μ²; None if no proof allows a charge there
     """
 
     renyi: tuple[float, ...]
@@ -275,10 +275,10 @@ def from_curve(renyi: Iterable[float], delta: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """What the ledger writes down, in exact decimals. A domain's filter adds up one of the first two.
+    """A charge in the ledger, in exact decimals. A domain's filter adds up one of the first two amounts.
 
     renyi       Rényi nats at the domain's order
-    mu_squared  squares of Gaussian μ; not written down if there are none, as versions without them do not
+    mu_squared  squares of Gaussian μ; left out of the record if zero, as in versions that did not know them
     delta       additive δ
     """
 
@@ -296,7 +296,7 @@ class Charge:
         return all(own <= most for own, most in zip(self.amounts, other.amounts, strict=True))
 
     def times(self, count: int) -> "Charge":
-        """The charge of `count` refusals at this charge each."""
+        """The charge of `count` refusals, each at this charge."""
         return self._with(self, lambda own, _: own * count)
 
     def most(self, other: "Charge") -> "Charge":
@@ -314,7 +314,7 @@ class Charge:
 
     @property
     def divergence(self) -> Decimal:
-        """What is added up beside δ: in one domain nats or μ², never both."""
+        """The amount that is added up besides δ: Rényi nats or μ², never both in one domain."""
         return self.renyi + self.mu_squared
 
     def _with(self, other: "Charge", make: Callable[[Decimal, Decimal], Decimal]) -> "Charge":

@@ -1,4 +1,4 @@
-"""What stages hand each other: small references, and the encoding of rows.
+"""The values that stages exchange: small references, and the encoding of rows.
 
 The encoding is learned from public rows and the plan alone, so it is public itself. Each feature column has a kind and
 the public statistics its cells are encoded by; `tasks.data.encode` learns and applies it.
@@ -25,14 +25,14 @@ class Ref(BaseModel):
 
 
 class AnyPath(Protocol):
-    """Where a file lies: a `pathlib.Path`, or what opens as one does (tasks.data.places)."""
+    """The place of a file: a `pathlib.Path`, or an object that opens like one (tasks.data.places)."""
 
     @property
     def open(self) -> Any: ...
 
 
 class PublicBatch(BaseModel):
-    """A batch of the public stream: where it is staged, its first row in the stream, and how many it holds."""
+    """A batch of the public stream: its staged file, its first row in the stream, and its number of rows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +48,7 @@ def canonical_json(value: Any) -> str:
 
 Kind = Literal["numeric", "boolean", "date", "categorical", "text", "list", "null"]
 WORDS: tuple[Kind, ...] = ("categorical", "text")
-"""Kinds of which any cell of text is one."""
+"""Kinds of column in which any cell of text is valid."""
 Element = Literal["uint8", "float32"]
 
 
@@ -87,14 +87,14 @@ class TextFormat(Frozen):
 
     @property
     def rules(self) -> tuple[tuple[str, str, str], ...]:
-        """How numbers are written plainly, one rule after another: what fits a regular expression gets, for each of
-        these signs, the next. A number is judged by itself, and all else is left as it is."""
+        """Rules (pattern, sign, replacement) that turn a written number into a plain one, applied in order: in a word
+        that matches the pattern, every such sign is replaced. Any other word stays as it is."""
         groups = rf"[+-]?[0-9]{{1,3}}(?:[{self.thousands}][0-9]{{3}})+(?:[{self.decimal}][0-9]*)?{EXPONENT}"
         comma = rf"[+-]?(?:[0-9]+,[0-9]*|,[0-9]+){EXPONENT}"
         return ((groups, self.thousands, ""),) * bool(self.thousands) + ((comma, ",", "."),) * (self.decimal == ",")
 
     def plain(self, word: str) -> str:
-        """A word as a cell of it is read: a number with a decimal point, and without groups."""
+        """A cell's word as it is read: a number gets a decimal point and loses its groups."""
         for pattern, sign, by in self.rules:
             word = word.replace(sign, by) if re.fullmatch(pattern, word) else word
         return word
@@ -102,7 +102,7 @@ class TextFormat(Frozen):
 
 EXPONENT = "(?:[eE][+-]?[0-9]+)?"
 COMMAS = TextFormat()
-"""What a CSV file is if nothing else is declared."""
+"""The CSV format if none is declared."""
 
 
 class Scaled(Frozen):
@@ -149,7 +149,7 @@ class OneHot(Frozen):
 
 
 BUCKETS = 256
-"""Columns that the words of free text are hashed to: shards are small, and would see more of them too seldom."""
+"""Number of columns that words of free text are hashed to: in a small shard, more would be seen too seldom."""
 
 
 class Hashed(Frozen):

@@ -1,7 +1,7 @@
-"""The sections of the plan, each checked by itself; what they must be to one another is checked by `artifacts.plan`.
+"""The sections of the plan, each checked by itself; `artifacts.plan` checks them against one another.
 
-The docstring of a key, and its unit, are what its JSON schema says, and with it editors, `concord plan --explain` and
-the reference page (tasks/advice/keys.py). A run publishes what every key says but those marked OPERATOR.
+The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain` and
+the reference page (tasks/advice/keys.py). A run publishes the values of all keys but those marked OPERATOR.
 """
 
 import difflib
@@ -17,12 +17,12 @@ from concord.artifacts.sources import PlanTable, check_address
 
 
 def in_units(unit: str) -> Any:
-    """What a key's number counts or measures, for its JSON schema."""
+    """The unit of a key's number, for its JSON schema."""
     return Field(json_schema_extra={"x-unit": unit})
 
 
 OPERATOR = Field(json_schema_extra={"x-known-to": "the operator"})
-"""Marks a key that nothing published tells of."""
+"""Marks a key that is never published."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
@@ -51,10 +51,10 @@ In order of preference: `stable` is charged for the refusals that happen; `noisy
 TALLIES = "tallies"
 """The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
 ALIAS = "champion"
-"""MLflow's alias of a domain's student that is to be used: see `About.champion`."""
+"""MLflow's alias of the student that a domain recommends: see `AboutPlan.champion`."""
 AUTO = "auto"  # whichever of these is expected to teach the student most: tasks/advice/choose.py
 GAME_CUTOFF = 10
-"""Refusals up to which a table may be calibrated to the adaptive game: it is played twice, here and by `verify`."""
+"""The largest cutoff for which a table may be calibrated to the adaptive game, which a run and `verify` both play."""
 if TYPE_CHECKING:
     MechanismName = str
 else:
@@ -283,7 +283,7 @@ class LabelingPlan(Section):
         return self
 
     def most_asked(self, rows: int) -> int:
-        """Rows that are paid for if the mechanism ends by rows asked; `rows` are the plan's own."""
+        """The number of rows paid for, if the mechanism ends by rows asked; `rows` is the number of public rows."""
         return self.queries or rows + (self.room or 0)
 
     @model_validator(mode="after")
@@ -296,7 +296,7 @@ class LabelingPlan(Section):
         return self
 
     def check_end(self) -> None:
-        """Raise WrongInput if a session could not begin yet, since nothing says when it ends."""
+        """Raise WrongInput if the plan does not say when its session ends."""
         if "cutoff" in MECHANISMS.get(self.mechanism, ()) and self.cutoff is None:
             raise WrongInput(
                 f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "
@@ -305,6 +305,6 @@ class LabelingPlan(Section):
 
 
 def near(word: str, known: Sequence[str]) -> str:
-    """The rest of a sentence about a word that is not known: the nearest that is, or all of them."""
+    """The end of a sentence about an unknown word: the nearest known one, or all known ones."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"

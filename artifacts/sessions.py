@@ -1,11 +1,11 @@
-"""The nouns of the ledger beside domains: sessions, batches, and how a session moves from one state to the next.
+"""Sessions and batches: the ledger's values besides domains, and how a session moves from one state to the next.
 
     open ── begin ── commit ──┬── begin …                  one batch after another, rows never restart
                               ├── settle "spent"           at the cutoff, or at the last row paid for
                               └── settle "closed"          when the operator ends it
 
-Everything here is a frozen value: a step returns the next state or raises, and changes nothing. All but Opening and
-Session are written down by the ledger, word for word (`artifacts.ledger.events`). Checked by
+Everything here is a frozen value: a step returns the next state or raises, and changes nothing. The ledger records all
+of them but Opening and Session as they are (`artifacts.ledger.events`). Checked by
 tests/artifacts/ledger/test_sessions.py.
 """
 
@@ -21,16 +21,16 @@ Status = Literal["open", "spent", "closed"]
 NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
 QUESTIONS = "questions"
-"""What `mechanism` says a session asks, if shards answer questions in it and no row is labelled."""
+"""The mechanism's name in a session in which shards answer questions and no row is labelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a session is, fixed when it is opened.
+    """The terms of a session, fixed when it is opened.
 
     id            its name
     domain        the domain it is charged to
-    identity      keyed digest of the settings it depends on: which session a plan means
+    identity      keyed digest of the settings it depends on, by which a plan finds its session
     commitment    keyed commitment to the session key; no key serves two sessions
     ensemble      keyed digest of the teachers
     data_version  the plan's name for the state of the private data
@@ -38,10 +38,10 @@ class Terms:
     epsilon       the claim at the session's end
     delta         the claim at the session's end
     cutoff        refusals until it ends; None if it does not pay by refusal
-    queries       rows it may answer at most; None if the stream may be endless
-    teachers      how many vote
-    version       of Concord that opened it; empty if that was 0.1.0, which did not say
-    part          of the domain's units, the only one it touches; empty if it may touch all (artifacts.parts)
+    queries       the most rows it may answer; None if the stream may be endless
+    teachers      the number of voting teachers
+    version       the version of Concord that opened it; empty for 0.1.0, which did not record it
+    part          the only part of the domain's units that it touches; empty if it may touch all (artifacts.parts)
     division      keyed commitment to how units were divided into parts
     """
 
@@ -63,12 +63,12 @@ class Terms:
 
     @property
     def estimates(self) -> bool:
-        """Whether it released an estimate to plan by, and answered no row."""
+        """Whether it released an estimate for planning, and answered no row."""
         return self.mechanism.get("name") == "error_estimate"
 
     @property
     def tests(self) -> bool:
-        """Whether it tried a student out on private rows, and answered no row."""
+        """Whether it tested a student on private rows, and answered no row."""
         return self.mechanism.get("name") == "private_test"
 
     @property
@@ -78,7 +78,7 @@ class Terms:
 
     @property
     def kind(self) -> Literal["labels", "an estimate", "a test of a student", "a choice of a student", "questions"]:
-        """What it is for: a run means sessions of the first kind alone, and each other has a command of its own."""
+        """The purpose of the session: a run uses only sessions of the first kind; each other kind has its command."""
         if self.asks:
             return "questions"
         if self.chooses:
@@ -93,11 +93,11 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Terms):
-    """A session someone asks to open: its terms, its cost at the end, and the cost of one refusal.
+    """A session that is asked for: its terms, its cost at the end, and the cost of one refusal.
 
-    `per_refusal` is None if nothing may return by refusals: mechanisms charged whole, and sessions whose shards were
-    relabelled or subsampled. `rounds` has the cost of each row that is an answer by itself, at a cost fixed beforehand;
-    empty if they are not.
+    `per_refusal` is None if unused refusals return nothing: for mechanisms charged whole, and sessions whose shards
+    were relabelled or subsampled. `rounds` has the cost of each row if every row is an answer of its own, at a cost
+    fixed beforehand; otherwise it is empty.
     """
 
     whole: Cost
@@ -106,14 +106,14 @@ class Opening(Terms):
 
     @classmethod
     def of_all(cls, openings: Sequence[Self]) -> Self:
-        """What the ledger is asked that should open all of them, or none: at one price."""
+        """One opening at the price of all of them, for a ledger that should open all or none."""
         first, claims = openings[0], [(opening.epsilon, opening.delta) for opening in openings]
         epsilon, delta = map(sum, zip(*claims, strict=True))
         return replace(first, whole=compose([opening.whole for opening in openings]), epsilon=epsilon, delta=delta)
 
 
 class Charging(Protocol):
-    """A domain's filter (artifacts.domains): what a cost is charged, and whether refusals may settle it, or rounds."""
+    """A domain's filter (artifacts.domains): the charge of a cost, and whether refusals or rounds may settle it."""
 
     @property
     def by_refusals(self) -> bool: ...
@@ -122,7 +122,7 @@ class Charging(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission(Terms):
-    """A session the filter admitted: what is reserved for it, the charge of one refusal, and that of each round."""
+    """A session that the filter admitted: its reservation, the charge of one refusal, and that of each round."""
 
     reserved: Charge
     per_refusal: Charge | None
@@ -130,7 +130,7 @@ class Admission(Terms):
 
     @classmethod
     def charged(cls, opening: Opening, by: Charging) -> Self:
-        """`opening` as a domain with that filter charges it. Raises ValueError if it has no finite charge there."""
+        """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
         each = opening.per_refusal if by.by_refusals else None
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
         return cls(
@@ -143,7 +143,7 @@ class Admission(Terms):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOutcome:
-    """What left the door for a batch: rows asked (answered or refused), and the durable file of released labels."""
+    """The release of a batch: rows asked (answered or refused), and the durable file of released labels."""
 
     index: int
     asked: int
@@ -154,12 +154,12 @@ class BatchOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Public rows put to the vote, written down before any draw; digests are keyed.
+    """Public rows put to the vote, recorded before any draw; digests are keyed.
 
     index    position in the session, from 0
     first    session-wide index of its first row
-    rows     how many
-    outcome  what was released, once it was committed
+    rows     number of rows
+    outcome  its release, once it was committed
     """
 
     index: int
@@ -172,7 +172,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement:
-    """The end of a session: what it is charged for good, and why it ended."""
+    """The end of a session: its final charge, and why it ended."""
 
     charge: Charge
     status: Literal["spent", "closed"]
@@ -180,14 +180,14 @@ class Settlement:
 
 @dataclass(frozen=True, kw_only=True)
 class Session(Admission):
-    """A session as it stands.
+    """The state of a session.
 
     status    open; spent (cutoff or last row reached); closed (ended by the operator)
-    batches   begun so far; also the index of the next one
-    next_row  session-wide index of the next new row; never falls
+    batches   number of batches begun; also the index of the next one
+    next_row  session-wide index of the next new row; never decreases
     asked     rows that were answered or refused, in committed batches
     pending   the batch begun and not yet committed
-    settled   what it was charged, once it has ended
+    settled   its final charge, once it has ended
     """
 
     status: Status = "open"
@@ -206,22 +206,22 @@ class Session(Admission):
 
     @property
     def charge(self) -> Charge:
-        """What it counts for in its domain: the whole reservation until it is settled."""
+        """Its charge to the domain: the whole reservation until it is settled."""
         return self.reserved if self.settled is None else self.settled
 
     @property
     def exhausted(self) -> bool:
-        """Whether the next refusal, or the next row, is not covered."""
+        """Whether a further refusal or a further row is not paid for."""
         refusals_gone = self.cutoff is not None and self.refused >= self.cutoff
         return refusals_gone or (self.queries is not None and self.asked >= self.queries)
 
     @property
     def ended(self) -> bool:
-        """Whether it draws no more."""
+        """Whether the session has ended and draws no more."""
         return self.status != "open" or self.exhausted
 
     def begin(self, batch: Batch) -> Self:
-        """The session with `batch` pending. Raises BudgetRefused if nothing is left, NotVerified out of order."""
+        """The session with `batch` pending. Raises BudgetRefused if nothing is left, NotVerified if out of order."""
         if self.ended:
             raise BudgetRefused(f"session {self.id} has ended ({self.status}): more rows need a further session")
         if self.pending is not None:
@@ -235,7 +235,7 @@ class Session(Admission):
         return replace(self, pending=batch, batches=self.batches + 1, next_row=self.next_row + batch.rows)
 
     def commit(self, outcome: BatchOutcome) -> Self:
-        """The session with the pending batch committed. Raises NotVerified if the counts cannot be."""
+        """The session with the pending batch committed. Raises NotVerified if the counts are impossible."""
         if self.status != "open" or self.pending is None or self.pending.index != outcome.index:
             raise NotVerified(f"session {self.id} has no batch {outcome.index} to commit")
         after = replace(
@@ -251,17 +251,17 @@ class Session(Admission):
         return after
 
     def settle(self, settlement: Settlement) -> Self:
-        """The session ended. Raises NotVerified if the charge is neither what happened nor the reservation."""
+        """The session, ended. Raises NotVerified if its charge is neither what happened nor the reservation."""
         if self.status != "open" or settlement.charge not in (self.reserved, self.owed(give_back=True)):
             raise NotVerified(f"session {self.id} cannot be settled at that charge")
         return replace(self, status=settlement.status, settled=settlement.charge)
 
     def owed(self, *, give_back: bool) -> Charge:
-        """What it is charged if it ends now: by refusals or rounds if that is allowed and less, else its reservation.
+        """The charge if the session ends now: by refusals or rounds if allowed and less, otherwise the reservation.
 
-        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff, and as a round
-        that is paid: a round returns if it was never begun. The reservation and what happened are two bounds on one
-        mechanism, each whole: their parts are never mixed.
+        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff, and as a paid
+        round: only rounds never begun return. The reservation and what happened are two bounds on one mechanism, each
+        of them whole: their parts are never mixed.
         """
         if not give_back:
             return self.reserved

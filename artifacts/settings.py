@@ -1,10 +1,10 @@
 """Settings: the environment variables that Concord reads, each with its meaning, and the servers they name.
 
-A plan names others, for its databases: `required` reads them. Nobody else reads the environment but tasks.data.places,
-for the variables that object stores' own tools read; `flows.environment` and `flows.server` fill it for Prefect, MLflow
-and processes of our own. An empty variable counts as unset, but for CONCORD_LEDGER: a ledger that was meant and not
-named would let another budget be spent. Servers are asked before anything depends on them, because their own clients
-try for minutes.
+A plan names further variables, for its databases: `required` reads them. Nothing else reads the environment except
+tasks.data.places, for the variables of object stores' own tools; `flows.environment` and `flows.server` set it for
+Prefect, MLflow and our own processes. An empty variable counts as unset, except CONCORD_LEDGER: otherwise a forgotten
+value would let another ledger's budget be spent. Servers are checked before anything depends on them, because their
+clients retry for minutes.
 Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
 """
 
@@ -31,17 +31,17 @@ Unset, Default = BeforeValidator(lambda text: text or None), BeforeValidator(lam
 
 
 class Settings(BaseSettings):
-    """What the environment says now.
+    """The environment's settings.
 
-    home            where everything is kept; `--home` goes before it
+    home            where everything is kept; `--home` takes precedence
     ledger          database URL of the ledger; without it, HOME/ledger.db
-    witness         file outside the home that sees how far the ledger came; without it, none does
-    vault_key       the vault's key in base64; vault_key_file is the file that holds it so. Without either, a vault is
+    witness         file outside the home that records how far the ledger came; without it there is no witness
+    vault_key       the vault's key in base64; vault_key_file names a file that holds it. Without either, a vault is
                     made without encryption
     signing_key     the private key that signs what is published: a file, or a token's address (artifacts.home.token);
-                    without it, the home has its own
+                    without it, the home's own key is used
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
-    results         folder of an object store for cached results, sealed as they are; without it, HOME/results
+    results         folder of an object store for cached, sealed results; without it, HOME/results
     trust           a package whose types published students may hold, with all its code; without it, none but those
                     that Concord publishes with scikit-learn
     """
@@ -60,7 +60,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def now(cls) -> "Settings":
-        """Read them. Raises WrongInput naming the variable that cannot be."""
+        """Read the settings from the environment. Raises WrongInput naming a variable that is not valid."""
         try:
             return cls()
         except ValidationError as wrong:
@@ -87,22 +87,22 @@ def own_store_file(home: Path) -> Path:
 
 
 def own_store(home: Path) -> bool:
-    """Whether a home's records are kept in a store of its own, and not on a server or in another database."""
+    """Whether a home's MLflow store is its own, not a server or another database."""
     return Settings.now().store_of(home) == sqlite_address(own_store_file(home))
 
 
 JOURNALS = ("-journal", "-wal", "-shm")
-"""What SQLite keeps beside a database, by the end of its name; it would be applied to the next one of that name."""
+"""Suffixes of SQLite's journals; a journal left behind would be applied to a new database of the same name."""
 SERVER_PATIENCE = 10.0
-"""Seconds a server has to answer."""
+"""Seconds to wait for a server's answer."""
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
-"""Servers that are asked, and where they listen if the address does not say."""
+"""Kinds of servers that are checked, with their default ports."""
 
 
 def check_answers(variable: str) -> None:
     """Raise EnvironmentFailed if the environment variable names an HTTP or database server and nothing answers there.
 
-    A server that refuses the question, such as one that wants a password first, has answered.
+    A refusal, such as of a server that wants a password first, is an answer.
     """
     url = urlsplit(os.environ.get(variable, ""))
     kind = url.scheme.partition("+")[0]
@@ -125,9 +125,9 @@ def check_answers(variable: str) -> None:
 
 
 def sqlite_address(file: Path, driver: str = "") -> str:
-    """The address of a database file, by an absolute path; `driver` if it is not the usual one.
+    """The SQLAlchemy address of a SQLite file, by its absolute path; `driver` replaces the default one.
 
-    In an address a `?` begins options, so a path with one is written as SQLite's own file address.
+    In an address a `?` begins options, so a path that contains one is written as SQLite's own file address.
     """
     if "?" not in str(file):
         return f"sqlite{driver and '+'}{driver}:///{file}"
@@ -135,7 +135,7 @@ def sqlite_address(file: Path, driver: str = "") -> str:
 
 
 def sqlite_file(address: str) -> Path | None:
-    """The database file that an address means, if it is SQLite's."""
+    """The database file that an address names, if it is SQLite's."""
     kind, _, place = address.partition(":///")
     database, _, options = place.partition("?")
     if kind.partition("+")[0] != "sqlite" or not database:
@@ -146,7 +146,7 @@ def sqlite_file(address: str) -> Path | None:
 
 
 def required(variable: str, what: str) -> str:
-    """What a variable holds. Raises EnvironmentFailed naming it, and `what` it must hold, if that is nothing."""
+    """The value of a variable. Raises EnvironmentFailed if it is empty, naming it and `what` it must hold."""
     if not (value := os.environ.get(variable)):
         raise EnvironmentFailed(f"the environment variable {variable} must hold {what}")
     return value

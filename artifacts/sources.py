@@ -1,7 +1,7 @@
 """Tables as a plan names them: a path, the address of an object store, a database query, a Delta table, a frame.
 
-No credential stands in a plan, which is public: what lets us in, the environment says. So an address that may hold one
-is refused, and never shown. Checked by tests/tasks/data/test_sources.py.
+A plan is public and holds no credentials: those come from the environment. An address that may hold one is refused, and
+never shown. Checked by tests/tasks/data/test_sources.py.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 STORES = ("s3", "gs", "az")
-"""Object stores, as the beginning of an address says which: s3://bucket/path."""
+"""Schemes of object stores' addresses, such as s3://bucket/path."""
 A_PATH, A_SOURCE = "a path", "a source"
 
 
@@ -44,18 +44,18 @@ class TableSource(BaseModel):
                 "address, since a plan is public"
             )
         if self.frame is not None and not re.fullmatch("[0-9a-f]{32}", self.frame):
-            raise ValueError("a frame is given to concord.run, and no plan names it")  # its name is a folder's
+            raise ValueError("a frame is given to concord.run, and no plan names it")  # it names a folder
         check_address(self.delta)
         return self
 
     @property
     def ordered(self) -> bool:
-        """Whether its rows have an order that is the same however often they are read."""
+        """Whether its rows come in the same order every time they are read."""
         return self.frame is not None
 
 
 def check_address(place: str | None) -> None:
-    """Raise ValueError if a place is an address, and not one of an object store. It is not shown: it may hold a
+    """Raise ValueError if `place` is an address other than an object store's. The message hides it: it may hold a
     password."""
     scheme, address, rest = (place or "").partition("://")
     if address and scheme not in STORES:
@@ -77,7 +77,7 @@ KEYS = {
     "delta": ("string", "The folder of a Delta table, or its address in an object store"),
     "version": ("integer", "Of the Delta table; the latest if it is not given"),
 }
-"""Keys of a table that is no file, as a TOML editor should know them."""
+"""Keys of a table that is not a file, for TOML editors."""
 SCHEMA = {
     "anyOf": [
         {"type": "string"},

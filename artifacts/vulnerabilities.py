@@ -1,7 +1,7 @@
-"""Known vulnerabilities: by which faults a guarantee of an earlier version may not hold, and when it still does.
+"""Known vulnerabilities: faults by which a guarantee of an earlier version may not hold, and when it still does.
 
-They lie in vulnerabilities.toml, for any program to read: one entry a fault, with the first version without it; an
-entry is never removed. `concord verify` says which of them concern a session, in its home and of what was published, by
+They are in vulnerabilities.toml, for any program to read: one entry per fault, with the first version without it; an
+entry is never removed. `concord verify` lists those that can concern a session, in its home or a published folder, by
 the version that opened it: that version assigned its rows, trained its teachers and fixed how it draws. Checked by
 tests/artifacts/test_vulnerabilities.py.
 """
@@ -19,16 +19,16 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.sessions import NEIGHBOURS, Session
 
 WITHOUT_A_NAME = "0.1.0"
-"""The version of whatever does not say: the ledger names the version that opened a session since 0.2.0."""
+"""The version of a session that names none: the ledger has recorded the opening version since 0.2.0."""
 
 
 def is_version(text: str) -> bool:
-    """Whether a text is a version: three numbers, written in one way, so that no two names are of the same."""
+    """Whether a text is a version: three numbers, written so that no version has two names."""
     return re.fullmatch(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}", text) is not None
 
 
 def older(text: str, other: str) -> bool:
-    """Whether one version came before the other: three numbers each."""
+    """Whether version `text` came before `other`; three numbers each."""
     return _numbers(text) < _numbers(other)
 
 
@@ -42,7 +42,7 @@ Scope = Literal[
 
 
 class Promised(Protocol):
-    """Who is protected: a domain, or a certificate's guarantee."""
+    """Whose protection a session promises: a domain, or a certificate's guarantee."""
 
     @property
     def unit(self) -> str: ...
@@ -53,11 +53,11 @@ class Promised(Protocol):
 class Vulnerability(BaseModel):
     """A fault that may weaken a guarantee.
 
-    name     what it is called
+    name     its name
     fixed    the first version without it
-    scope    which sessions it can concern, by what is public of them
-    what     what went wrong, and what that does to the guarantee
-    unless   when a certificate is not affected all the same: for who holds the private data to say
+    scope    which sessions it can concern, by their public settings
+    what     what went wrong, and the effect on the guarantee
+    unless   when a certificate is not affected after all; only the holder of the private data can tell
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,7 +69,7 @@ class Vulnerability(BaseModel):
     unless: str
 
     def concerns(self, version: str, mechanism: Mapping[str, Any], promised: Promised) -> bool:
-        """Whether it can concern a session that this version opened with such settings."""
+        """Whether the fault can concern a session that this version opened with those settings."""
         return older(version, self.fixed) and SCOPES[self.scope](mechanism, promised)
 
 
@@ -79,22 +79,22 @@ def opening_version(session: Session) -> str:
 
 
 def oldest(sessions: Iterable[Session]) -> str:
-    """The oldest of the versions that opened some sessions."""
+    """The oldest version that opened one of those sessions."""
     return reduce(lambda session, other: other if older(other, session) else session, map(opening_version, sessions))
 
 
 def concerning(session: Session, domain: Domain) -> tuple[Vulnerability, ...]:
-    """All that can concern a session of that domain."""
+    """All known faults that can concern a session of that domain."""
     return faults_of(opening_version(session), session.mechanism, domain)
 
 
 def faults_of(version: str, mechanism: Mapping[str, Any], promised: Promised) -> tuple[Vulnerability, ...]:
-    """All that can concern a session that this version opened, by its settings and whom it protects."""
+    """All known faults that can concern a session opened by this version, by its settings and whom it protects."""
     return tuple(each for each in VULNERABILITIES if each.concerns(version, mechanism, promised))
 
 
 def _form(relabel: object) -> object:
-    """How rows were relabelled, if that is said at all: settings may be those of a stranger's certificate."""
+    """The form of relabelling, if the settings have one: they may come from a stranger's certificate."""
     return relabel.get("form") if isinstance(relabel, Mapping) else None
 
 
@@ -106,10 +106,10 @@ SCOPES: Mapping[Scope, Callable[[Mapping[str, Any], Promised], bool]] = {
     "units named by a column": lambda _, promised: "all rows of one " in promised.unit,
     "only labels are secret": lambda _, promised: promised.neighbours == NEIGHBOURS["labels"],
 }
-"""Which sessions each scope holds, by their mechanism's settings and their domain."""
+"""For each scope, the test whether a session is in it, by its mechanism's settings and its domain."""
 
 VULNERABILITIES = tuple(
     Vulnerability(**entry)
     for entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["vulnerability"]
 )
-"""Known faults: a session of an earlier version is told of those that can concern it, and of no others."""
+"""All known faults."""

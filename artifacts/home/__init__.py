@@ -2,6 +2,6 @@
 
 Offers       `vault` (everything private), `released` (everything published), `whole` (files written whole, locks, and
              the folder's format), `signing` (the key that signs what is published), `empty` (databases to begin with),
-             `merged` (small files of the vault, many as one)
-Its own      `cipher` (files of the vault, encrypted), `token` (a key that lies elsewhere)
+             `merged` (many small files of the vault stored as one)
+Its own      `cipher` (encryption of the vault's files), `token` (signing keys outside the vault)
 """

@@ -7,9 +7,9 @@ chunks and mark the last one, so that none can be cut off, moved or repeated (th
 Reyhanitabar, Rogaway and Vizár, CRYPTO 2015); the file's name is authenticated with every chunk.
 
 Assumes      the key is uniform and kept away from the disk that the vault lies on
-Guarantees   who has the files and not the key learns their names, sizes and times alone; any change is refused
-Not covered  who reads this process's memory or environment, and an older whole file put back under its own name: the
-             reference to it tells. Checked by tests/artifacts/home/test_cipher.py
+Guarantees   whoever has the files but not the key learns only their names, sizes and times; any change is refused
+Not covered  readers of this process's memory or environment; an older whole file put back under its own name, which
+             the digest in its reference shows. Checked by tests/artifacts/home/test_cipher.py
 """
 
 import base64
@@ -41,7 +41,7 @@ class Cipher:
 
     @classmethod
     def given(cls) -> Self | None:
-        """The cipher of the key that the environment names, if any. Raises EnvironmentFailed if it is no key."""
+        """The cipher of the key named in the environment, if any. Raises EnvironmentFailed if it is not a valid key."""
         settings = Settings.now()
         text, path = settings.vault_key, settings.vault_key_file
         if text and path:
@@ -51,13 +51,13 @@ class Cipher:
         return cls(_key_of(_read_key(path), KEY_FILE)) if path else None
 
     def writer(self, file: BinaryIO, name: str) -> "Writer":
-        """What is written to the result reaches `file` encrypted under that name, once it is finished."""
+        """A writer that encrypts into `file` under that name; the file is complete once the writer is finished."""
         salt = secrets.token_bytes(SALT_BYTES)
         file.write(MAGIC + salt)
         return Writer(file, self._of_file(salt), name.encode())
 
     def read(self, file: BinaryIO, name: str) -> bytes:
-        """The plain content of a file encrypted under that name. Raises NotVerified if it is not just that."""
+        """Decrypt a file that was encrypted under that name. Raises NotVerified if it is anything else."""
         left = os.fstat(file.fileno()).st_size - len(MAGIC) - SALT_BYTES
         if file.read(len(MAGIC)) != MAGIC or left < TAG_BYTES:
             raise _changed(name)
@@ -81,21 +81,21 @@ class Writer:
         self._count = 0
 
     def write(self, data: bytes) -> int:
-        """Take more of the content; the number of bytes taken."""
+        """Write more of the content. Returns the number of bytes taken."""
         view = memoryview(data).cast("B")
         for first in range(0, len(view), CHUNK_BYTES):
             self._held += view[first : first + CHUNK_BYTES]
-            if len(self._held) > CHUNK_BYTES:  # what is held may be the end, which is marked
+            if len(self._held) > CHUNK_BYTES:  # the chunk held back may be the last one, which is marked
                 self._write_chunk(self._held[:CHUNK_BYTES], last=False)
                 del self._held[:CHUNK_BYTES]
         return len(view)
 
     def flush(self) -> None:
-        """Hand whole chunks on; what is held stays held."""
+        """Flush the chunks written so far; the one held back stays in memory."""
         self._file.flush()
 
     def finish(self) -> None:
-        """Write what is held as the last chunk."""
+        """Write the chunk held back as the last one."""
         self._write_chunk(self._held, last=True)
 
     def _write_chunk(self, chunk: bytearray, *, last: bool) -> None:
@@ -104,7 +104,7 @@ class Writer:
 
 
 def encrypted(path: Path) -> bool:
-    """Whether a file of the vault is an encrypted one."""
+    """Whether a file of the vault is encrypted."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 

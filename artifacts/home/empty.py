@@ -1,14 +1,14 @@
-"""Empty databases that an installation made once, of which a fresh home begins with copies.
+"""Empty databases, made once per installation and copied into each new home.
 
-    PREFIX/share/concord/PACKAGE-VERSION-SHA256.db      PREFIX: of the environment that the packages are installed in
+    PREFIX/share/concord/PACKAGE-VERSION-SHA256.db      PREFIX: the environment that the packages are installed in
 
 Prefect and MLflow make a new database by hundreds of migrations, which take seconds; `make install` has them do it once
 for all homes (`python -m concord.flows.database`).
 
 Assumes      whoever may write to PREFIX may replace the packages there as well
-Guarantees   a home begins with a file that its maker named by version and digest, which this user or root owns, and
-             which nobody else may write. Anything else is passed over, and the database is made by its migrations
-Not covered  that a file with the right name has the right tables: who installs sees to that. Checked by
+Guarantees   only a file is copied whose name matches its version and digest, that this user or root owns and nobody
+             else may write. Any other file is ignored, and the database is made by its migrations
+Not covered  whether a file with the right name has the right tables: that is up to whoever installs. Checked by
              tests/artifacts/home/test_empty.py
 """
 
@@ -26,9 +26,9 @@ FOLDER = Path(sys.prefix) / "share" / "concord"
 
 
 def copy_empty(package: str, place: Path) -> bool:
-    """Write the empty database of the installed version of a package to `place`, where no file is.
+    """Copy the empty database for the installed version of a package to `place`, where no file is yet.
 
-    Returns whether there is one; if not, or if the copy is not what the package can use, it makes one by itself.
+    Returns whether there was one. If not, or if the package cannot use the copy, the package makes its own database.
     """
     for content in filter(None, map(_content, FOLDER.glob(f"{package}-{version(package)}-*.db"))):
         place.touch(mode=0o600)
@@ -38,7 +38,7 @@ def copy_empty(package: str, place: Path) -> bool:
 
 
 def keep_as_empty(package: str, made: Path) -> None:
-    """Keep a database that the installed version of a package has made, for homes to begin with; the only one of it."""
+    """Keep a database made by the installed version of a package, to copy into new homes; it replaces earlier ones."""
     FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
     with TemporaryDirectory(dir=FOLDER) as folder, closing(sqlite3.connect(made)) as opened:
         packed = Path(folder) / "packed"
@@ -52,7 +52,7 @@ def keep_as_empty(package: str, made: Path) -> None:
 
 
 def _content(file: Path) -> bytes | None:
-    """What the file holds, if it is what its name says and nobody else could have written it."""
+    """The file's content; None if its digest is not that of its name, or somebody else could have written it."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as opened:

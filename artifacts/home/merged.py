@@ -1,9 +1,9 @@
-"""Merged files: many small files of one folder of the vault as a single one, since an answer to one row leaves several.
+"""Merged files: many small files of a folder of the vault in a single one, since an answer to one row leaves several.
 
-    FOLDER/NAME, FOLDER/NAME, …  →  FOLDER/merged/TOKEN      a part is, byte for byte, what its file was, seal and all
+    FOLDER/NAME, FOLDER/NAME, …  →  FOLDER/merged/TOKEN      each part is its file byte for byte, with its seal
 
-Whoever looks for a file that does not stand there looks for it among the parts. So its path, its digest and every
-reference to it stay as they were, and what the ledger and a certificate say of it can be checked as before.
+A file that is not at its path is looked up among the parts. So its path, its digest and every reference to it stay
+valid, and it can be checked against the ledger and a certificate as before.
 
     read small files ─ the merged file whole, synced and named ─ read it back ─ remove small files
 
@@ -71,7 +71,7 @@ class Merged:
         return merged is not None and (self._vault.root / merged).is_file()
 
     def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
-        """The files of a folder whose names match, merged or not, besides those that are known; sorted."""
+        """The files of a folder whose names match, merged or not, except those in `known`; sorted."""
         alone = [f"{folder}/{file.name}" for file in (self._vault.root / folder).glob(pattern)]
         self._meet(folder)  # after: those may be merged now
         merged = [path for path in list(self._where.get(folder, ())) if path not in known]
@@ -173,7 +173,7 @@ def _packed(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _unpacked(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """What `_packed` was given."""
+    """The paths and contents that `_packed` was given."""
     at, parts = 0, list[bytes]()
     while at < len(data):
         start = at + LENGTH_BYTES

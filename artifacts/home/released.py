@@ -1,8 +1,8 @@
 """The published files: everything after the door, in the folder `released` of the home, free to copy.
 
 Files are written whole and synced before they are named, nothing unfinished is ever in the folder, and digests are
-plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id; those that
-begin with HELD lie beside it, since what they hold may never be published.
+plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id; paths that
+begin with HELD are outside the folder, since those files may never be published.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]
 HELD = "held"
-"""Folder of the home for what is made of released things and not published yet, such as candidates for a student."""
+"""Folder of the home for files computed from released data and not yet published, such as candidate students."""
 
 
 def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
-    """Released labels: one row a public row, with the guarantee in the metadata.
+    """The Arrow schema of released labels: one row per public row, with the guarantee in the metadata.
 
     row      session-wide index of the public row
     label    the released class; null if refused or not asked
@@ -56,7 +56,7 @@ class Released:
         self.root = home / "released"
 
     def write(self, path: str, data: bytes) -> Ref:
-        """Publish `data` at `path`, in the place of what was there. Raises EnvironmentFailed."""
+        """Publish `data` at `path`, replacing any earlier file. Raises EnvironmentFailed."""
         try:
             final, held = self._place(path), path.startswith(f"{HELD}/")
             # as the umask allows: its names must outlive a power cut too
@@ -80,7 +80,7 @@ class Released:
         return data
 
     def find(self, path: str) -> Ref | None:
-        """A reference to what lies at `path` now, if anything does."""
+        """A reference to the file at `path` as it is now; None if there is none."""
         file = self._place(path)
         return Ref(path=path, digest=sha256(file.read_bytes())) if file.is_file() else None
 
@@ -96,7 +96,8 @@ class Released:
         classes: Sequence[str],
         guarantee: Mapping[str, str],
     ) -> Ref:
-        """Publish what left the door for a batch; the same arguments give the same bytes, or those of 0.1.0 if it did.
+        """Publish the labels released for a batch. The same arguments give the same bytes; a file that 0.1.0 published
+        for them is kept.
 
         session, index  where it belongs; `first` is the session-wide index of its first row
         labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
@@ -115,7 +116,7 @@ class Released:
         return self.write(path, earlier or table_bytes(columns, schema))
 
     def _uncompressed(self, path: str, table: pa.Table) -> bytes | None:
-        """That table as 0.1.0 published it at `path`, without compression: it is never written over."""
+        """The table's uncompressed bytes, if 0.1.0 published them at `path`: that file is never overwritten."""
         try:
             there = self._place(path).read_bytes()
             found = pa.ipc.open_file(pa.BufferReader(there)).read_all()
@@ -125,8 +126,7 @@ class Released:
         return there if same and there == table_bytes(found.columns, found.schema, compression=None) else None
 
     def restamp(self, refs: Sequence[Ref]) -> None:
-        """Write files anew as they are, so that their times say nothing of when each was first written; nor does that
-        of the folder, which is when that of their session was made.
+        """Rewrite files unchanged, so that neither their times nor their folder's tell when each was first written.
 
         Raises NotVerified if one is not what was written.
         """
@@ -136,7 +136,7 @@ class Released:
             os.utime(self.root)
 
     def discard(self, folder: str) -> None:
-        """Take back a folder of files that nothing published names; it need not be there."""
+        """Remove a folder of files that nothing published refers to, if it is there."""
         shutil.rmtree(self._place(folder), ignore_errors=True)
 
     def _place(self, path: str) -> Path:
@@ -148,7 +148,7 @@ class Released:
 
 
 def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:
-    """Columns as an Arrow IPC file of that schema, its buffers compressed: what repeats takes no room."""
+    """Columns as an Arrow IPC file of that schema, with compressed buffers."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
         file.write_table(pa.table(columns, schema=schema))
@@ -157,12 +157,12 @@ def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | No
 
 
 def round_path(session: str, number: int) -> str:
-    """Where a round of a session is released."""
+    """The path at which a round of a session is released."""
     return f"{session}/rounds/round-{number:05d}.json"
 
 
 def labels_path(session: str, index: int) -> str:
-    """Where the labels of a session's batch are released."""
+    """The path at which the labels of a session's batch are released."""
     return f"{session}/labels/batch-{index:05d}.arrow"
 
 
@@ -172,7 +172,7 @@ def sha256(data: bytes) -> str:
 
 
 def sha256_of_all(parts: Iterable[bytes]) -> str:
-    """SHA-256 in hex of parts in order, each by its own digest: as plain as that of one."""
+    """SHA-256 in hex over the digests of parts, in order: unkeyed, so for published bytes only."""
     return sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
 
 

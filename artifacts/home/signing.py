@@ -1,14 +1,14 @@
 """Signing: the Ed25519 key of a home, and the envelope that carries a statement with its signature (DSSE 1.0).
 
-A home signs what it publishes with a key of its own, which lies in its vault, or with one that CONCORD_SIGNING_KEY
-names, in a file or a token (artifacts.home.token). A signature follows from key and statement alone (RFC 8032), so
-writing again gives the same bytes.
+A home signs what it publishes with its own key, kept in its vault, or with the key that CONCORD_SIGNING_KEY names, in a
+file or a token (artifacts.home.token). A signature depends on the key and the statement alone (RFC 8032), so signing
+again gives the same bytes.
 
 Assumes      the private half is kept secret
-Guarantees   an envelope is opened only if the key signed what it carries, and its bytes are as `SigningKey.envelope`
-             writes them: no other spelling of the same statement passes
+Guarantees   an envelope is accepted only if the key signed its payload and its bytes are exactly those that
+             `SigningKey.envelope` writes: no other spelling of the same statement passes
 Not covered  whose key it is: a reader must know that from elsewhere. Checked by tests/artifacts/home/test_signing.py,
-             with the published test vector of the format and another reader
+             with the format's published test vector and an independent reader
 """
 
 import base64
@@ -49,10 +49,10 @@ class PublicKey:
 
     @classmethod
     def of_pem(cls, text: bytes) -> Self:
-        """The key that a PEM file holds. Raises NotVerified if it holds no Ed25519 public key."""
+        """The key in a PEM file. Raises NotVerified if it holds no Ed25519 public key."""
         try:
             key = load_pem_public_key(text)
-        except Exception as wrong:  # whoever made the file may have made it so
+        except Exception as wrong:  # the file is a stranger's, and may fail in any way
             raise NotVerified(f"it holds no public key ({type(wrong).__name__})") from None
         if not isinstance(key, Ed25519PublicKey):
             raise NotVerified("it holds a public key of another kind than Ed25519")
@@ -60,7 +60,7 @@ class PublicKey:
 
     @classmethod
     def named(cls, trusted: str) -> str:
-        """The key that a reader names, or its fingerprint, in hex; given so or by a file. Raises WrongInput."""
+        """The key a reader trusts, or its fingerprint, in hex; given as hex or as a PEM file. Raises WrongInput."""
         file, text = Path(trusted), trusted
         try:
             if file.is_file():
@@ -92,7 +92,7 @@ class PublicKey:
         return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
     def is_named(self, trusted: str) -> bool:
-        """Whether it is the key of that hex, or of that fingerprint."""
+        """Whether `trusted` is this key in hex, or its fingerprint."""
         return trusted in (self.raw.hex(), self.fingerprint)
 
 
@@ -116,14 +116,14 @@ class Envelope(BaseModel):
 
 
 class Signer(Protocol):
-    """A key that signs, wherever it lies."""
+    """A private key that signs, in the vault, a file or a token."""
 
     def sign(self, data: bytes, /) -> bytes: ...
     def public_key(self) -> Ed25519PublicKey: ...
 
 
 class SigningKey:
-    """A key that signs for a home."""
+    """The key with which a home signs."""
 
     def __init__(self, private: Signer) -> None:
         self._private = private
@@ -131,9 +131,9 @@ class SigningKey:
 
     @classmethod
     def of(cls, vault: Vault) -> Self:
-        """The key that CONCORD_SIGNING_KEY names; else the home's own, made at its first use.
+        """The key that CONCORD_SIGNING_KEY names; otherwise the home's own, made at its first use.
 
-        Raises EnvironmentFailed if the one named cannot be used, NotVerified if the home's own is damaged.
+        Raises EnvironmentFailed if the named key cannot be used, NotVerified if the home's own is damaged.
         """
         named = Settings.now().signing_key
         if named is not None:
@@ -142,7 +142,7 @@ class SigningKey:
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     def envelope(self, kind: str, payload: bytes) -> bytes:
-        """The payload of that type, signed: an envelope as JSON."""
+        """Sign a payload of type `kind`. Returns the envelope as JSON."""
         signed = self._private.sign(pre_authentication(kind, payload))
         signature = Signature(keyid=self.public.fingerprint, sig=_text(signed))
         envelope = Envelope(payload=_text(payload), payloadType=kind, signatures=(signature,))
@@ -150,7 +150,7 @@ class SigningKey:
 
 
 def payload_of(envelope: bytes, kind: str, key: PublicKey) -> bytes:
-    """The payload of that type in an envelope that the key signed. Raises NotVerified if there is none."""
+    """The payload of type `kind` in an envelope signed by `key`. Raises NotVerified if it is anything else."""
     try:
         read = Envelope.model_validate_json(envelope)
         payload, signature = (base64.b64decode(text, validate=True) for text in (read.payload, read.signatures[0].sig))
@@ -168,7 +168,7 @@ def payload_of(envelope: bytes, kind: str, key: PublicKey) -> bytes:
 
 
 def pre_authentication(kind: str, payload: bytes) -> bytes:
-    """What is signed: type and payload, each after its length (DSSE's pre-authentication encoding)."""
+    """The bytes to sign: type and payload, each after its length (DSSE's pre-authentication encoding)."""
     return b"DSSEv1 %d %b %d %b" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
 
@@ -180,7 +180,7 @@ def _read(path: Path) -> Ed25519PrivateKey:
     text = read_own(path, f"the key file {path}")
     try:
         key = load_pem_private_key(text, password=None)
-    except Exception:  # an encrypted key is a TypeError, a strange one anything; nothing of it is shown
+    except Exception:  # an encrypted key raises TypeError, an odd one anything; none of it is shown
         key = None
     if not isinstance(key, Ed25519PrivateKey):
         raise EnvironmentFailed(

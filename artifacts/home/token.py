@@ -1,15 +1,15 @@
-"""Keys that lie elsewhere than in the vault: in a file of their owner's, or in a token that never gives them out.
+"""Keys outside the vault: in a file of their owner's, or in a hardware token that never gives them out.
 
-A token is named by a PKCS#11 address (RFC 7512); its library signs, and python-pkcs11 loads it (the extra `pkcs11`):
+A PKCS#11 address (RFC 7512) names a token. The token's library signs; python-pkcs11 loads it (the extra `pkcs11`):
 
     pkcs11:token=LABEL;object=LABEL?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/etc/concord/pin
 
-Of the token `serial` may be named as well, of the key its `id`. The PIN lies in a file, never in the address.
+The address may also name the token's `serial` and the key's `id`. The PIN lies in a file, never in the address.
 
 Assumes      the library that the address names is the token's: its code runs in this process
-Guarantees   the key is asked for one signature at a time, in a session of its own, and what comes back is verified with
-             the public half before it is used. No error shows the PIN
-Not covered  a process that was forked from one that had asked a token: most libraries refuse it
+Guarantees   each signature is made in a session of its own and verified with the public half before it is used. No
+             error shows the PIN
+Not covered  a process forked from one that had used a token: most libraries refuse it
              Checked by tests/artifacts/home/test_token.py, with SoftHSM 2
 """
 
@@ -29,14 +29,15 @@ PKCS11 = "pkcs11:"
 MOST_BYTES = 1 << 16
 """More than a file with one secret holds."""
 OCTETS = b"\x04\x20"
-"""What stands before 32 bytes in DER; most tokens keep a point so."""
+"""The DER header of an octet string of 32 bytes, in which most tokens wrap a point."""
 ATTRIBUTES = {"token", "serial", "object", "id", "module-path", "pin-source"}
 
 
 def read_own(path: Path, what: str) -> bytes:
-    """What a file holds that its owner alone may read.
+    """The content of a file that only its owner may read.
 
-    Raises EnvironmentFailed, in which `what` says what it is: a path, but of a PIN's file, which may be the PIN itself.
+    `what` names the file in errors: usually its path, but not for a PIN's file, whose path may be the PIN itself.
+    Raises EnvironmentFailed if others may read it, or if it cannot be read.
     """
     try:
         mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
@@ -56,7 +57,7 @@ class TokenKey:
 
     @classmethod
     def of(cls, address: str) -> Self:
-        """The key that an address names. Raises EnvironmentFailed if there is none, or none that can be used."""
+        """The key that an address names. Raises EnvironmentFailed if there is no such key or it cannot be used."""
         terms = _terms(address)
         with _session(terms) as (session, pkcs11):
             key = session.get_key(object_class=pkcs11.ObjectClass.PUBLIC_KEY, **_named(terms, pkcs11))
@@ -67,11 +68,11 @@ class TokenKey:
         return cls(terms, Ed25519PublicKey.from_public_bytes(raw))
 
     def public_key(self) -> Ed25519PublicKey:
-        """Its public half."""
+        """The public half of the key."""
         return self._public
 
     def sign(self, data: bytes, /) -> bytes:
-        """The signature of `data`, 64 bytes. Raises EnvironmentFailed if the token gives none that the key verifies."""
+        """The signature of `data`, 64 bytes. Raises EnvironmentFailed if the token returns no valid signature."""
         with _session(self._terms) as (session, pkcs11):
             key = session.get_key(object_class=pkcs11.ObjectClass.PRIVATE_KEY, **_named(self._terms, pkcs11))
             signature = bytes(key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
@@ -83,7 +84,7 @@ class TokenKey:
 
 
 def names_token(address: str) -> bool:
-    """Whether that is the address of a key in a token, and not a file."""
+    """Whether `address` names a key in a token rather than a file."""
     return address[: len(PKCS11)].lower() == PKCS11
 
 

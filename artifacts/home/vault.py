@@ -1,9 +1,9 @@
 """The vault: everything private, in one folder that nobody else may read.
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
-name and content, so that nothing is read back that this installation did not write there. Secrets are 32 random bytes
-each, and what tells that they are whole, made once. If the environment gives a key (`artifacts.home.cipher`) when
-the vault is made, every file is encrypted, secrets as well, and the vault opens with that key alone.
+name and content, so that nothing is read back that this installation did not write there. A secret is 32 random bytes,
+made once and stored with a check value. If the environment names a key (`artifacts.home.cipher`) when the vault is
+made, every file is encrypted, secrets as well, and the vault opens only with that key.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def derive(key: bytes, purpose: str) -> bytes:
 
 
 def keyed_digest(key: bytes, *parts: bytes | str) -> str:
-    """HMAC-SHA256 in hex over length-prefixed parts: two different lists never meet in one digest."""
+    """HMAC-SHA256 in hex over length-prefixed parts, so that two different lists are two different inputs."""
     seal = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -47,8 +47,8 @@ def keyed_digest(key: bytes, *parts: bytes | str) -> str:
 
 
 def hashed(contents: Iterable[bytes], key: bytes, purpose: bytes, size: int) -> list[bytes]:
-    """`size` keyed bytes of each content, for one purpose: BLAKE2b (RFC 7693), which is fast for every row of a table;
-    the key is read once for all."""
+    """A keyed digest of `size` bytes for each content, for one purpose: BLAKE2b (RFC 7693), fast enough for every row
+    of a table."""
     begun, found = hashlib.blake2b(key=key, person=purpose, digest_size=size), []
     for content in contents:
         own = begun.copy()
@@ -58,7 +58,7 @@ def hashed(contents: Iterable[bytes], key: bytes, purpose: bytes, size: int) -> 
 
 
 class Sink:
-    """A file being written: digests what passes through. `ref` is set once it is closed and durable."""
+    """A file being written, digested on the way. `ref` is set once the file is closed and durable."""
 
     ref: Ref
 
@@ -88,8 +88,8 @@ class Vault:
     def __init__(self, root: Path) -> None:
         """Open `root`, making it if it is missing.
 
-        Raises EnvironmentFailed if others may read it, or if it is encrypted and no key is given, or it is not
-        and one is; NotVerified if the key is not the one it was made with.
+        Raises EnvironmentFailed if others may read it, if it is encrypted and no key is given, or if it is not
+        encrypted and a key is given; NotVerified if the key is not the one it was made with.
         """
         self.root, self._cipher, self._merged = root, Cipher.given(), Merged(self)
         with self._in_one_sentence("opened"):
@@ -121,7 +121,7 @@ class Vault:
         return (self.root / "secrets" / name).exists()
 
     def digest(self, *parts: bytes | str) -> str:
-        """A digest keyed by this installation, for cache keys and comparison; says nothing to who lacks the key."""
+        """A digest keyed by this installation, for cache keys and comparison; meaningless without the key."""
         return keyed_digest(derive(self.secret("installation"), "digests"), *parts)
 
     def digest_file(self, path: AnyPath) -> str:
@@ -151,10 +151,10 @@ class Vault:
 
     @contextmanager
     def passing(self, path: str) -> Iterator[str]:
-        """A folder, by its path, for files that are needed within the block alone, which are gone however it ends: no
-        power cut is outlived, and the disk need not have them before they go.
+        """The path of a temporary folder whose files are removed however the block ends. They are not synced, and do
+        not survive a power cut.
 
-        What belongs at `path` may be renamed to it within the block, by whoever can tell that a power cut spoilt it.
+        A file may be renamed to `path` within the block, if its reader can tell that a power cut spoilt it.
         """
         with ExitStack() as held:
             with self._in_one_sentence("written"):
@@ -162,23 +162,23 @@ class Vault:
             yield str(folder.relative_to(self.root))
 
     def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
-        """The file at `path`: written now, with what `make` gives, if it is not there. The first writer wins."""
+        """The file at `path`; if it is missing, it is written with the result of `make`. The first writer wins."""
         if not self._there(path):
             content = make()
             try:
                 with self.create(path, exclusive=True) as sink:
                     sink.write(content)
             except FileExistsError:
-                pass  # another process was first: what it wrote is what is kept
+                pass  # another process was first, and its file is kept
         with self._in_one_sentence("written"):
-            sync_folder((self.root / path).parent)  # whoever named it may have died before its name was durable
+            sync_folder((self.root / path).parent)  # its writer may have died before the name was durable
         ref = self.find(path)
         if ref is None:
             raise NotVerified(f"the vault file {path} vanished while it was being used")
         return ref
 
     def read(self, ref: Ref) -> bytes:
-        """The bytes of a sealed file. Raises NotVerified when it is missing or not what was written."""
+        """The bytes of a sealed file. Raises NotVerified if it is missing or not what was written."""
         try:
             found, content = self._open(ref.path)
         except OSError:
@@ -188,13 +188,13 @@ class Vault:
         return content
 
     def destroy(self, path: str) -> None:
-        """Remove a file or a folder, durable, if there is one, and what writers of it that were killed left there.
+        """Remove a file or folder durably, if it is there, and the unfinished files that killed writers of it left.
 
-        What a disk keeps of it is beyond our reach.
+        Copies that the disk itself keeps are beyond our reach.
         """
         target = self.root / path
         with self._in_one_sentence("cleared"):
-            discard(target, self.root)  # first: while the target is there, whoever was interrupted comes again
+            discard(target, self.root)  # first: an interrupted caller tries again as long as the target is there
             if target.is_dir():
                 shutil.rmtree(target)
             target.unlink(missing_ok=True)
@@ -202,19 +202,19 @@ class Vault:
                 sync_folder(target.parent)
 
     def find(self, path: str) -> Ref | None:
-        """A reference to what lies at `path` now, if anything does; for files named before they are written.
+        """A reference to the file at `path` as it is now, if there is one; for files named before they are written.
 
-        Raises NotVerified if it is not what this vault wrote at that path.
+        Raises NotVerified if this vault did not write it at that path.
         """
         found = self.take(path)
         return None if found is None else found[0]
 
     def take(self, path: str) -> tuple[Ref, bytes] | None:
-        """What `find` finds, and the bytes that its digest was taken of."""
+        """As `find`, with the bytes that the digest was computed from."""
         return self._open(path) if self._there(path) else None
 
     def raw(self, path: str) -> bytes:
-        """All that was written to a file, with its seal, which is not checked."""
+        """The whole content of a file with its seal, which is not checked."""
         return self._parts(path, 0)[0]
 
     def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
@@ -222,14 +222,14 @@ class Vault:
         return self._merged.paths(folder, pattern, known)
 
     def merge(self, folder: str, pattern: str) -> Iterator[None]:
-        """Make few files of many small ones of a folder whose names match, which are found and read as before: each
-        was written once, and is destroyed with its folder alone. By short steps. Raises EnvironmentFailed."""
+        """Merge the small files of a folder whose names match into a few, in short steps; they are found and read as
+        before. Each must be written once, and destroyed only with its folder. Raises EnvironmentFailed."""
         with self._in_one_sentence("written"):
             yield from self._merged.merge(folder, pattern)
 
     def _installation(self) -> bytes:
-        """The installation's own secret, once the vault is known to be of the kind that is asked for."""
-        others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they come after it
+        """The installation's own secret, after a check that the vault is encrypted if and only if a key is given."""
+        others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they are made after it
         if others and not self.has_secret("installation"):
             raise NotVerified(f"the vault {self.root} lacks its own secret, secrets/installation")
         self._make_secret("installation")
@@ -257,7 +257,7 @@ class Vault:
             return
         with suppress(FileExistsError), self._new(f"secrets/{name}", exclusive=True) as file:
             key = secrets.token_bytes(KEY_BYTES)
-            file.write(key + _check(key, name))  # where another process was first, its secret is the secret
+            file.write(key + _check(key, name))  # if another process was first, its secret is used
 
     def _there(self, path: str) -> bool:
         return (self.root / path).is_file() or self._merged.has(path)
@@ -270,7 +270,7 @@ class Vault:
         return Ref(path=path, digest=digest), content
 
     def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
-        """All that was written to a file, merged or not, the `last` bytes apart."""
+        """The content of a file, merged or not: all but its `last` bytes, and those bytes."""
         try:
             with (self.root / path).open("rb") as file:
                 if self._cipher is None:
@@ -282,13 +282,13 @@ class Vault:
         return whole[:end], whole[end:]
 
     def _trailer(self, path: str, digest: str) -> bytes:
-        """What a file ends in: binds its content to its name, so that no file passes for another."""
+        """The seal at the end of a file: it binds content to name, so that no file passes for another."""
         return bytes.fromhex(keyed_digest(self._seal, "trailer", path, digest))
 
     @contextmanager
     def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
-        """A file that takes its name when the block ends well, durable unless its folder is passing; no trace of it
-        remains otherwise."""
+        """A file that gets its name when the block ends without an error, durably unless its folder is temporary;
+        otherwise no trace of it remains."""
         final = self.root / path
         with self._in_one_sentence("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
@@ -300,7 +300,7 @@ class Vault:
 
     @contextmanager
     def _coded(self, file: BinaryIO, path: str) -> Iterator[BinaryIO | Writer]:
-        """What is written to a file of the vault goes through this: as it is, or encrypted."""
+        """The writer for a file of the vault: plain, or encrypting if the vault is encrypted."""
         if self._cipher is None:
             yield file
             return
@@ -310,7 +310,7 @@ class Vault:
 
     @contextmanager
     def _in_one_sentence(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-        """The machine's refusals as one sentence, besides those that are an answer to the caller."""
+        """Raise OSErrors as EnvironmentFailed, except the types in `besides`, which the caller handles."""
         try:
             yield
         except besides:
@@ -320,10 +320,10 @@ class Vault:
 
 
 def _check(key: bytes, name: str) -> bytes:
-    """What the file of a secret ends in: tells a damaged key, or another's, and nothing to who has not the key."""
+    """The check value at the end of a secret's file: it shows a damaged or foreign key, and nothing about the key."""
     return bytes.fromhex(keyed_digest(key, "check", name))
 
 
 def owner(made: Ref) -> str:
-    """The domain of a file of the vault that was made of private rows, and so lies at KIND/DOMAIN/…"""
+    """The domain of a file made of private rows, from its path in the vault: KIND/DOMAIN/…"""
     return made.path.split("/")[1]

@@ -1,28 +1,28 @@
 """Files written whole, locks that end with their holder, and the format of a home folder.
 
-    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file, or a folder of files; some are needed for a while alone
+    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file or a folder of files; some are temporary and never renamed
 
-A file is written under a passing name in a folder of its own first and then takes its own, all at once. Its writer
-locks the passing file or folder, and the kernel frees every lock when its holder ends, however it ends. Until a writer
-has that lock, it shares a lock of ROOT/.unfinished, which a sweep has to itself: no sweep sees what is being written
+A file is first written under a temporary name in a folder apart, then renamed into place. Its writer locks the
+temporary file or folder, and the kernel frees every lock when its holder ends, however it ends. Until a writer has that
+lock, it shares a lock of ROOT/.unfinished, which a sweep takes exclusively: no sweep meets a file that is being written
 and not locked.
 
-Assumes      ROOT is on one file system, whose locks hold (`flock`). On NFS those of folders hold on one machine alone,
-             so processes of others may write there, and no command may run on them
-Guarantees   a file appears whole or not at all; what a killed writer left is removed by the next `sweep`, and never
-             what somebody is still writing
+Assumes      ROOT is on one file system, whose locks hold (`flock`). On NFS, locks of folders hold within one machine
+             only, so processes on other machines may write there, but commands may not run on them
+Guarantees   a file appears whole or not at all; the next `sweep` removes what a killed writer left, and never a file
+             that somebody is still writing
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/home/test_whole.py
 
-A home folder holds the number of its format in one file, by which a version knows whether it may open it:
+One file in a home folder holds the number of its format, which tells a version of Concord whether it may open the home:
 
     1  homes without such a file
-    2  the ledger says which private files each domain holds
-    3  the ledger says which version opened a session; a key made now is followed by what tells that it is whole, which
-       0.1.0 would take for damage; small files of the vault may be merged
+    2  the ledger records which private files each domain holds
+    3  the ledger records which version opened a session; a new key is followed by a check value, which 0.1.0 would take
+       for damage; small files of the vault may be merged
 
-The number is raised if an older home needs `tasks.door.erase.upgrade` first, or an older version must not open a newer
-one.
+The number is raised if an older home needs `tasks.door.erase.upgrade` first, or if an older version must not open a
+newer home.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ TOKEN = 16 * "[0-9a-f]"
 def write_whole(
     final: Path, root: Path, *, mode: int = 0o600, exclusive: bool = False, durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """What is written to the result stands at `final`, below `root`, when the block ends well; no trace otherwise.
+    """Open a file that appears at `final`, below `root`, when the block ends without an error, and otherwise never.
 
     exclusive   the first writer wins, and FileExistsError is raised to any other
     durable     content and name are synced before this returns
@@ -67,9 +67,9 @@ def write_whole(
 
 @contextmanager
 def passing_folder(path: Path, root: Path) -> Iterator[Path]:
-    """A folder for files that belong at `path`, below `root`, or are needed within the block alone: gone after it.
+    """A temporary folder for files that belong at `path`, below `root`; it is removed when the block ends.
 
-    What is to stay is renamed within the block.
+    Files that are to stay are renamed within the block.
     """
     passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
     with ExitStack() as held:
@@ -84,17 +84,17 @@ def passing_folder(path: Path, root: Path) -> Iterator[Path]:
 
 
 def discard(path: Path, root: Path) -> None:
-    """Remove what writers of `path` below `root`, a file or a folder of files, have not finished."""
+    """Remove the unfinished files of writers of `path`, a file or folder below `root`."""
     passing = _passing(path, root)
     if passing.is_dir():
         shutil.rmtree(passing)
     name = f"{escape(path.name)}.{TOKEN}"
-    for left in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0 had them beside it, with a dot
+    for left in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0: in that folder, with a dot
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def sweep(root: Path) -> None:
-    """Remove what killed writers of files below `root` left."""
+    """Remove the unfinished files that killed writers left below `root`."""
     folder = root / UNFINISHED
     if not folder.is_dir():
         return
@@ -103,7 +103,7 @@ def sweep(root: Path) -> None:
 
 
 def remove_hidden(root: Path) -> None:
-    """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files beside their place."""
+    """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files in their final folder."""
     for file in root.rglob(f".*.{TOKEN}"):
         file.unlink(missing_ok=True)
     for folder in (*root.glob("unlabelled/*/.*"), *root.glob("*/*/*/spill-*")):
@@ -111,7 +111,7 @@ def remove_hidden(root: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:
-    """A folder, durable, by default one that only its owner may enter; those above it likewise, if missing."""
+    """Make a folder durably, and its parents if missing; by default only its owner may enter."""
     if folder.is_dir():
         return
     make_folder(folder.parent, mode)
@@ -129,30 +129,30 @@ def sync_folder(folder: Path) -> None:
 
 
 def _passing(path: Path, root: Path) -> Path:
-    """Where `path` stands until it is whole; a file of a passing folder, in that folder."""
+    """The temporary place of `path` until it is whole; for a file in a temporary folder, that folder."""
     unfinished = root / UNFINISHED
     return path if path.is_relative_to(unfinished) else unfinished / path.relative_to(root)
 
 
 def _born(passing: Path, folder: Path, mode: int) -> int:
-    """A new file, open and locked."""
+    """Create a file, open and locked. Returns its descriptor."""
     _enter(folder)
     with _held(folder, shared=True):
         _enter(passing.parent)
-        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)  # NFS: who shares a lock may read
+        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)  # read: for NFS's shared locks
         take_lock(descriptor, shared=True)
     return descriptor
 
 
 def _enter(folder: Path) -> None:
-    """A folder of passing names: nothing in it needs to survive a power cut."""
+    """Make a folder for temporary names, if missing: nothing in it needs to survive a power cut."""
     if not folder.is_dir():
         _enter(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _clear(folder: Path) -> None:
-    """Remove what is in a folder of passing names, but what somebody is still writing."""
+    """Remove everything in a folder of temporary names but the files that somebody is still writing."""
     for path in list(folder.iterdir()):
         if not path.is_dir():
             _remove_dead(path)
@@ -165,16 +165,16 @@ def _clear(folder: Path) -> None:
 
 
 def _remove_dead(file: Path) -> None:
-    """Remove a passing file unless its writer lives, or has finished it meanwhile."""
+    """Remove a temporary file unless its writer is alive or has just finished it."""
     with suppress(FileNotFoundError), _held(file, wait=False) as dead:
         if dead:
             file.unlink()
 
 
 def take_lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
-    """Lock an open file or folder, alone or with others who share it; whether it is held, which `wait` makes sure of.
+    """Lock an open file or folder, exclusively or shared. Returns whether the lock is held; always true with `wait`.
 
-    The kernel frees it when the descriptor is closed.
+    The kernel frees the lock when the descriptor is closed.
     """
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -187,7 +187,7 @@ def take_lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bo
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock that the file at `path` stands for, as `take_lock` does; whether it is held.
+    """Hold the lock of the file at `path`, made if missing, within the block; yields whether it is held (`take_lock`).
 
     Raises EnvironmentFailed if the file cannot be made.
     """
@@ -200,7 +200,7 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[b
 
 @contextmanager
 def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file or folder that is there. NFS locks a file for itself for who may write it alone."""
+    """Hold the lock of an existing file or folder. NFS gives an exclusive lock only to those who may write the file."""
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         yield take_lock(descriptor, shared=shared, wait=wait)
@@ -218,7 +218,7 @@ def _opened(path: Path) -> int:
 
 FORMAT = 3
 FIRST_KEPT = ("vault", "ledger.db")
-"""What a home holds as soon as anything happened in it."""
+"""Files that every home in use has."""
 
 MOVED = {
     "tasks.chosen": "concord_student",
@@ -229,18 +229,18 @@ MOVED = {
     "concord.tasks.student.model": "concord_student",
     "concord.tasks.student.study": "concord_student",
 }
-"""Where types are that files of earlier versions name: students in released/, teachers in the vault."""
+"""Current modules of types that files of earlier versions name: students in released/, teachers in the vault."""
 
 
 def is_home(home: Path) -> bool:
-    """Whether concord was at work in that folder before."""
+    """Whether the folder is a home that Concord has used before."""
     return any((home / name).exists() for name in ("format", *FIRST_KEPT))
 
 
 def check_format(home: Path) -> int:
-    """The format of a home, if it is this version's or older; one that holds nothing yet is made this version's.
+    """The format of a home; an empty home gets this version's format.
 
-    Raises NotVerified if it is newer.
+    Raises NotVerified if the format is newer than this version's.
     """
     file = home / "format"
     try:
@@ -260,7 +260,7 @@ def check_format(home: Path) -> int:
 
 
 def set_format(home: Path) -> None:
-    """Say, durably, that the home is of this version's format. Raises EnvironmentFailed."""
+    """Record durably that the home is of this version's format. Raises EnvironmentFailed."""
     try:
         with write_whole(home / "format", home, mode=0o666, durable=True) as file:
             file.write(f"{FORMAT}\n".encode())
@@ -269,7 +269,7 @@ def set_format(home: Path) -> None:
 
 
 def tidy(home: Path) -> None:
-    """Remove what processes that were killed left unfinished."""
+    """Remove the unfinished files that killed processes left in the home."""
     if not (home / UNFINISHED).is_dir():
         for folder in ("vault", "released"):
             remove_hidden(home / folder)

@@ -1,7 +1,7 @@
-"""The ledger: one append-only table of chained records, and what they add up to.
+"""The ledger: one append-only table of chained records, and the state that they add up to.
 
-Offers       `ledger` (read, reserve, commit, settle), `witness` (a file outside the home that sees how far it came),
-             `excerpt` (what is published of it)
-Its own      `events` (what is written down), `state` (what that adds up to), `reading` (what that says to whoever
-             asks), `database` (the table; SQLAlchemy is known here alone)
+Offers       `ledger` (read, reserve, commit, settle), `witness` (a file outside the home that records how far the
+             ledger came), `excerpt` (the published part of the ledger)
+Its own      `events` (the entries), `state` (their sum, and which entries may follow), `reading` (queries of the
+             state), `database` (the table; nothing else imports SQLAlchemy)
 """

@@ -1,6 +1,6 @@
-"""The ledger's table in its database: records are read back and added, under the database's own lock.
+"""The ledger's table in its database: records are read and appended under the database's own lock.
 
-Assumes      SQLite on a disk of this machine, which is refused on file systems known to be shared, or PostgreSQL
+Assumes      PostgreSQL, or SQLite on a disk of this machine; file systems known to be shared are refused
 Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies
 Not covered  what the records say: artifacts.ledger.events reads them. Checked by
@@ -42,7 +42,7 @@ from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.settings import sqlite_file
 
 LOCK_WAIT = 60
-"""Seconds a process waits for another one's transaction."""
+"""Seconds to wait for another process's transaction."""
 
 MAY_NOT_WRITE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 """Errors of SQLite if a file, or its folder, is somebody else's."""
@@ -51,8 +51,8 @@ MOUNTS = Path("/proc/self/mounts")
 SHARED = re.compile(
     r"nfs\d?|cifs|smb\w*|afs|fuse\.(sshfs|s3fs|gcsfuse|goofys|mount-s3|mountpoint-s3|rclone|blobfuse2?)"
 )
-"""File systems that other machines write to as well, or object stores in the guise of one. Not 9p: sandboxes and
-virtual machines show a disk of their own host by that name."""
+"""File systems that other machines write to as well, and object stores mounted as one. Not 9p: sandboxes and virtual
+machines give that name to a disk of their own host."""
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"concord ledger").digest()[:8], "big", signed=True)
 METADATA = MetaData()
 ENTRIES = Table(
@@ -77,7 +77,7 @@ class LedgerRows:
         return [LogRecord(**row) for row in rows.mappings()]
 
     def digests(self, first: int, last: int) -> tuple[str, ...]:
-        """The digests of records `first` to `last`, of those there are."""
+        """The digests of records `first` to `last`, as far as they exist."""
         asked = select(ENTRIES.c.digest).where(ENTRIES.c.seq.between(first, last)).order_by(ENTRIES.c.seq)
         return tuple(self._connection.execute(asked).scalars())
 
@@ -90,10 +90,10 @@ class Entries:
     """The table at one database URL."""
 
     def __init__(self, url: str) -> None:
-        """Open it, making it if there is none. Raises NotVerified if the database is not a ledger."""
+        """Open the table, made if missing. Raises NotVerified if the database is not a ledger."""
         self.engine = _engine(url)
         with _in_one_sentence(self.engine), self.engine.connect() as connection:
-            there = _recognised(connection)  # to look at a ledger needs no lock, and no leave to write
+            there = _recognised(connection)  # reading needs no lock and no permission to write
         if not there:
             with _in_one_sentence(self.engine), self._transaction() as connection:
                 if not _recognised(connection):
@@ -101,18 +101,18 @@ class Entries:
 
     @contextmanager
     def reading(self) -> Iterator[LedgerRows]:
-        """The records as they are."""
+        """The records as they are, for reading."""
         with _in_one_sentence(self.engine), self.engine.connect() as connection:
             yield LedgerRows(connection)
 
     @contextmanager
     def writing(self) -> Iterator[LedgerRows]:
-        """The records, nobody else's to add to until the block ends."""
+        """The records; nobody else can append to them until the block ends."""
         with _in_one_sentence(self.engine), self._transaction() as connection:
             yield LedgerRows(connection)
 
     def back_up(self, file: Path) -> bool:
-        """Copy the whole table to a new file, durable; not if it is a server's, which has backups of its own."""
+        """Copy the table durably to a new file. Returns False for a table on a server, which has its own backups."""
         if self.engine.dialect.name != "sqlite":
             return False
         _bear(file)
@@ -158,7 +158,7 @@ def _check_local(file: Path) -> None:
         place = file.absolute().resolve()
     except (OSError, RuntimeError):  # a link to itself, which cannot be opened either
         return
-    found = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at other spaces, which a name may have
+    found = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at a tab, which a name may have
     mounts = {Path(words[1].replace("\\040", " ")): words[2] for words in found}
     kind = next((mounts[folder] for folder in (place, *place.parents) if folder in mounts), "")
     if SHARED.fullmatch(kind):
@@ -169,7 +169,7 @@ def _check_local(file: Path) -> None:
 
 
 def _bear(file: Path) -> None:
-    """An empty database file that nobody else may read, unless there is one."""
+    """Make an empty database file that nobody else may read, unless there is a file."""
     if file.is_file():
         return
     try:
@@ -202,7 +202,7 @@ def _recognised(connection: Connection) -> bool:
 
 @contextmanager
 def _in_one_sentence(engine: Engine) -> Iterator[None]:
-    """Database errors as ours: the machine's failures apart from a database that is not what it was."""
+    """Raise database errors as our own: EnvironmentFailed for the machine's, NotVerified for a changed database."""
     try:
         yield
     except SQLAlchemyError as failed:

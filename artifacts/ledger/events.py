@@ -1,18 +1,18 @@
-"""Events: what the ledger writes down, and the chain of records that it is written in.
+"""Events: the entries of the ledger, and the chain of records that holds them.
 
-A record is a line of text sealed by the digest of the record before. Its body is canonical JSON and must be, to the
-letter, what this version would write for what it reads: an unknown key, another spelling of a number or a later
-version's entry is refused. A domain with the filter `gaussian` is named by an entry of its own kind, which versions
-that do not know it refuse. Beside what domains and sessions go through (artifacts.domains, artifacts.sessions), two
-kinds of entry are written. A remark stands on the record of a domain and charges nothing:
+A record is a line of text sealed by the digest of the record before. Its body is canonical JSON, and must be exactly
+what this version would write for the same entry: an unknown key, another spelling of a number or a later version's
+entry is refused. A domain with the filter `gaussian` is named by an entry of its own kind, which versions that do not
+know it refuse. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions), there are two kinds
+of entry. A remark is recorded for a domain and charges nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
     holds       a private file was learned from; about: its digest, keyed by the vault that read it
     linked      the domain may hold files, and people, of another one; about: that domain
 
-The others concern a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if the two
-do not agree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
+The other kind concerns a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if
+the two disagree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """Something that is so of a domain from here on.
+    """A fact about a domain that holds from this entry on.
 
-    about    what it concerns, by a public name or a keyed digest: never a private value or a plain digest
-    reason   why, in the operator's words; may be empty
+    about    its subject, as a public name or a keyed digest: never a private value or a plain digest
+    reason   the operator's reason, in their words; may be empty
     """
 
     kind: RemarkKind
@@ -46,13 +46,13 @@ class Remark:
 
 
 class Remarks:
-    """What was remarked so far, by domain; the same is remarked once."""
+    """All remarks so far, by domain; equal remarks are kept once."""
 
     def __init__(self) -> None:
         self._remarks: dict[str, dict[tuple[str, str], Remark]] = {}
 
     def add(self, domain: str, remark: Remark) -> None:
-        """A further remark on the domain."""
+        """Add a remark on the domain."""
         self._remarks.setdefault(domain, {})[remark.kind, remark.about] = remark
 
     def on(self, domain: str) -> tuple[Remark, ...]:
@@ -94,10 +94,10 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Restoration:
-    """A ledger without what its witness saw goes on, every open session charged whole and closed.
+    """A ledger that lacks entries its witness saw goes on; every open session is charged whole and closed.
 
     witnessed   the digest of the last entry the witness saw
-    standings   every domain then, and the least it is charged: what the witness saw and what was spent apart from it
+    standings   every domain then, and the least it is charged: what the witness saw, and what was spent besides
     """
 
     witnessed: str
@@ -107,10 +107,11 @@ class Restoration:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """From here on a witness sees the ledger, or none does.
+    """From this entry on a witness sees the ledger, or none does.
 
-    If one did already, it is gone and nobody knows what it saw: every open session is charged whole and closed.
-    reason   how it was lost; empty for the first
+    If the ledger had a witness before, that one is lost and nobody knows what it saw: every open session is charged
+    whole and closed.
+    reason   how the witness was lost; empty for the first
     """
 
     witnessed: bool
@@ -118,15 +119,15 @@ class Watch:
 
 
 def shortfall(witnessed: Charge, own: Charge) -> Charge:
-    """What has to be added to `own` so that it is nowhere less than what was witnessed."""
+    """The charge to add to `own` so that no amount is below `witnessed`."""
     return (witnessed - own).most(Charge())
 
 
 GENESIS = "0" * 64
-"""What the first record follows."""
+"""The digest that the first record follows."""
 
 Event = Domain | Recap | Division | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
-"""Everything the ledger writes down."""
+"""Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
     "gaussian": Domain,
@@ -149,7 +150,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, eve
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An event and whose it is; `session` is empty for what concerns the domain alone, `domain` too for all of them."""
+    """An event with its domain and session: `session` is empty if the event is the domain's, both if it is of all."""
 
     domain: str
     session: str = ""
@@ -158,7 +159,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class LogRecord:
-    """An entry as it is kept. `at` is the operator's clock and decides nothing: the order is `seq`, from 1."""
+    """An entry as it is stored. `at` is the operator's clock and decides nothing: the order is `seq`, from 1."""
 
     seq: int
     at: str
@@ -184,23 +185,23 @@ class LogRecord:
 
     @classmethod
     def following(cls, head: Self | None, at: str, domain: str, session: str, kind: str, body: str) -> Self:
-        """The record of those texts after `head`, whatever they say."""
+        """The record of those texts after `head`; the texts are not checked."""
         text = {"at": at, "domain": domain, "session": session, "kind": kind, "body": body}
         seq, previous = _next(head)
         return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
 
     @property
     def event(self) -> Event:
-        """What its body says, wherever it stands. Raises NotVerified if it cannot be read."""
+        """The event in the body, whatever the record follows. Raises NotVerified if it cannot be read."""
         return _event(self.kind, self.body)
 
     def entry_after(self, head: Self | None) -> Entry:
-        """What this record says. Raises NotVerified if it does not follow `head` or cannot be read."""
+        """The entry in this record. Raises NotVerified if it does not follow `head` or cannot be read."""
         text = {"at": self.at, "domain": self.domain, "session": self.session, "kind": self.kind, "body": self.body}
         try:
             chained = (self.seq, self.previous) == _next(head)
             chained = chained and self.digest == _digest(self.seq, self.previous, **text)
-        except TypeError:  # a cell holds something else than text
+        except TypeError:  # a cell holds something other than text
             chained = False
         if not chained:
             raise NotVerified("it does not follow from the entries before")

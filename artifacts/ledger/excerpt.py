@@ -1,23 +1,23 @@
-"""The excerpt: what a ledger says of one domain's charges, to be published; the rest is committed to and hidden.
+"""The excerpt: the published part of a ledger, with one domain's charges; the rest is committed to and hidden.
 
-An excerpt is a small ledger of its own, in which charge, cap and admission are recomputed. It holds the entries of one
-domain that decide what it is charged. Reasons, keyed digests of settings, teachers and rows, names of data versions and
-all times are left out, and of other domains everything; which key serves a session is told by a commitment alone. The
-batches of a session are one, since its charge follows from how many rows were asked and refused; an open session's are
-left out, unless the certificate covers them.
+An excerpt is a small ledger of its own, in which charge, cap and admission can be recomputed. It holds the entries that
+decide what one domain is charged. It leaves out reasons, keyed digests of settings, teachers and rows, names of data
+versions, all times, and everything of other domains; a session's key appears only as a commitment. The batches of a
+session are merged into one, since the charge depends only on how many rows were asked and refused; those of an open
+session are left out, unless the certificate covers them.
 
     commitment of an entry = SHA-256(salt ‖ digest),  salt = HMAC(secret of the vault, digest)
 
-The digest is that of the ledger's own entry, and so binds all entries up to it, hidden ones as well. The salt keeps who
-has not the secret from guessing them. Between two entries any number may be hidden: neither its place in the ledger nor
-how many come before it is told, since that would count private files. An excerpt ends with the last entry about a
-charge, so that what is done later without one changes no byte.
+The digest is that of the ledger's own entry, and so binds all entries up to it, hidden ones as well. The salt keeps
+anyone without the secret from guessing them. Between two entries any number may be hidden: neither an entry's place in
+the ledger nor how many precede it is shown, since that would count private files. An excerpt ends with the last entry
+about a charge, so that later entries without one change no byte.
 
 Assumes      the secret is uniform and stays in the vault; SHA-256 is collision resistant, HMAC a pseudo-random function
-Guarantees   the same entries give the same bytes. Two ledgers that differ anywhere up to an entry have other
+Guarantees   the same entries give the same bytes. Two ledgers that differ anywhere up to an entry have different
              commitments to it
-Not covered  hidden entries that came after the last charge: the next certificate binds them. That a domain has sessions
-             which published nothing is told, with their settings, as every certificate does
+Not covered  hidden entries after the last charge: the next certificate binds them. Sessions of the domain that
+             published nothing are shown with their settings, as in every certificate
              Checked by tests/artifacts/ledger/test_excerpt.py
 """
 
@@ -43,13 +43,13 @@ from concord.artifacts.sessions import Admission, Batch, BatchOutcome
 EXCERPT_FORMAT: Final = "concord ledger excerpt 1"
 EXCERPT_FILE: Final = "ledger.json"
 EXCERPT_SECRET = "excerpts"
-"""The secret of the vault that hides what an excerpt commits to."""
+"""The vault's secret for the salts of an excerpt's commitments."""
 Hide = Callable[[str], str]
-"""The commitment to an entry of the ledger, by its digest."""
+"""Maps the digest of a ledger's entry to the commitment to it."""
 
 
 def hiding(vault: Vault) -> Hide:
-    """How the excerpts of a home commit to its ledger."""
+    """The commitment function of a home's excerpts, salted by the vault's secret."""
     key = derive(vault.secret(EXCERPT_SECRET), "excerpts")
 
     def commitment(digest: str) -> str:
@@ -80,7 +80,10 @@ class Excerpt(BaseModel):
 
     @classmethod
     def of(cls, records: Sequence[LogRecord], domain: str, covered: Mapping[str, int], hide: Hide) -> "Excerpt":
-        """What those records say of the domain's charges; of a session that is open, the batches that are `covered`."""
+        """The excerpt of those records for `domain`.
+
+        covered   of each open session, by id: how many rows asked the certificate covers
+        """
         disclosed = _disclosed(records, domain, covered)
         lines = [
             _line(record, event, hide)
@@ -91,7 +94,7 @@ class Excerpt(BaseModel):
 
     @classmethod
     def read(cls, text: bytes) -> "Excerpt":
-        """The excerpt that a file holds. Raises NotVerified if it is none, byte by byte."""
+        """Parse a published excerpt. Raises NotVerified unless writing it again gives the same bytes."""
         try:
             excerpt = cls.model_validate_json(text)
         except ValueError:
@@ -102,12 +105,12 @@ class Excerpt(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """As it is published."""
+        """The bytes that are published."""
         return self.model_dump_json(indent=1).encode()
 
     @property
     def records(self) -> list[LogRecord]:
-        """The small ledger that it is: each entry's commitment is in the place of its time."""
+        """The entries as records of a small ledger, with each commitment in the field of the time."""
         head: LogRecord | None = None
         records = []
         for line in self.entries:
@@ -125,14 +128,14 @@ class Excerpt(BaseModel):
 
     @property
     def reading(self) -> Reading:
-        """What it adds up to. Raises NotVerified if it cannot."""
+        """The state that the entries add up to. Raises NotVerified if one cannot follow those before."""
         state = LedgerState()
         for record in self.records:
             state.read(record)
         return Reading(state)
 
     def check_ledger(self, records: Sequence[LogRecord], hide: Hide) -> None:
-        """Raise NotVerified unless that ledger holds all that this says and commits to."""
+        """Raise NotVerified unless the ledger holds every entry and commitment of this excerpt."""
         known = {hide(record.digest): record.seq for record in records}
         domain = self.records[0].domain if self.entries else ""
         for at, line in enumerate(self.entries, 1):
@@ -148,9 +151,9 @@ class Excerpt(BaseModel):
             raise NotVerified("the ledger says otherwise what an excerpt says that was signed")
 
     def check_later(self, later: "Excerpt") -> None:
-        """Raise NotVerified unless `later`, which was made of the same ledger, holds all that this says and commits to.
+        """Raise NotVerified unless `later`, of the same ledger, holds all entries and commitments of this excerpt.
 
-        Rows of an open session may have become more, or are left out. That needs no secret and no ledger.
+        The rows of an open session may have grown, or be left out. The check needs neither secret nor ledger.
         """
         after = _without_rows(later)
         for at, line in enumerate(_without_rows(self)):
@@ -170,12 +173,12 @@ class Excerpt(BaseModel):
 
 
 def _without_rows(excerpt: Excerpt) -> list[Line]:
-    """All entries but those about rows, of which the same session may have more later."""
+    """All entries except those about rows, since a session may have more rows later."""
     return [line for line in excerpt.entries if line.kind not in ("begin", "commit")]
 
 
 def _rows_told(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
-    """How many rows of each session are told, by what became of them, and the entries that tell it."""
+    """For each session: how many rows are shown by outcome, and the entries that show them."""
     found: dict[str, tuple[dict[str, int], list[Line]]] = {}
     for line in excerpt.entries:
         if line.kind in ("begin", "commit"):
@@ -187,8 +190,8 @@ def _rows_told(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]
 
 
 def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
-    """The batches of each session of the domain as one, at the entry that ends it; a batch that was begun and never
-    committed is told if its session was settled, since its rows may have been refused."""
+    """The batches of each session of the domain merged into one, at the entry that ends it. A batch that was begun and
+    never committed is shown if its session was settled, since its rows may have been refused."""
     asked: dict[str, list[tuple[LogRecord, Batch | BatchOutcome]]] = {}
     settled = set()
     for record in records:
@@ -206,7 +209,7 @@ def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, 
 def _as_one(
     steps: Sequence[tuple[LogRecord, Batch | BatchOutcome]], most: float, *, pending: bool
 ) -> dict[int, list[Event]]:
-    """The batches of a session, up to `most` rows asked, as one, by the entry where that ends."""
+    """The batches of a session, up to `most` rows asked, merged into one; by the entry at which it ends."""
     rows, last = dict.fromkeys(("rows", "asked", "answered", "refused"), 0), 0
     begun: tuple[LogRecord, Batch] | None = None
     for record, step in steps:
@@ -231,7 +234,7 @@ def _batch(index: int, first: int, rows: int) -> Batch:
 
 
 def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide) -> Iterator[Event]:
-    """What is told of an entry: nothing if it is not about the domain's charges."""
+    """The published events for an entry: none if it is not about the domain's charges."""
     if record.kind in ("begin", "commit"):
         yield from batches
         return

@@ -6,11 +6,11 @@ Privacy statement
                  no row is drawn under two sets of votes; an entry changed in place is found before anything is spent
     Ends         never: entries are only added
     Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
-                 (artifacts.ledger.witness); who may write it can rewrite it
+                 (artifacts.ledger.witness); whoever may write the database can rewrite it
 
 A mutation is one transaction: take the writer lock, read what others wrote, decide, append. The lock is SQLite's or
-PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and brought up
-to date from what was committed; a process that opens a ledger verifies the whole chain first.
+PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and updated
+from newly committed ones; a process that opens a ledger verifies the whole chain first.
 Checked by tests/artifacts/ledger/test_ledger.py; with processes racing by test_ledger_race.py, with a witness by
 test_witness.py.
 """
@@ -34,13 +34,13 @@ from concord.artifacts.settings import Settings
 
 
 class Ledger(Reading):
-    """The ledger at one database URL. Safe to share between threads; processes open it each for themselves."""
+    """The ledger at one database URL. Threads may share it; each process opens its own."""
 
     def __init__(self, url: str, witness: Witness | None = None) -> None:
-        """Open the ledger, making it if there is none. Raises NotVerified if the database is not a ledger.
+        """Open the ledger, made if missing. Raises NotVerified if the database is not a ledger.
 
-        With a witness every change is seen by it before it is acted on, and none is made behind what it saw; a ledger
-        that says it is witnessed is not changed without.
+        A witness sees every change before it is acted on, and no change is made to a ledger that lacks what it saw. A
+        ledger whose record says that it is witnessed is not changed without a witness.
         """
         super().__init__(LedgerState())
         self._entries = Entries(url)
@@ -58,7 +58,7 @@ class Ledger(Reading):
     def name_domain(
         self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
     ) -> Domain:
-        """The domain, frozen at its first mention. Raises WrongInput naming the field that is not what was frozen."""
+        """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""
         asked = Domain.frozen(name, kind, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         return self._write(lambda state: state.name(asked), lambda state: state.domain(name))
 
@@ -83,18 +83,18 @@ class Ledger(Reading):
         self._consider(lambda state: state.parts.is_new(domain, division))
 
     def remark(self, domain: str, kind: RemarkKind, about: str, reason: str = "") -> None:
-        """Put a remark on the record; once, however often it is asked for.
+        """Record a remark on a domain, unless the same one is on the record already.
 
-        Raises WrongInput if it cannot be so: no such domain, a session that is open, a domain linked to itself.
+        Raises WrongInput for an unknown domain, an open session, or a domain linked to itself.
         """
         remark = Remark(kind=kind, about=about, reason=reason)
         self._write(lambda state: state.remark(domain, remark), lambda _: None)
 
     def hold(self, domain: str, files: Iterable[str], reason: str = "") -> None:
-        """Put on the record that the domain holds those private files, by their keyed digests; `reason` says what they
-        were read from, if that was no file.
+        """Record that the domain holds those private files, by their keyed digests; `reason` names the source, if it
+        was not a file.
 
-        Raises WrongInput if a domain that it is not linked to holds one of them.
+        Raises WrongInput if a domain that is not linked to this one holds one of them.
         """
         self._write(lambda state: state.hold(domain, files, reason), lambda _: None)
 
@@ -103,14 +103,11 @@ class Ledger(Reading):
         self._consider(lambda state: state.remarks.check_holding(domain, files))
 
     def check_opening(self, opening: Opening, domain: Domain, *, further: bool = False) -> None:
-        """Whether `open_session` would open it in that domain, named already or not; spends nothing.
-
-        Raises what `open_session` would raise.
-        """
+        """Raise what `open_session` would raise in that domain, named already or not; spends nothing."""
         self._consider(lambda state: state.having(domain).open(opening, further=further))
 
     def price(self, opening: Opening) -> str:
-        """What opening that session would cost its domain, in words; spends nothing."""
+        """A sentence saying what that session would cost its domain; spends nothing."""
         return self._read(lambda state: state.price(opening))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
@@ -122,10 +119,10 @@ class Ledger(Reading):
         return self._write(lambda state: state.open(opening, further=further), lambda state: state.session(opening.id))
 
     def begin_batch(self, session: str, batch: Batch) -> Batch:
-        """Write a batch down before any draw; gives the batch on record, with its outcome if it was committed.
+        """Record a batch before any draw. Returns the batch on record, with its outcome if it was committed.
 
-        Raises NotVerified if the record differs, saying whether position, rows or votes changed, or if it is
-        not the session's next batch; BudgetRefused if nothing is left to draw.
+        Raises NotVerified if the record differs, naming what changed (position, rows or votes), or if it is not the
+        session's next batch; BudgetRefused if nothing is left to draw.
         """
         return self._write(
             lambda state: state.begin(session, batch), lambda state: state.batches(session, batch.index)[0]
@@ -134,24 +131,24 @@ class Ledger(Reading):
     def commit_batch(
         self, session: str, index: int, *, asked: int, answered: int, refused: int, released: Ref
     ) -> Session:
-        """Record what was released, once it is durable; a session at its end is settled in the same transaction.
+        """Record what a batch released, once it is durable; a session at its end is settled in the same transaction.
 
-        Raises NotVerified if the counts cannot be, or if the batch was committed with others.
+        Raises NotVerified if the counts are impossible, or if the batch was committed with different ones.
         """
         outcome = BatchOutcome(index=index, asked=asked, answered=answered, refused=refused, released=released)
         return self._write(lambda state: state.commit(session, outcome), lambda state: state.session(session))
 
     def settle(self, session: str, *, give_back: bool) -> Session:
-        """Close a session; with `give_back`, if it pays by refusal, what was not spent returns to the domain."""
+        """Close a session; with `give_back`, what it reserved and did not spend returns to the domain."""
         return self._write(
             lambda state: state.settle(session, give_back=give_back), lambda state: state.session(session)
         )
 
     def restore(self, reason: str) -> tuple[Standing, ...]:
-        """Go on although ledger and witness differ (`artifacts.ledger.witness`); what each domain is charged now.
+        """Go on although ledger and witness differ (`artifacts.ledger.witness`). Returns each domain's charge now.
 
-        Every open session is charged whole and closed. Raises WrongInput if nothing is to be restored, NotVerified
-        if nobody can know what was spent.
+        Every open session is charged whole and closed. Raises WrongInput if nothing needs to be restored, NotVerified
+        if what was spent cannot be known.
         """
         with self._guard, self._entries.writing() as rows:
             _catch_up(self._state, rows)
@@ -160,21 +157,21 @@ class Ledger(Reading):
         return self._read(LedgerState.standings)
 
     def check_witness(self) -> bool:
-        """Whether a witness sees the ledger. Raises NotVerified if one that should is gone, or saw what is not."""
+        """Whether a witness sees the ledger. Raises NotVerified if it is gone, or saw entries that the ledger lacks."""
         self._consider(lambda _: None)
         return self._watching.witness is not None
 
     def at_once(self, ask: Callable[[Reading], Value]) -> Value:
-        """What `ask` finds in one reading, with nothing written while it looks."""
+        """The result of `ask` on one consistent reading."""
         return self._read(lambda state: ask(Reading(state)))
 
     def records(self) -> list[LogRecord]:
-        """Every record as it is kept, unread."""
+        """Every record as it is stored, without a check."""
         with self._entries.reading() as rows:
             return rows.since(1)
 
     def history(self) -> Iterator[tuple[LogRecord, Reading]]:
-        """Each record, and the ledger as it stood after it, in order; a reading is good until the next is asked for."""
+        """Each record with the ledger's state after it, in order; a reading is valid until the next is taken."""
         with self._entries.reading() as rows:
             records = rows.since(1)
         state = LedgerState()
@@ -183,14 +180,14 @@ class Ledger(Reading):
             yield record, Reading(state)
 
     def verify(self) -> None:
-        """Read every entry from the first. Raises NotVerified naming the first that is not what was written."""
+        """Verify every entry from the first. Raises NotVerified naming the first that is not what was written."""
         if self._state.length:
             with self._entries.reading() as rows:
                 _catch_up(LedgerState(), rows)
-        self.domains()  # what this process read before must still be there; if it read nothing, this reads it all
+        self.domains()  # entries this process read before must still be there; if it read none, this reads all
 
     def back_up(self, file: Path) -> bool:
-        """Copy the ledger to a new file; not if it is on a server. Returns whether it did."""
+        """Copy the ledger to a new file, unless it is on a server. Returns whether it was copied."""
         return self._entries.back_up(file)
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
@@ -199,7 +196,7 @@ class Ledger(Reading):
             return ask(self._state)
 
     def _consider(self, decide: Callable[[LedgerState], object]) -> None:
-        """Raise what a change would raise; writes nothing."""
+        """Raise what the change would raise; writes nothing."""
         with self._guard, self._entries.reading() as rows:
             decide(self._current(rows))
 
@@ -207,7 +204,7 @@ class Ledger(Reading):
         with self._guard:
             with self._entries.writing() as rows:
                 added = self._append(decide(self._current(rows)), rows)
-            for record in added:  # durable now; whoever reads next sees that they are there
+            for record in added:  # durable now; the next reading checks that they are there
                 self._state.read(record)
             found = ask(self._state)
         self._be_seen()
@@ -222,14 +219,14 @@ class Ledger(Reading):
         return added
 
     def _current(self, rows: LedgerRows) -> LedgerState:
-        """The state, up to date. Raises NotVerified if it is behind what its witness saw, or that is gone."""
-        seen = self._watching.last()  # first: what it saw, the ledger then holds
+        """The state, updated. Raises NotVerified if its witness is gone or saw entries that the ledger lacks."""
+        seen = self._watching.last()  # first: what it saw is in the ledger when that is read
         _catch_up(self._state, rows)
         self._watching.check(seen, self._state, rows)
         return self._state
 
     def _be_seen(self) -> None:
-        """Let the witness, if there is one, see what was committed; the record says that it does, once it has."""
+        """Show the witness, if there is one, what was committed; the first time, record that a witness sees it."""
         if self._watching.witness is None:
             return
         with self._guard, self._entries.reading() as rows:
@@ -243,8 +240,8 @@ class Ledger(Reading):
 
 
 class AsItStands(Ledger):
-    """The ledger as it stands: a change that would add an entry raises NotKept, and so does a batch that was begun and
-    not committed, for which something would be drawn."""
+    """The ledger, unchanged: a change that would add an entry raises NotKept. So does a batch that was begun and not
+    committed, since it would be drawn."""
 
     def begin_batch(self, session: str, batch: Batch) -> Batch:
         """The batch on record, if it was committed."""
@@ -264,7 +261,7 @@ class AsItStands(Ledger):
 
 
 def _catch_up(state: LedgerState, rows: LedgerRows) -> None:
-    """Read what was committed since the state's head, having seen that its head is still there."""
+    """Read what was committed since the state's head, after a check that the head is still there."""
     known = 0 if state.head is None else state.head.seq
     records = rows.since(known)
     if state.head is not None and records[:1] != [state.head]:

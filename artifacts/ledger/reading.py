@@ -1,4 +1,4 @@
-"""Reading: what a ledger says to whoever asks, as it stands now or as it stood after an earlier entry.
+"""Reading: queries of a ledger's state, now or as it was after an earlier entry.
 
 Checked by tests/artifacts/ledger/test_ledger.py and tests/privacy/test_looks.py.
 """
@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Reading:
-    """What one state of a ledger says. `artifacts.ledger.ledger.Ledger` is one that reads on before it answers."""
+    """Queries of one state of a ledger. `artifacts.ledger.ledger.Ledger` is a reading that is updated before each."""
 
     def __init__(self, state: LedgerState) -> None:
         self._state = state
@@ -33,7 +33,7 @@ class Reading:
         return self._read(lambda state: tuple(state.domains.values()))
 
     def linked(self, domain: str) -> tuple[Domain, ...]:
-        """The domains it is linked to on the record, by one link or by several, of those that were named yet."""
+        """The domains it is linked to, directly or through others, as far as they have been named."""
         others = self._read(lambda state: state.remarks.linked(domain))
         return tuple(domain for domain in self.domains() if domain.name in others)
 
@@ -63,16 +63,16 @@ class Reading:
 
     def looks_before(self, test: Session) -> int:
         """How many sessions may have touched the units of a test before it was opened, so that its student may have
-        been chosen by what came out: tests, choices, and whatever read units of every part, in the domain or in one it
-        is linked to.
+        been chosen by their outcomes: tests, choices, and sessions that read units of every part, in the domain or in
+        a linked one.
 
-        What harms nothing named the learning part, by the very division whose test part that is. What the student
-        learned from is not among them, nor a choice among its candidates: the certificate says those by themselves.
+        Not counted: sessions of the learning part under the same division as the test; the session that the student
+        learned from; and a choice among its candidates. The certificate shows the last two by themselves.
         """
         return self._read(lambda state: sum(_looked(state, test, session) for session in _before(state, test)))
 
     def remarks(self, domain: str) -> tuple[Remark, ...]:
-        """What was remarked of the domain, in order; nothing for a domain without remarks."""
+        """The remarks on the domain, in order."""
         return self._read(lambda state: state.remarks.on(domain))
 
     def total(self, domain: str) -> Charge:
@@ -80,7 +80,7 @@ class Reading:
         return self._read(lambda state: state.total(domain))
 
     def totals(self, domain: str) -> dict[str, Charge]:
-        """The same for each part of its units (artifacts.parts)."""
+        """As `total`, for each part of the domain's units (artifacts.parts)."""
         return self._read(lambda state: state.totals(domain))
 
     def division(self, domain: str) -> Division | None:
@@ -88,7 +88,7 @@ class Reading:
         return self._read(lambda state: state.parts.division(domain))
 
     def part_of(self, session: str) -> str:
-        """The part of its domain's units that a session touches alone; empty if it may touch all."""
+        """The only part of its domain's units that a session touches; empty if it may touch all."""
         return self._read(lambda state: state.parts.of(session))
 
     def lost(self, domain: str) -> Charge:
@@ -102,12 +102,12 @@ class Reading:
 
     @property
     def lost_its_witness(self) -> bool:
-        """Whether the record says that a witness was gone once, and how far it had seen is not known."""
+        """Whether the record says that a witness was lost once, so that what it had seen is not known."""
         return self._read(lambda state: state.lost_its_witness)
 
     @property
     def restored(self) -> bool:
-        """Whether it went on once without all that its witness had seen."""
+        """Whether the ledger went on once without some entries that its witness had seen."""
         return self._read(lambda state: bool(state.restored) or state.lost_its_witness)
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
@@ -115,7 +115,7 @@ class Reading:
 
 
 def _before(state: LedgerState, test: Session) -> Iterator[Session]:
-    """Sessions of its domain and of linked ones, in the order they were opened, up to that test."""
+    """Sessions opened before the test in its domain and linked ones, in order."""
     domains = {test.domain, *state.remarks.linked(test.domain)}
     opened = takewhile(lambda session: session.id != test.id, state.sessions.values())
     return (session for session in opened if session.domain in domains)
@@ -129,10 +129,10 @@ def _looked(state: LedgerState, test: Session, session: Session) -> bool:
 
 
 def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:
-    """Of some sessions, those that tried a student of that session out, in order."""
+    """The sessions that tested a student of session `learned`, in order."""
     return [session for session in sessions if session.tests and session.mechanism["session"] == learned]
 
 
 def choices_of(sessions: Iterable[Session], learned: str) -> list[Session]:
-    """Of some sessions, those that chose among students of that session, in order."""
+    """The sessions that chose among students of session `learned`, in order."""
     return [session for session in sessions if session.chooses and session.mechanism["session"] == learned]

@@ -1,8 +1,8 @@
-"""The state of a ledger: what its entries add up to, and what may be written next.
+"""The state of a ledger: the sum of its entries, and which entries may be written next.
 
-`read` folds what was written into the state. The methods named for what is asked (name, recap, remark, hold, restore,
-open, begin, commit, settle) decide: each returns the entries to write, none if all of it is on record already, or
-raises one sentence. Deciding never changes the state: only what has been written and read back counts. Checked by
+`read` folds a record into the state. The methods named for a change (name, recap, divide, remark, hold, open, begin,
+commit, settle) decide: each returns the entries to write, none if all of it is on record already, or raises one
+sentence. Deciding never changes the state: only what has been written and read back counts. Checked by
 tests/artifacts/ledger/test_ledger.py, and against a model, with planted faults, by
 tests/artifacts/ledger/test_ledger_model.py.
 """
@@ -21,15 +21,15 @@ TERMS_DIFFER = {
     **dict.fromkeys(("lifetime.epsilon", "lifetime.delta"), "only `concord domain` changes a cap"),
     "lifetime.filter": "a domain keeps its filter; name another domain, and `concord link` the two, for the other one",
 }
-"""What is said if a plan names a domain otherwise than it is on the record."""
+"""Hints for each field in which a plan's domain differs from the one on record."""
 
 
 class LedgerState:
     """Domains, sessions and batches, as the records read so far leave them.
 
     head       the last of those records
-    restored   what was seen in place of this history and made good: the digest of the last entry each time
-    witnessed, lost_its_witness   whether a witness sees it; whether one was gone once
+    restored   of each history that a witness saw in place of this one and that was made good: its last entry's digest
+    witnessed, lost_its_witness   whether a witness sees the ledger; whether one was lost once
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class LedgerState:
 
     @property
     def length(self) -> int:
-        """How many records were read."""
+        """The number of records read."""
         return 0 if self.head is None else self.head.seq
 
     def read(self, record: LogRecord) -> None:
@@ -118,14 +118,14 @@ class LedgerState:
             self._lost[name] = self._lost.get(name, Charge()) + shortfall(standing.charge, least(self.totals(name)))
 
     def _end_all(self) -> None:
-        """Charge every open session whole, and close it: nobody knows how far it went elsewhere."""
+        """Charge every open session whole and close it: how far it went elsewhere is not known."""
         for session in self.sessions.values():
             if session.status == "open":
                 whole = Settlement(charge=session.reserved, status="closed")
                 self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "LedgerState":
-        """This state; if it does not name the domain yet, a trial one that does and holds nothing else."""
+        """This state; if it does not name the domain yet, a trial state that holds only that domain."""
         if domain.name in self.domains:
             return self
         trial = LedgerState()
@@ -159,11 +159,11 @@ class LedgerState:
         return batches[index] if 0 <= index < len(batches) else None
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy: its largest part's."""
+        """Everything settled and reserved in the domain, and what was lost to an older copy; of its parts, the most."""
         return largest(self.totals(domain))
 
     def totals(self, domain: str, *also: tuple[str, Charge]) -> dict[str, Charge]:
-        """The same for each part of its units, with further charges by the part they count in."""
+        """As `total`, for each part of the domain's units; `also` are further charges by the part they count in."""
         charged = [(self.parts.of(session.id), session.charge) for session in self.sessions_of(domain)]
         return by_part([*charged, *also], self.lost(domain))
 
@@ -172,11 +172,11 @@ class LedgerState:
         return self._lost.get(domain, Charge())
 
     def standings(self) -> tuple[Standing, ...]:
-        """Every domain and what it is charged, for a witness."""
+        """Every domain and its charge, for a witness."""
         return tuple(Standing(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
 
     def total_with(self, opening: Opening) -> Charge:
-        """The total after such a session as well. Raises BudgetRefused if its cost is infinite."""
+        """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""
         name, part = opening.domain, self.parts.touched_by(opening)
         try:
             return largest(self.totals(name, (part, self.domain(name).filter.charge(opening.whole))))
@@ -184,7 +184,7 @@ class LedgerState:
             raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
     def name(self, asked: Domain) -> list[Entry]:
-        """A domain at its first mention; later mentions must agree. Raises WrongInput naming the field that differs."""
+        """Name a domain, once; later plans must agree. Raises WrongInput naming the field that differs."""
         known = self.domains.get(asked.name)
         if known is None:
             return [Entry(domain=asked.name, event=asked)]
@@ -201,7 +201,7 @@ class LedgerState:
         return []
 
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> list[Entry]:
-        """Another cap for a domain. Raises BudgetRefused if more than that is charged already."""
+        """Change a domain's cap. Raises BudgetRefused if more than that is charged already."""
         changed = self.domain(name).recapped(epsilon, delta)
         if not changed.filter.admits(self.total(name)):
             raise BudgetRefused(
@@ -211,12 +211,12 @@ class LedgerState:
         return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
 
     def divide(self, name: str, division: Division) -> list[Entry]:
-        """The domain's division, once. Raises WrongInput if it is divided by another share or naming rule."""
+        """Divide a domain, once. Raises WrongInput if it is divided by another share or naming rule."""
         self.domain(name)
         return [Entry(domain=name, event=division)] if self.parts.is_new(name, division) else []
 
     def remark(self, name: str, remark: Remark) -> list[Entry]:
-        """A remark on a domain; none if it has the same one already. Raises WrongInput if it cannot be so."""
+        """Add a remark on a domain; none if it has the same one already. Raises WrongInput if it cannot be true."""
         self.domain(name)
         match remark.kind:
             case "forgotten":
@@ -230,17 +230,17 @@ class LedgerState:
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
     def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:
-        """That the domain holds those files, by their keyed digests. Raises WrongInput if another one does."""
+        """Remark that the domain holds those files, by keyed digest. Raises WrongInput if an unlinked domain does."""
         remarks = [Remark(kind="holds", about=file, reason=reason) for file in dict.fromkeys(files)]
         return [entry for remark in remarks for entry in self.remark(name, remark)]
 
     def price(self, opening: Opening) -> str:
-        """What a session would cost, in words. Raises BudgetRefused if its cost is infinite."""
+        """A sentence saying what a session would cost. Raises BudgetRefused if its cost is infinite."""
         domain, claim = self.domain(opening.domain), (opening.epsilon, opening.delta)
         return domain.price(opening.id, claim, self.total(domain.name), self.total_with(opening))
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
-        """A session, if the domain's filter admits it. Raises BudgetRefused with what it costs and what remains."""
+        """Open a session, if the domain's filter admits it. Raises BudgetRefused with its cost and what remains."""
         domain = self.domain(opening.domain)
         if opening.id in self.sessions:
             raise WrongInput(f"the ledger has a session {opening.id!r} already")
@@ -263,9 +263,9 @@ class LedgerState:
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.
 
-        One may: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)), which is more than the
-        two amplified alone and added. Sessions over all rows compose with it as ever: whose rows are in the subset is
-        drawn apart from all that they draw.
+        One session may answer from it: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)),
+        which is more than the two amplified separately and added. Sessions over all rows compose with it as usual: who
+        is in the subset is drawn independently of everything they draw.
         """
         answered = any(map(_relabelled, self.sessions_of(domain)))
         if answered or domain in self._lost:
@@ -276,7 +276,7 @@ class LedgerState:
             )
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:
-        """A batch before its draw; none if the same batch is on record, to be replayed or drawn alike."""
+        """Begin a batch before its draw; none if the same batch is on record, to be replayed or drawn alike."""
         session, known = self.session(name), self.batch(name, batch.index)
         if known is None:
             session.begin(batch)
@@ -293,7 +293,7 @@ class LedgerState:
         return []
 
     def commit(self, name: str, outcome: BatchOutcome) -> list[Entry]:
-        """What was released for the pending batch, and the settlement if that was the last of the session."""
+        """Commit the pending batch's release, and settle the session if that was its last."""
         session, known = self.session(name), self.batch(name, outcome.index)
         if known is not None and known.outcome is not None:
             if known.outcome != outcome:
@@ -306,7 +306,7 @@ class LedgerState:
         return [Entry(domain=session.domain, session=name, event=event) for event in events]
 
     def settle(self, name: str, *, give_back: bool) -> list[Entry]:
-        """The end of an open session; none if it has ended."""
+        """Settle an open session; none if it has ended."""
         session = self.session(name)
         if session.status != "open":
             return []

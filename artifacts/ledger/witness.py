@@ -1,21 +1,21 @@
-"""The witness: a file outside the home that has seen how far the ledger came, and what was charged by then.
+"""The witness: a file outside the home that records how far the ledger came, and what was charged by then.
 
 A sighting is one line, added after the ledger's commit and before anything is drawn on it. A ledger that ends before
-what its witness saw, or holds something else there, was put back to an older copy:
+the last entry its witness saw, or holds another entry there, was put back to an older copy:
 
-    nothing was ever seen       go on; once the witness has seen the ledger, the ledger says that it is witnessed
-    all that was seen is there  go on
-    the witness is gone         stop; `restore` says so on the record, and goes on with a new one or without any
-    what was seen is not there  stop; `restore` charges what was seen, and what was spent apart from it
+    no sighting yet               go on; after the first sighting the ledger records that it is witnessed
+    all entries seen are there    go on
+    the witness is gone           stop; `restore` records that, and goes on with a new witness or without one
+    an entry seen is not there    stop; `restore` charges what was seen, and what was spent here besides
 
 Either way `restore` ends every open session at its whole charge: an older copy might draw on it again.
 
 Assumes      the file is kept where no copy of the home is put back over it, and is not edited
-Guarantees   what was drawn on is in the file first, synced, with what its domains are charged; it is written by one
-             process at a time, and a line that a dying one left unfinished counts for nothing. A ledger that says it is
-             witnessed is written to only if its witness holds nothing that it lacks
-Not covered  the witness put back together with the home, and what was spent after that copy; or in place of one that is
-             gone, which every certificate says from then on. Checked by tests/artifacts/ledger/test_witness.py
+Guarantees   before a draw, the entries it rests on and the charges of their domains are in the file, synced. One
+             process writes at a time, and an unfinished line of a killed process is ignored. A ledger whose record says
+             that it is witnessed is written only if it holds every entry that its witness saw
+Not covered  a witness put back together with the home, and what was spent after that copy; a new witness in place of a
+             lost one, which every certificate says from then on. Checked by tests/artifacts/ledger/test_witness.py
 """
 
 import os
@@ -42,9 +42,9 @@ TAIL_BYTES = 1 << 12
 
 
 class Sighting(BaseModel):
-    """What the witness saw of a ledger: the digests of the entries since the sighting before, up to entry `seq`.
+    """One line of the witness: the digests of the ledger's entries since the last sighting, up to entry `seq`.
 
-    standings   every domain, and what it was charged
+    standings   every domain and its charge
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +60,7 @@ class Sighting(BaseModel):
 
 
 class Witness:
-    """The witness at one path. Its file is made at the first sighting, its owner's alone (0600)."""
+    """The witness at one path. Its file is made at the first sighting, readable by its owner alone (0600)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class Witness:
         return cls(path)
 
     def last(self) -> Sighting | None:
-        """The last sighting, if there was one. Raises NotVerified if the file is no witness."""
+        """The last sighting, if there was one. Raises NotVerified if the file is not a witness."""
         with self._in_one_sentence("read"):
             if not self.path.exists():
                 return None
@@ -85,7 +85,7 @@ class Witness:
                 return self._read(_last_line(file)[1])
 
     def heads(self) -> list[str]:
-        """The digest of every entry as it was last seen, from the first. Raises NotVerified as `last`."""
+        """The digest of every entry as it was last seen, from the first. Raises as `last` does."""
         with self._in_one_sentence("read"):
             lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.exists() else []
         heads: list[str] = []
@@ -94,7 +94,7 @@ class Witness:
         return heads
 
     def see(self, since: Callable[[Sighting | None], Sighting | None]) -> None:
-        """Write down what there is to see since the last sighting; `since` gives None if that is nothing."""
+        """Write the next sighting, computed by `since` from the last; None writes nothing."""
         with self._in_one_sentence("written"), self._alone() as file:
             end, line = _last_line(file)
             seen = since(self._read(line))
@@ -114,7 +114,7 @@ class Witness:
 
     @contextmanager
     def _alone(self) -> Iterator[BinaryIO]:
-        """The file, locked; its name durable."""
+        """The file, open and locked within the block; its name is durable."""
         with os.fdopen(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
             take_lock(file.fileno())
             if not os.fstat(file.fileno()).st_size:
@@ -130,7 +130,7 @@ class Witness:
 
 
 def _last_line(file: BinaryIO) -> tuple[int, bytes]:
-    """Where the last whole line ends, and what it says; (0, nothing) without one."""
+    """The end of the last whole line, in bytes from the start, and its text; (0, b"") if there is none."""
     size, length = file.seek(0, os.SEEK_END), TAIL_BYTES
     while True:
         start = max(0, size - length)
@@ -152,7 +152,7 @@ GONE = (
 
 
 class Watching:
-    """The witness of one ledger, if it has one: how the two stand to each other."""
+    """A ledger's witness, if it has one, and the checks of one against the other."""
 
     def __init__(self, witness: Witness | None) -> None:
         self.witness = witness
@@ -164,7 +164,7 @@ class Watching:
     def check(self, seen: Sighting | None, state: LedgerState, rows: LedgerRows) -> None:
         """Raise NotVerified if the ledger lacks what was `seen` before it was read, or its witness is gone."""
         if seen is None and state.witnessed:
-            seen = self.last() or self._gone()  # what says so was written after the first sighting
+            seen = self.last() or self._gone()  # the record of a witness follows its first sighting
         if seen is not None and not _stands(seen, state, rows):
             raise NotVerified(
                 f"the ledger has {state.length} entries and its witness saw entry {seen.seq}, which is not among "
@@ -173,13 +173,13 @@ class Watching:
             )
 
     def show(self, state: LedgerState, rows: LedgerRows) -> None:
-        """Let the witness see what it has not seen yet."""
+        """Show the witness the entries it has not seen yet."""
         if self.witness is not None:
             self.witness.see(lambda last: self._sighting(last, state, rows))
 
     def restore(self, state: LedgerState, rows: LedgerRows, reason: str) -> list[Entry]:
-        """What the ledger has to say to go on. Raises WrongInput if nothing keeps it from that; NotVerified if
-        nobody can know what was spent.
+        """The entries with which the ledger can go on. Raises WrongInput if it needs none; NotVerified if what was
+        spent cannot be known.
         """
         seen = self.last()
         if seen is None:
@@ -194,18 +194,18 @@ class Watching:
         return [Entry(domain="", event=Restoration(witnessed=seen.head, standings=standings, reason=reason))]
 
     def announce(self, state: LedgerState) -> list[Entry]:
-        """That a witness sees the ledger, for the record; none if it says so already."""
+        """The entry recording that a witness sees the ledger; none if that is on record already."""
         return [] if state.witnessed else [Entry(domain="", event=Watch(witnessed=True))]
 
     def _without(self, state: LedgerState, reason: str) -> list[Entry]:
         if not state.witnessed:
             raise WrongInput("nothing is to be restored: CONCORD_WITNESS must name the witness that saw the ledger")
         if self.witness is not None:
-            self.witness.see(lambda _: None)  # if it cannot be written, that shows before anything is charged
+            self.witness.see(lambda _: None)  # fails before anything is charged if it cannot be written
         return [Entry(domain="", event=Watch(witnessed=self.witness is not None, reason=reason))]
 
     def _agreed(self, state: LedgerState, rows: LedgerRows) -> LedgerState:
-        """The state when it was last what the witness saw. Raises NotVerified if it never was."""
+        """The last state on which ledger and witness agree. Raises NotVerified if they never agreed."""
         met, then = self._met(rows), LedgerState()
         if state.length and not met:
             raise NotVerified(
@@ -229,20 +229,20 @@ class Watching:
         return Sighting(seq=state.length, heads=heads, standings=state.standings()) if heads else None
 
     def _met(self, rows: LedgerRows) -> int:
-        """The last entry that the ledger holds as its witness saw it; 0 without one."""
+        """The number of the last entry on which ledger and witness agree; 0 if there is none."""
         seen = [] if self.witness is None else self.witness.heads()
         alike = zip(seen, rows.digests(1, len(seen)), strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike))
 
 
 def _stands(seen: Sighting, state: LedgerState, rows: LedgerRows) -> bool:
-    """Whether the ledger holds what was seen, or went on without it by a restoration on the record."""
+    """Whether the ledger holds the entry seen, or has recorded a restoration that replaces it."""
     return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 
 
 def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Standing, ...]) -> None:
-    """Raise NotVerified if what was spent here and elsewhere since `then` does not just add up: a row answered twice
-    under one secret draw is covered by no charge."""
+    """Raise NotVerified if the charges here and in the witnessed ledger since `then` cannot simply be added: no charge
+    covers a row answered twice under one secret draw."""
     for before in then.sessions.values():
         now = state.session(before.id)
         if (now.batches, now.asked) != (before.batches, before.asked):
@@ -256,7 +256,7 @@ def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Stand
 
 
 def _since(then: LedgerState, state: LedgerState, standing: Standing) -> Charge:
-    """What the domain was charged in this ledger for what it did not hold then."""
+    """The domain's charge in this ledger since `then`, for sessions that were not in it then."""
     domain = standing.domain.name
     new = (session.charge for session in state.sessions_of(domain) if session.id not in then.sessions)
     return reduce(add, new, shortfall(state.lost(domain), then.lost(domain)))

@@ -1,5 +1,5 @@
-"""MLflow as a mirror: what it is given, and what it shows.
+"""MLflow as a mirror of what was released.
 
-Offers       `store` (made whole before it is used), `write`, `read`; and what knows no MLflow: `describe` (words and
-             numbers of a publication), `pages` (of a domain and its students), `last` (what it answered last)
+Offers       `store` (the database, made before it is used), `write`, `read`; and without importing MLflow: `describe`
+             (texts and numbers of a publication), `pages` (of a domain and its students), `last` (its last answer)
 """

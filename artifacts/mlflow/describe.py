@@ -1,6 +1,6 @@
 """A publication: all that MLflow is given about a session, and the words and numbers it is described by.
 
-Nothing here knows MLflow. Every field is released or public: what is not a field cannot be tracked.
+Nothing here imports MLflow. Every field is released or public: what is not a field cannot be tracked.
 """
 
 import json
@@ -16,28 +16,27 @@ from concord.artifacts.measures import PublicTest, TestRecord
 from concord.artifacts.sections import TALLIES
 
 MOST_CLASS_METRICS = 20
-"""Classes of which recall and precision are metrics each."""
+"""The most classes for which recall and precision are tracked per class."""
 
 LONGEST_PARAMETER = 250
-"""Characters of a parameter: what is longer, such as a table of refusals, is left to the certificate."""
+"""The most characters of a parameter: longer values, such as a table of refusals, are in the certificate only."""
 
 TEST_TABLE = "public_test"
-"""The parameter that names the table of a public test, by its digest."""
+"""The parameter with the digest of a public test's table."""
 WARNED = "warned"
 """The tag of a student that a certificate warns of."""
 
 SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
-"""Metrics of many points: ε charged after that many rows asked, and after that many batches; ε charged to the domain
-for its first sessions, that many of them."""
+"""Metrics with many points: ε charged, by rows asked and by batches; ε charged to the domain, by sessions."""
 
 LISTED_CLASSES = 12
-"""Classes up to which a note has a table of them."""
+"""The most classes for which a note has a table."""
 
 PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
 """Datasets of a publication."""
 
 DIGEST_SHOWN = 36
-"""Characters of a digest that MLflow shows of a dataset."""
+"""The number of characters of a dataset's digest that MLflow shows."""
 
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
@@ -49,7 +48,7 @@ ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What may be tracked: released and public things, and when the door was reached.
+    """Everything that may be tracked: released and public data, and when the door was reached.
 
     certificate  the session's
     files        certificate, report and figures, as they lie in the released folder
@@ -57,8 +56,8 @@ class Publication:
     datasets     SHA-256 of the public rows and of the released labels, by name
     student      the fitted pipeline; `student_file` its released bytes, `trusted_types` what skops must trust in them
     example      a pandas frame of public rows; `columns` are the types that raw ones have
-    code         files of the types of ours that the student is made of
-    started      when the door was passed; `studied` when there was a student, and certificate and report were begun
+    code         source files of our types that the student is made of
+    started      when the door was passed; `studied` when the student was trained
     """
 
     certificate: Certificate
@@ -77,7 +76,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Tracked:
-    """Where a publication is in MLflow, and whether its student is the champion of its domain."""
+    """The place of a publication in MLflow, and whether its student is its domain's champion."""
 
     run_id: str
     model_uri: str
@@ -86,8 +85,8 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage after the door published: its settings, as parameters, and its numbers, as metrics; its note, in
-    Markdown, and the datasets it read."""
+    """The publication of one stage after the door: settings as parameters, numbers as metrics, a note in Markdown, and
+    the datasets it read."""
 
     params: dict[str, str]
     metrics: dict[str, float]
@@ -96,7 +95,7 @@ class Stage:
 
 
 def published_stages(certificate: Certificate) -> dict[str, Stage]:
-    """The stages after the door, in order, as the certificate tells of them."""
+    """The stages after the door, in order, from a certificate."""
     guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
     student, relabelling = certificate.student, certificate.relabelling
     mechanism = {name: value for name, value in certificate.mechanism.settings.items() if name != "relabel"}
@@ -134,7 +133,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
 
 
 def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str, float]:
-    """What was measured on public test rows; of many classes, none by itself."""
+    """Metrics on public test rows; per class only if there are few classes."""
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
@@ -145,7 +144,7 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
 
 
 def _chosen(choice: ChoiceRecord) -> Stage:
-    """Which candidate was chosen, and at what price."""
+    """The chosen candidate and the price of the choice."""
     chosen = choice.candidates[choice.chosen]
     among = {"among": len(choice.candidates), "number": choice.chosen + 1, "share": choice.share, "clean": choice.clean}
     return Stage(
@@ -156,7 +155,7 @@ def _chosen(choice: ChoiceRecord) -> Stage:
 
 
 def _tested(test: TestRecord) -> Stage:
-    """What a private test measured: each share with the ends of its interval; of many classes, none by itself."""
+    """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
     measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
     for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
         measured |= {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
@@ -172,7 +171,7 @@ def _tested(test: TestRecord) -> Stage:
 
 
 def whole(certificate: Certificate) -> Stage:
-    """What all stages published, as the run shows it that they are nested in."""
+    """The publication of all stages together, for the run that they are nested in."""
     params = {name: value for stage in published_stages(certificate).values() for name, value in stage.params.items()}
     return Stage(params, figures(certificate), guarantee_text(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
 
@@ -193,18 +192,18 @@ def digest_of_labels(certificate: Certificate) -> str:
 
 
 def dataset(digest: str) -> dict[str, str]:
-    """All that MLflow keeps of a dataset with that SHA-256."""
+    """The fields that MLflow stores for a dataset with that SHA-256."""
     source = {"source_type": "sha256", "source": json.dumps({"sha256": digest})}
     return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": "training", "sha256": digest}
 
 
 def listing(digests: Mapping[str, str]) -> str:
-    """One digest of many files, by path."""
+    """One digest over many files' digests, by path."""
     return sha256(json.dumps(dict(digests), sort_keys=True).encode())
 
 
 def tags(certificate: Certificate) -> dict[str, str]:
-    """What an auditor filters by."""
+    """The tags of a run, for an auditor to filter by."""
     guarantee = certificate.guarantee
     return {
         "domain": certificate.domain.name,
@@ -263,10 +262,10 @@ def _share(share: float | None) -> str:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run as MLflow shows it now; digests of its files and of its model's are computed from what is there.
+    """A run as MLflow shows it now; digests are computed from the files that are there.
 
-    certificate  the bytes of its copy, empty if there is none
-    model_files  digests of the registered model's files, as who loads it gets them; empty if there is none
+    certificate  the bytes of its copy of the certificate, empty if there is none
+    model_files  digests of the registered model's files, as loading it would get them; empty if there is none
     """
 
     run_id: str
@@ -290,12 +289,12 @@ class Champion:
 
 
 def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
-    """Whether a student that is recorded now is to be its domain's champion.
+    """Whether a student that is being recorded becomes its domain's champion.
 
-    By the plan's word if it has one. Otherwise a student that is warned of is not, nor is one that does not beat the
-    champion: by balanced accuracy on the same public test rows, or on the private units set aside. One that was
-    measured beats one that was not; among those that nobody measured, the latest is champion. A private test that is
-    not clean measures nothing.
+    The plan decides if it says `always` or `never`. Otherwise a student with a warning does not, nor does one that does
+    not beat the champion by balanced accuracy, on the same public test rows or on the private units set aside. A
+    measured student beats one that was not measured; among students not measured, the latest is champion. A private
+    test that is not clean does not count as a measurement.
     """
     if certificate.about.champion != "better":
         return certificate.about.champion == "always"

@@ -1,16 +1,16 @@
-"""Last: what MLflow answered of a session when it was last asked, for as long as nothing has changed that it looks at.
+"""A cache of MLflow's last answer about a session, valid as long as nothing that the answer depends on has changed.
 
-MLflow takes more than a second to load and to open its store, which a run that is cached would wait for to be told the
-same again. So the answer is kept in the home, under a keyed digest of the question and of all that the answer follows
-from. One that no longer holds is not found, and MLflow is asked.
+MLflow takes more than a second to load and to open its store, which a cached run would spend on an answer it already
+has. So the answer is kept in the home, under a keyed digest of the question and of everything that the answer depends
+on. An answer that no longer holds is not found, and MLflow is asked.
 
-Assumes      SQLite counts in the header of a database what was committed to it (its file format, §1.3.7), or the file's
-             time changes
-Guarantees   an answer that is given back was MLflow's own, to the very same question; since then its database, the
-             names of the files beside it, its version and the home's place are the same. No answer is kept that
-             changed while it was given, and none is believed that this vault did not seal
-Not covered  what files of MLflow hold, which verification reads; a store that is not the home's own, whose owner may
-             change it at any time: it is asked each time. Checked by tests/artifacts/mlflow/test_last.py
+Assumes      a commit to a SQLite database changes the counter in its header (its file format, §1.3.7), or the file's
+             time
+Guarantees   a cached answer was MLflow's own, to the very same question; since then its database, the names of its
+             artifact files, its version and the home's place are the same. An answer is not kept if these changed while
+             it was given, and not believed unless this vault sealed it
+Not covered  the content of MLflow's files, which verification reads; a store that is not the home's own, which may
+             change at any time and is asked each time. Checked by tests/artifacts/mlflow/test_last.py
 """
 
 import hmac
@@ -29,12 +29,12 @@ from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.settings import JOURNALS, own_store, own_store_file
 
 HEADER = 100
-"""Bytes at the beginning of a SQLite database that say how it is written, and count what was committed to it."""
+"""Bytes of a SQLite database's header, in which commits are counted."""
 
 
 @dataclass(frozen=True)
 class LastAnswer:
-    """Where MLflow showed a session; `question` is all that it was asked, as JSON has it."""
+    """A cached answer: the place of a session in MLflow. `question` is the whole question, as JSON."""
 
     home: Path
     vault: Vault
@@ -42,7 +42,7 @@ class LastAnswer:
     question: Mapping[str, Any]
 
     def still_true(self) -> Tracked | None:
-        """What MLflow would answer; None if nobody knows before it is asked."""
+        """MLflow's answer, if it is cached and still valid; otherwise None."""
         try:
             kept = json.loads(self._file.read_bytes())
             seal, tracked = str(kept.pop("seal")).encode(), Tracked(**kept)
@@ -54,10 +54,10 @@ class LastAnswer:
     def keep(self, ask: Callable[[], Tracked | None]) -> None:
         """Ask MLflow, and keep the answer if nothing changed meanwhile."""
         before = self._trace()
-        tracked = ask() if before else None  # a store of others is not asked for what is not kept
+        tracked = ask() if before else None  # answers of another's store are not cached, so it is not asked here
         if before is None or tracked is None or before != self._trace():
             return
-        with suppress(OSError):  # a home that takes no file is asked again
+        with suppress(OSError):  # a home that cannot be written has no cache
             make_folder(self._file.parent)
             with write_whole(self._file, self.home) as file:
                 file.write(json.dumps(asdict(tracked) | {"seal": self._seal(tracked, before)}).encode())
@@ -71,7 +71,7 @@ class LastAnswer:
         return keyed_digest(derive(self.vault.secret("installation"), "last answers"), asked, trace)
 
     def _trace(self) -> str | None:
-        """All that the answer follows from besides the question; None if that may be changing, or is not here."""
+        """Everything that the answer depends on besides the question; None if it may be changing or is not local."""
         database = own_store_file(self.home)
         if not own_store(self.home) or any(database.with_name(f"{database.name}{end}").exists() for end in JOURNALS):
             return None

@@ -1,6 +1,6 @@
-"""Pages: what MLflow's pages of a domain and of its students show, from a certificate alone.
+"""Texts of MLflow's pages about a domain and its students, from a certificate alone.
 
-Nothing here knows MLflow. Checked by tests/artifacts/mlflow/test_tracking.py.
+Nothing here imports MLflow. Checked by tests/artifacts/mlflow/test_tracking.py.
 """
 
 import json
@@ -35,7 +35,7 @@ view of its runs with COLUMNS, since MLflow's list shows no metric by itself."""
 
 
 def budget_in_words(certificate: Certificate) -> str:
-    """What the domain may spend and has spent, in a sentence of Markdown, as of that certificate."""
+    """A sentence of Markdown on what the domain may spend and has spent, as of that certificate."""
     domain = certificate.domain
     return (
         f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
@@ -45,7 +45,7 @@ def budget_in_words(certificate: Certificate) -> str:
 
 
 def about_domain(certificate: Certificate, experiment: str) -> str:
-    """A domain as its experiment of that id introduces it, in Markdown."""
+    """The description of a domain on the page of its experiment with that id, in Markdown."""
     guarantee = certificate.guarantee
     wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
     return (
@@ -59,12 +59,12 @@ def about_domain(certificate: Certificate, experiment: str) -> str:
 
 
 def registered(domain: str) -> str:
-    """The name that a domain's students are registered by."""
+    """The name under which a domain's students are registered."""
     return f"{domain}-student"
 
 
 def about_students(certificate: Certificate) -> str:
-    """The students of a domain as the registry introduces them, in Markdown."""
+    """The description of a domain's students in the model registry, in Markdown."""
     use = USE.format(f"models:/{registered(certificate.domain.name)}@{ALIAS}")
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
@@ -93,4 +93,4 @@ rows = polars.read_parquet("rows.parquet")
 print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
 ```
 """
-"""How a registered student is used: two programs, of which each runs as it stands."""
+"""Usage of a registered student: two programs, each of which runs as it is."""

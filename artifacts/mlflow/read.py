@@ -1,15 +1,15 @@
-"""Recorded: what MLflow has of a session now, as verification and erasure read it.
+"""Reading MLflow's records of sessions, for verification and erasure.
 
-MLflow keeps absolute addresses of the files that it was given. In a home that was moved or copied they lead to where it
-was; what lies here is read all the same, and `artifacts.mlflow.write` records it again as it is used.
+MLflow stores absolute addresses of its files. In a home that was moved or copied they point to its former place; the
+files in this home are read all the same, and `artifacts.mlflow.write` records them again when they are used.
 
 Assumes      the files of a home's own store lie below its folder `mlartifacts`, as they did where the home was
-Guarantees   digests are computed from the bytes that are there, not from what MLflow says of them; nothing is read
-             below the folder `mlartifacts` of another place
-Not covered  what is written, and how: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py,
+Guarantees   digests are computed from the bytes of the files, not taken from MLflow; nothing is read below the folder
+             `mlartifacts` of another place
+Not covered  writing: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py,
              tests/tasks/verify/test_verify.py and tests/promises/test_move.py
 
-Only MLflow's explicit client is used: its active run and its current store are one a thread or a process.
+Only MLflow's explicit client is used: the fluent API has one active run per thread and one store per process.
 """
 
 import os
@@ -41,7 +41,7 @@ from concord.artifacts.settings import (
 )
 
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
-"""Where an experiment keeps its files: in a folder of its own below the home's."""
+"""The folder of an experiment's files, below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
 KINDS = ("session", "estimate", "answers")
@@ -54,7 +54,7 @@ MODEL = "student"
 
 
 class Records:
-    """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, as it is read."""
+    """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, for reading."""
 
     def __init__(self, uri: str, folder: Path, *, ours: bool = False) -> None:
         """`uri` of the store; if that is a database, its files go below `folder`. Raises EnvironmentFailed.
@@ -70,7 +70,7 @@ class Records:
 
     @classmethod
     def of(cls, home: Path) -> Self:
-        """The store of a home folder; what it says of its own files holds wherever the home lies now."""
+        """The store of a home folder; its files are found even if the home was moved."""
         check_answers(STORE)
         uri, folder = Settings.now().store_of(home), home.absolute() / "mlartifacts"
         if own_store(home):
@@ -88,8 +88,8 @@ class Records:
         return [run.info.run_id for run in found]
 
     def sessions(self, *, here: bool = False) -> set[str]:
-        """Every session that a finished run is of, of labels, of an estimate or of answers; or of those whose files
-        MLflow finds here."""
+        """Every session with a finished run: of labels, an estimate or answers; with `here`, only those whose files
+        MLflow finds in this home."""
         with in_one_sentence():
             experiments = self._client.search_experiments()
             everywhere = [each.experiment_id for each in experiments if not (here and self._is_elsewhere(each))]
@@ -101,7 +101,7 @@ class Records:
         return found
 
     def models(self, session: str) -> list[str]:
-        """Where the registered models of a session are, the latest run's first."""
+        """The addresses of a session's registered models, the latest run's first."""
         with in_one_sentence():
             made = [self._client.search_model_versions(f"run_id = '{run_id}'") for run_id in self.runs(session)]
         return [f"models:/{model.name}/{model.version}" for models in made for model in models]
@@ -116,7 +116,7 @@ class Records:
             raise WrongInput(f"{model} must name a registered model of ours, as models:/NAME@ALIAS does") from None
 
     def recorded(self, run_id: str) -> Recorded | None:
-        """What MLflow has of a run; None if it has no such run."""
+        """MLflow's record of a run; None if there is no such run."""
         try:
             run = self._client.get_run(run_id)
         except MlflowException:
@@ -138,25 +138,25 @@ class Records:
             )
 
     def _other_places(self) -> set[str]:
-        """Folders called as ours that experiments keep their files in, elsewhere: this home was there."""
+        """Former places of this home's artifact folder, from the addresses that experiments have."""
         experiments = self._client.search_experiments(view_type=ViewType.ALL)
         found = map(EXPERIMENT.fullmatch, (experiment.artifact_location or "" for experiment in experiments))
         roots = {made[1] for made in found if made}
         return {root for root in roots if root.endswith(f"/{self._folder.name}")} - {self._folder.as_uri()}
 
     def _is_elsewhere(self, made: Experiment) -> bool:
-        """Whether MLflow would look for the files of an experiment where this home was."""
+        """Whether MLflow would look for an experiment's files at a former place of this home."""
         return self._here(str(made.artifact_location)) != made.artifact_location
 
     def _here(self, location: str) -> str:
-        """An artifact location as it is now."""
+        """The present address of an artifact location."""
         for root in self._elsewhere:
             if location.startswith(f"{root}/"):
                 return self._folder.as_uri() + location.removeprefix(root)
         return location
 
     def _champion(self, name: str) -> RunData | None:
-        """What the run of the student of that name says that has the alias; None if none has, or it is gone."""
+        """The run of the champion among students registered as `name`; None if there is none, or its run is gone."""
         version = self._client.get_registered_model(name).aliases.get(ALIAS)
         if version is None:
             return None
@@ -175,12 +175,12 @@ class Records:
         return {name: sha256(data) for name, data in files.items()}
 
     def _names(self, location: str) -> set[str]:
-        """The files at an artifact location; MLflow's client would look where those of a run were at first."""
+        """The files at an artifact location; MLflow's client would look at a run's first place."""
         found = mlflow.artifacts.list_artifacts(artifact_uri=self._here(location), tracking_uri=self._uri)
         return {Path(file.path).name for file in found}
 
     def _files(self, location: str) -> dict[str, bytes]:
-        """What the files at an artifact location hold now, by path."""
+        """The contents of the files at an artifact location, by path."""
         with TemporaryDirectory() as folder:
             place = self._here(location)
             root = Path(
@@ -191,7 +191,7 @@ class Records:
 
 
 def _readable(database: Path) -> Path:
-    """A store as it can be opened: itself, or a copy of one that cannot be written. Raises sqlite3.Error."""
+    """A store that can be opened: itself, or a copy if it cannot be written. Raises sqlite3.Error."""
     if os.access(database, os.W_OK):
         return database
     COPIES.append(TemporaryDirectory())
@@ -205,7 +205,7 @@ def _readable(database: Path) -> Path:
 
 
 def _require_database(uri: str) -> None:
-    """Raise sqlite3.Error if a SQLite store is a file of another kind, which MLflow does not tell apart."""
+    """Raise sqlite3.Error if a SQLite store is another kind of file, which MLflow does not notice."""
     file = sqlite_file(uri)
     if file and file.is_file():
         with closing(sqlite3.connect(file)) as database:

@@ -1,11 +1,11 @@
-"""MLflow's store in a home: made whole, under a lock, before anybody uses it.
+"""MLflow's store in a home: made in one piece, under a lock, before it is used.
 
-MLflow makes a fresh database in many steps and without a lock: two first users, or one that is killed, leave a file
-that MLflow never opens again. Here one process makes it in another file, which takes its name when it is whole. MLflow
-only mirrors what the ledger and the released files say, so a store that cannot be read is put aside and made anew.
+MLflow makes a new database in many steps and without a lock: two first users, or one that is killed, leave a file that
+MLflow never opens again. Here one process makes it in another file and renames it when it is whole. MLflow only mirrors
+the ledger and the released files, so a store that cannot be read is put aside and a new one made.
 
-Guarantees   a store that is there is whole; what cannot be read is kept under another name; locks are the kernel's
-Not covered  stores that MLFLOW_TRACKING_URI names elsewhere, which are their owners': they are used as they are.
+Guarantees   a store that exists is whole; one that cannot be read is kept under another name; locks are the kernel's
+Not covered  stores elsewhere that MLFLOW_TRACKING_URI names: they are used as they are.
              Checked by tests/artifacts/mlflow/test_tracking_store.py
 """
 
@@ -32,20 +32,20 @@ from concord.artifacts.settings import (
     sqlite_address,
 )
 
-for chatter in ("mlflow", "alembic"):  # what fails is raised as well, and ends in one sentence instead of a traceback
+for chatter in ("mlflow", "alembic"):  # their failures are raised too, and shown as one sentence
     logging.getLogger(chatter).setLevel(logging.CRITICAL)
 
 STORE_PATIENCE = 20.0
 """Seconds to wait for another process that writes to a SQLite store, as MLflow itself waits."""
 AUTOFLUSH = "(raised as a result of"
-"""How SQLAlchemy begins the line before the reason, if a query was what wrote."""
+"""The beginning of SQLAlchemy's line before the reason, if a query failed to write."""
 STORE_LOCK = "mlflow.lock"
 """Held by the process that makes a store, or migrates it."""
 
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """What the store fails with, as EnvironmentFailed."""
+    """Raise the store's failures as EnvironmentFailed."""
     try:
         yield
     except (MlflowException, OSError, sqlite3.Error) as failed:
@@ -54,9 +54,9 @@ def in_one_sentence() -> Iterator[None]:
 
 
 def ready_store(home: Path) -> Path | None:
-    """Make the store of a home, or migrate it, and see that it answers: before anything is spent that it shall show.
+    """Make or migrate the store of a home and check that it answers, before anything is spent that it would record.
 
-    Returns the new name of a store that could not be read and was put aside. Raises EnvironmentFailed.
+    Returns the new path of a store that could not be read and was put aside. Raises EnvironmentFailed.
     """
     aside = None
     check_answers(STORE)
@@ -69,9 +69,9 @@ def ready_store(home: Path) -> Path | None:
 
 
 def client_of(uri: str) -> MlflowClient:
-    """A client of a store, once both of its halves have answered: runs, and registered models. Raises MlflowException.
+    """A client of a store, once both of its halves have answered: runs and registered models. Raises MlflowException.
 
-    What opens a database fails with errors of Alembic, SQLAlchemy and others, each step of a migration with its own.
+    Opening a database may also raise errors of Alembic, SQLAlchemy and others, by the step of a migration that fails.
     """
     try:
         client = MlflowClient(uri, registry_uri=uri)
@@ -83,7 +83,7 @@ def client_of(uri: str) -> MlflowClient:
 
 
 def make_if_missing(home: Path) -> None:
-    """Make the home's own store if it is not there. Raises what MLflow or the machine fails with."""
+    """Make the home's own store if it is missing. Raises whatever MLflow or the machine fails with."""
     if not _there(own_store_file(home)):
         with locked(home / STORE_LOCK):
             _make(own_store_file(home))
@@ -108,7 +108,7 @@ def _make(database: Path) -> None:
 
 
 def keep_empty_store(folder: Path) -> None:
-    """Have MLflow make a store in a folder that will be gone, and keep it for homes to begin with."""
+    """Have MLflow make a store in a temporary folder, and keep it to copy into new homes."""
     client_of(sqlite_address(folder / "mlflow.db"))
     with closing(sqlite3.connect(folder / "mlflow.db")) as store, store:
         # The experiment Default, which nobody uses, names the folder it was made in.
@@ -117,7 +117,7 @@ def keep_empty_store(folder: Path) -> None:
 
 
 def _put_aside_if_unreadable(database: Path) -> Path | None:
-    """Raises sqlite3.OperationalError if the machine does not let it be read, as when another process holds it."""
+    """Rename a store that is damaged. Raises sqlite3.OperationalError if it cannot be read now, as if it is locked."""
     if not _there(database) or _readable(database):
         return None
     names = (database.with_name(f"{database.name}.unreadable-{number}") for number in count(1))
@@ -129,7 +129,7 @@ def _put_aside_if_unreadable(database: Path) -> Path | None:
 
 
 def _readable(database: Path) -> bool:
-    """Whether the file is a whole database. One without a run must open too: nothing is lost with it."""
+    """Whether the file is an intact database. One without a run must open too: nothing is lost with it."""
     try:
         with closing(sqlite3.connect(database, timeout=STORE_PATIENCE)) as store:
             if store.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:

@@ -1,17 +1,17 @@
-"""A model folder in MLflow's format that holds the very file that the certificate digests.
+"""Writing publications to MLflow: the student as a model folder (`save`), and runs for an auditor (`Tracking`).
 
+The model folder
 Assumes      the code handed in is all that the student needs besides NEEDED
-Guarantees   the folder loads in another process, without this project, and takes raw public rows
-Not covered  where it is kept: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py
+Guarantees   the folder holds the very file that the certificate digests; it loads in another process, without this
+             project, and takes raw public rows
 
-Tracking: what is published, as MLflow shows it to an auditor.
-
+Tracking
 Assumes      all that is handed in is released or public: `Publication` has no other fields
-Guarantees   a run begins at the door or later and spans no private work; moments given to MLflow are full hours, so
-             that with a public schedule they do not tell how long private work took; nothing is logged automatically;
-             nothing of this machine is tagged; the logged model holds the very file that the certificate digests
-Not covered  who may open the tracking store; moments that MLflow notes by itself, of experiments and models: they say
-             when this was written. Checked by tests/artifacts/mlflow/test_tracking.py
+Guarantees   a run begins at the door or later and spans no private work; times given to MLflow are full hours, so that
+             with a public schedule they do not tell how long private work took; nothing is logged automatically; no tag
+             describes this machine; the logged model holds the very file that the certificate digests
+Not covered  who may open the tracking store; the times that MLflow itself records for experiments and models, which
+             show when they were written. Both are checked by tests/artifacts/mlflow/test_tracking.py
 """
 
 import importlib
@@ -74,12 +74,12 @@ REQUIREMENTS = (
     "scipy",
     "skops",
 )
-"""What a copy of the model needs to run, besides the one file that travels with it."""
+"""Packages that a copy of the model needs to run, besides the source file that comes with it."""
 
 
 def save(folder: Path, described: "Model", publication: Publication) -> None:
-    """Write the student of a publication there; its released file takes the place of the one MLflow would write."""
-    with warnings.catch_warnings():  # what MLflow says of its own type hints, once a process
+    """Write the student of a publication to `folder`, with its released file in place of the one MLflow would write."""
+    with warnings.catch_warnings():  # MLflow warns of its own type hints, once per process
         warnings.simplefilter("ignore", UserWarning)
         importlib.import_module("mlflow.pyfunc")
     import mlflow.sklearn
@@ -100,7 +100,7 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
 
 
 MOST_AT_ONCE = 1000
-"""Metrics that MLflow takes in one request."""
+"""The most metrics that MLflow takes in one request."""
 HOUR = 3600
 """Seconds: all moments that MLflow is given are multiples of it."""
 AUDITS = "concord audits"
@@ -108,12 +108,12 @@ AUDITS = "concord audits"
 
 
 class Tracking(Records):
-    """The tracking store, as it is written."""
+    """The tracking store, for writing."""
 
     def publish(self, publication: Publication) -> Tracked:
         """Record a publication as a run of its domain's experiment, and register its student.
 
-        What each stage after the door published is a run nested in it.
+        Each stage after the door is a nested run.
         """
         certificate = publication.certificate
         with in_one_sentence():
@@ -131,9 +131,9 @@ class Tracking(Records):
                 return Tracked(run.info.run_id, model_uri, self._is_champion(model_uri))
 
     def find(self, domain: str, session: str, digests: Mapping[str, str]) -> Tracked | None:
-        """Where the latest run of a session is, if it was made of files of those digests, by name, and is whole."""
+        """The session's latest run, if it is complete and was made from files with those digests, by name."""
         with in_one_sentence():
-            self._experiment(domain)  # with one that was deleted, its runs come back
+            self._experiment(domain)  # restores a deleted experiment with its runs
             for run in self._latest(session):
                 version = self._version(run.info.run_id)
                 logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
@@ -153,7 +153,7 @@ class Tracking(Records):
     def keep_estimate(
         self, domain: str, session: str, fields: Mapping[str, Any], started: datetime, *, answer: str = ""
     ) -> str:
-        """Record an estimate, or the answer of that file, in its domain's experiment, once. Returns the run's id."""
+        """Record an estimate, or the answer of file `answer`, once in its domain's experiment. Returns the run's id."""
         named = {"answers": session, "file": answer} if answer else {"estimate": session}
         with in_one_sentence():
             experiment = self._experiment(domain)
@@ -166,7 +166,7 @@ class Tracking(Records):
         return str(run.info.run_id)
 
     def _experiment(self, domain: str) -> str:
-        """The experiment of a domain; if the home was moved, another one is begun here, and the old one renamed."""
+        """The experiment of a domain; if the home was moved, a new one is made here and the old one renamed."""
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
             if found.lifecycle_stage == LifecycleStage.DELETED:
@@ -174,13 +174,13 @@ class Tracking(Records):
             if not self._is_elsewhere(found):
                 return str(found.experiment_id)
             self._client.rename_experiment(found.experiment_id, f"{domain} ({found.experiment_id}, in another place)")
-        served = self._uri.startswith(("http://", "https://"))  # a server says itself where files go
+        served = self._uri.startswith(("http://", "https://"))  # a server decides where files go
         location = None if served else (self._folder / domain).as_uri()
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
 
     @contextmanager
     def _run(self, experiment: str, name: str, begun: int, tagged: Mapping[str, str]) -> Iterator[Run]:
-        """A run that is finished when the context ends, or failed if that raises; never before it was begun."""
+        """A run begun at `begun`: finished when the context ends, failed if it raises; it never ends before `begun`."""
         run = self._client.create_run(experiment, begun, dict(tagged), name)
         try:
             yield run
@@ -194,7 +194,7 @@ class Tracking(Records):
         return [self._client.get_run(run_id) for run_id in self.runs(session)[:1]]
 
     def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
-        """Whether the files that a run names, and its model's, are there; what they hold is for verification to say."""
+        """Whether the files that a run names, and its model's, are there; verification checks their content."""
         experiment, run_id = [run.info.experiment_id], run.info.run_id
         logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
         if version is None or not logged or self._here(run.info.artifact_uri) != run.info.artifact_uri:
@@ -207,8 +207,7 @@ class Tracking(Records):
         return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
 
     def _clear(self, session: str) -> None:
-        """Delete what is left of runs of the session that were begun and not finished, and its latest if that is not
-        whole."""
+        """Delete the session's unfinished runs, and its latest run if that is not complete."""
         everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
         unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
         for run in [*self._client.search_runs(everywhere, unfinished), *self._latest(session)]:
@@ -227,7 +226,7 @@ class Tracking(Records):
         self._client.delete_run(run_id)
 
     def _after_its_runs(self, session: str, moment: datetime) -> int:
-        """That moment, or the first after the session's runs so far: the latest stays so when clocks go backwards."""
+        """That moment, or the first one after the session's runs, so that a clock set back does not reorder runs."""
         ends: list[int] = [run.info.end_time for run in self._latest(session)]
         return max([_milliseconds(moment), *(end + 1 for end in ends)])
 
@@ -249,7 +248,7 @@ class Tracking(Records):
         self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
 
     def _log_stages(self, parent: Run, model_id: str, publication: Publication) -> None:
-        """A nested run for each stage. Only moments after the door are told: the release is one, and takes no time."""
+        """A nested run for each stage. All times are after the door: the release is a single moment."""
         door = parent.info.start_time
         studied = max(door, _milliseconds(publication.studied))
         lasted = {"release": (door, door), "choose": (door, door), "study": (door, studied)}
@@ -266,7 +265,7 @@ class Tracking(Records):
             self._client.set_terminated(run_id, end_time=ended)
 
     def _log_model(self, run: Run, publication: Publication) -> str:
-        """The student as a logged model of the run; its id."""
+        """Log the student as a model of the run. Returns the model's id."""
         from mlflow.models import Model
 
         filters = tags(publication.certificate)
@@ -280,7 +279,7 @@ class Tracking(Records):
         return str(made.model_id)
 
     def _register(self, run: Run, model_id: str, certificate: Certificate) -> str:
-        """The logged model among its domain's students, as their champion if it is to be; its URI."""
+        """Register the logged model among its domain's students, as champion if it qualifies. Returns its URI."""
         name = registered(certificate.domain.name)
         if not self._client.search_registered_models(f"name = '{name}'"):
             self._client.create_registered_model(name)
@@ -315,5 +314,5 @@ def _now() -> int:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """The first full hour that is not before that moment, as MLflow counts time."""
+    """The first full hour at or after that moment, in MLflow's milliseconds."""
     return math.ceil(moment.timestamp() / HOUR) * HOUR * 1000
