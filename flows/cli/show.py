@@ -8,6 +8,7 @@ from rich.table import Table
 
 from concord.artifacts.domains import AnyFilter, Domain
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
 from concord.flows.console import out
@@ -90,11 +91,10 @@ def _share(share: float | dict[str, float] | None) -> str:
 
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, what is spent and remains, and its sessions."""
-    ledger = Ledger.of(home)
-    return {"domains": [_domain(ledger, domain) for domain in ledger.domains()]}
+    return Ledger.of(home).at_once(lambda now: {"domains": [_domain(now, domain) for domain in now.domains()]})
 
 
-def _domain(ledger: Ledger, domain: Domain) -> dict[str, Any]:
+def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
     total = ledger.total(domain.name)
     cap, spent = domain.filter, domain.filter.spent(total)
     return {
@@ -120,7 +120,7 @@ def _added_up(cap: AnyFilter, total: Charge) -> dict[str, Any]:
     return {"gaussian": {"mu_squared": str(cap.budget), "charged": str(total.mu_squared)}}
 
 
-def _parts(ledger: Ledger, domain: Domain) -> dict[str, Any] | None:
+def _parts(ledger: Reading, domain: Domain) -> dict[str, Any] | None:
     """What each part of a divided domain's units is charged; the domain is charged the most of any."""
     division = ledger.division(domain.name)
     if division is None:
@@ -135,7 +135,7 @@ def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
     return _session(ledger.domain_of(session), session, ledger)
 
 
-def _session(domain: Domain, session: Session, ledger: Ledger) -> dict[str, Any]:
+def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any]:
     settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
     return {
         "id": session.id,

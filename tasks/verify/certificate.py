@@ -191,7 +191,8 @@ def _labels(certificate: Promising) -> dict[str, tuple[Ref, ...]]:
 def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading) -> tuple[int, int]:
     """How many batches of a session those files cover, and the rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
-    known = [outcome.released in set(labels) for outcome in committed]
+    named = set(labels)
+    known = [outcome.released in named for outcome in committed]
     covered = known.index(False) if False in known else len(known)
     if any(known[covered:]) or (committed and not covered):
         raise NotVerified(f"the certificate's labels leave out some that session {session} released")

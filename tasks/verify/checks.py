@@ -184,18 +184,16 @@ BY_ONE = (("round", "a round"), ("answer", "an answer"))
 def labels(subject: CheckedSession) -> str:
     """Released labels are those the ledger committed, and no other file of the session holds an answer."""
     session, released = subject.session, subject.released
+    files = _named_in(released, f"{session.id}/labels", "*.arrow")  # before the ledger, which a file comes after
+    by_one = {folder: _named_in(released, f"{session.id}/{folder}s", "*") for folder, _ in BY_ONE}
     batches = subject.ledger.batches(session.id)
     refs = [batch.outcome.released for batch in batches if batch.outcome]
     for ref in refs:
         released.read(ref)
     begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
-    files = {f"{session.id}/labels/{file.name}" for file in (released.root / session.id / "labels").glob("*.arrow")}
     for folder, kind in BY_ONE:
-        there = {
-            f"{session.id}/{folder}s/{file.name}" for file in (released.root / session.id / f"{folder}s").glob("*")
-        }
         pending = {f"{session.id}/{folder}s/{folder}-{item.index:05d}.json" for item in batches if item.outcome is None}
-        for path in sorted(there - pending - {ref.path for ref in refs}):
+        for path in sorted(by_one[folder] - pending - {ref.path for ref in refs}):
             raise NotVerified(f"the released file {path} is of {kind} that the ledger never committed: it was cut back")
     for path in sorted(files - begun - {ref.path for ref in refs}):
         if _answers(released, path):
@@ -203,6 +201,10 @@ def labels(subject: CheckedSession) -> str:
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
     return f"{len(refs)} files are as committed"
+
+
+def _named_in(released: Released, folder: str, pattern: str) -> set[str]:
+    return {f"{folder}/{file.name}" for file in (released.root / folder).glob(pattern)}
 
 
 def _answers(released: Released, path: str) -> bool:

@@ -185,3 +185,23 @@ def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path) -> N
     pack.unlink()
     assert opened(home, session).answers(ROWS[: MANY + 1]) == answers
     opened(home, session).answer(ROWS[9])
+
+
+def test_an_answer_while_a_home_is_verified_is_no_damage(
+    session: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is released between two looks of the one who verifies: at the ledger, and at what is released."""
+    online, rows, batches = opened(home, session), iter(ROWS), Ledger.batches
+
+    def answering(self: Ledger, name: str, first: int = 0) -> Any:
+        found = batches(self, name, first)
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "batches", batches)
+            online.answer(next(rows))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "batches", answering)
+        checks = verify(home, session)
+    assert [check.detail for check in checks if not check.ok] == []
+    assert online.state.asked > 301

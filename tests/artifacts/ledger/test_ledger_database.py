@@ -13,11 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from sqlalchemy import Connection, Inspector, event, inspect
+from sqlalchemy import ColumnElement, Connection, Inspector, event, inspect
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger import database as ledger_database
 from concord.artifacts.ledger import ledger as ledger_ledger
+from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Cost
 from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, commit, named, opening, outcome
@@ -44,6 +45,32 @@ def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path:
     commit(again, "one", outcome(refused=1))
     assert ledger.session("one").refused == 1
     assert ledger.batches("one") == again.batches("one")
+
+
+def test_a_long_ledger_is_read_by_the_page_and_others_write_meanwhile(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who answers a row does not wait until another process has read everything."""
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    whole, page, pages = ledger.records(), ledger_database.LedgerRows._page, list[int]()
+    monkeypatch.setattr(ledger_database, "PAGE", 2)
+    monkeypatch.setattr(ledger_database, "LOCK_WAIT", 0)
+    other = Ledger.of(tmp_path)
+    assert other.session("one").pending is not None
+
+    def written(self: ledger_database.LedgerRows, asked: ColumnElement[bool]) -> list[LogRecord]:
+        pages.append(len(found := page(self, asked)))
+        if len(pages) == 1:
+            monkeypatch.setattr(ledger_database.LedgerRows, "_page", page)
+            commit(other, "one", outcome(refused=1))
+            monkeypatch.setattr(ledger_database.LedgerRows, "_page", written)
+        return found
+
+    monkeypatch.setattr(ledger_database.LedgerRows, "_page", written)
+    assert Ledger.of(tmp_path).records()[: len(whole)] == whole
+    assert pages == [2, 2, 0]
+    assert len(whole) == 3
 
 
 def test_a_ledger_made_between_two_looks_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
