@@ -28,7 +28,7 @@ import pyarrow as pa
 from concord.tasks.asking.answers import canonical
 
 PR_SET_PDEATHSIG = 1
-"""Of <linux/prctl.h>: the signal that a process gets when the thread that started it ends."""
+"""Option of <linux/prctl.h> that sets the signal a process gets when the thread that started it ends."""
 
 
 def end_with(parent: int) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 from concord.artifacts.schemas import canonical_json
 
 LONGEST = 4096
-"""Characters of an answer's canonical text at most."""
+"""Most characters of an answer's canonical text."""
 LARGEST_INTEGER = 8192
-"""Bits of an integer in an answer at most: the digits of a larger one take long to write."""
+"""Most bits of an integer in an answer: the digits of a larger one take long to write."""
 DEEPEST = 32
-"""Tuples and frozensets in one another at most."""
+"""Deepest nesting of tuples and frozensets."""
 
 
 def canonical(answer: object) -> str:
@@ -75,11 +75,11 @@ def from_plain(value: Any) -> Hashable:
 
 
 NO_ANSWER = canonical(None)
-"""What a shard answers on which the question fails, or that has no answer."""
+"""Answer of a shard on which the question fails or returns None."""
 
 
 PASSED = canonical(True)
-"""What a question answers that was tried, and can be asked."""
+"""Answer of a rehearsal if the question can be asked."""
 
 
 def fault_of(question: bytes, rows: object) -> bool | str:

@@ -50,19 +50,19 @@ Weights = NDArray[np.floating[Any]]
 Test = Callable[[Any], bool]
 
 UNKNOWNS = 192
-"""Of a logistic regression, beyond which scikit-learn's first-order steps take less time than a Hessian."""
+"""Most unknowns of a logistic regression: beyond, scikit-learn's first-order steps are faster than a Hessian."""
 WIDEST = 4096
-"""Columns times classes of other learners."""
+"""Most columns times classes of other learners."""
 # The sizes of products decide how sums are grouped, and so votes near a tie, which are recorded. So these three must
 # never change, for any session or machine. Half a mebibyte of scores fits a processor's own cache.
 TEACHERS_AT_A_TIME = 250
-"""Scores that are held at once are of so many teachers, at most 255, whose votes are counted in bytes …"""
+"""Teachers whose scores are held at once, at most 255, because their votes are counted in bytes …"""
 ROWS_IN_CACHE = 512
-"""… and of so many rows."""
+"""… and the rows."""
 MOST_HELD = 1 << 26
-"""Bytes of weights that are asked as one array, in which the parts of TEACHERS_AT_A_TIME are counted off."""
+"""Most bytes of weights joined into one array, which is then divided into parts of TEACHERS_AT_A_TIME."""
 LACKS = -1e38
-"""The offset of a class that a shard has no row of. −∞ could meet a zero in a product, which is no number."""
+"""Offset of a class of which a shard has no row. Not −∞, since −∞ times zero is NaN."""
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,17 @@ from concord.tasks.asking.logistic import CONVERGED
 from concord.tasks.data.guard import PRIVATE_FAILURES
 
 MOST_GRADIENTS = 200
-"""A shard that takes more is left to Newton's method."""
+"""Most gradients of a shard; one that takes more is left to Newton's method."""
 OVERSHOT = 0.5
-"""A step that ends where the slope along it is more than this share of what it was, upwards, is taken by the bound."""
+"""If the slope along a step ends above this share of its start, upwards, the step is taken by the bound instead."""
 SINGULAR = 1e-10
-"""Of a Hessian's diagonal: if a pivot is less, its factor is found without squaring what it is a factor of."""
+"""If a pivot is below this share of the Hessian's diagonal, the factor is computed by QR, without squaring."""
 FACTORED = 1 << 20
-"""Bytes of the rows of shards whose Hessians are found and factored at once: other threads go on in between."""
+"""Bytes of rows of shards whose Hessians are computed and factored at once: other threads run in between."""
 LEAST_CURVATURE = 1e-14
-"""Of the bound: what is left of a curvature if all of it was subtracted."""
+"""Least curvature, as a share of the bound, which stands for one that cancels to zero."""
 STACKED = 1 << 22
-"""Bytes of the matrices B of shards whose steps are taken at once: they are read twice a step, from a cache."""
+"""Bytes of the matrices B of shards that step at once: they are read twice per step, from a cache."""
 
 
 def logistic_of_many(shards: Iterable[tuple[Rows, Classes]], C: float = 1.0, **_: Any) -> list[Numbers | None]:

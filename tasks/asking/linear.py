@@ -31,7 +31,7 @@ Classes = NDArray[np.int64]
 CACHE_LINE = 64  # bytes
 WELL_CONDITIONED = 1e-10
 CONSTANT = 1e-12
-"""Of a column's largest number: a standard deviation that is less is rounding."""
+"""A standard deviation below this share of the column's largest number is rounding."""
 
 
 def aligned(*shape: int, dtype: Any = np.float64) -> NDArray[Any]:

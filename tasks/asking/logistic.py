@@ -19,11 +19,11 @@ from concord.tasks.asking.linear import Classes, Numbers, Rows, aligned, factor,
 
 MOST_STEPS = 100
 SHORTEST = 2.0**-26
-"""A share of a step: if none that is longer descends, all that is left is rounding."""
+"""Least share of a step that is tried: if no longer one descends, only rounding is left."""
 CONVERGED = 1e-6
-"""A fit ends when about this share of the coefficients is left to change."""
+"""A fit ends when the coefficients would change by about this share."""
 SLOWED = 0.1
-"""A step as large as this share of the last one makes a new Hessian worth its time."""
+"""A new Hessian is computed if a step is larger than this share of the last one."""
 
 
 class Binomial:

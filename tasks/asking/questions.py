@@ -33,9 +33,9 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import PublicBatch, read_frame
 
 VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
-"""What a question may be called: one line, without half of a surrogate pair, which cannot be written down."""
+"""Names allowed for a question: one line, without half of a surrogate pair, which cannot be encoded."""
 REHEARSED = 256
-"""Public rows that a question is tried on at most."""
+"""Most public rows that a question is tried on."""
 
 ShardFunction = Callable[[pl.DataFrame], Hashable]
 

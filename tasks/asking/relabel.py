@@ -150,7 +150,7 @@ def _thinned(ordered: NDArray[np.float64], points: int) -> NDArray[np.float64]:
 
 
 STREAM = 32
-"""Bits of a shard's part of the keyed stream: draws of shard j start at j·2^32."""
+"""Bits of a shard's range in the keyed stream: draws of shard j start at j·2^32."""
 
 
 def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:

@@ -41,7 +41,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"),
 }
-"""The environment of every shard: sums are added in one order, and hashes are the same at each try."""
+"""Environment of every shard's process: one thread, so that sums have one order, and fixed hashes."""
 
 
 @private_stage

@@ -44,11 +44,11 @@ from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 
 BLOCKS = 8
-"""Files of coded rows, and tasks that count them: not a number that the table decides."""
+"""Number of files of coded rows, and of tasks that count them; it does not depend on the table."""
 MOST_DECODED = 1 << 16
-"""Units whose features a model is decoded on at most, where those are public."""
+"""Most units on whose features a model is decoded, if features are public."""
 SPILLS = 64
-"""Parts that units are spread over so that their rows meet: one of them is in memory at a time."""
+"""Parts over which units are spread so that all rows of a unit meet; one part is in memory at a time."""
 
 
 @private_stage

@@ -30,15 +30,15 @@ from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
 ARRAY = ".npy"
-"""How the path of teachers that are an array ends …"""
+"""Ending of the path of teachers that are one array …"""
 TOGETHER = f".together{ARRAY}"
-"""… and of those that were fitted together, which differ in their last digits."""
+"""… and of those fitted together, which differ in their last digits."""
 PROPOSED = Learner(
     estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
     params={"solver": "lsqr", "shrinkage": "auto"},
 )
-"""The teacher that `concord init` writes into a plan: a shard's few dozen rows set its shrinkage. Students of it do
-better than those of a weak logistic regression (tests/benchmarks/README.md); a plan that names none keeps its own."""
+"""The teacher that `concord init` writes into a plan: a shard's few dozen rows set its shrinkage. Its students are
+better than those of a weak logistic regression (tests/benchmarks/README.md); a plan that names none has its default."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Which session a plan means, and whether it may be opened: asked before anything private is read.
+"""Find the session that a plan continues, or open a new one; both happen before anything private is read.
 
-A plan goes on with the session of its domain that has its identity: the digest of all the public settings on which
-teachers and door depend. Opening a further session is never implicit.
+A plan continues the session of its domain that has its identity: the digest of all public settings on which teachers
+and door depend. A further session is never opened implicitly.
 """
 
 import secrets
@@ -31,7 +31,7 @@ from concord.tasks.mechanisms.relabelled import calibrate_relabelled
 
 
 class Charged(Protocol):
-    """What a session can be opened for: public settings and what they cost. See
+    """The part of a mechanism that opening a session needs: public settings and their cost. See
     `tasks.mechanisms.mechanism.Mechanism`.
     """
 
@@ -51,7 +51,7 @@ class Charged(Protocol):
 
 
 class AnsweredOnce(Charged, Protocol):
-    """What one answer ends (`tasks.mechanisms.mechanism.Once`), at a claim of (ε, 0)."""
+    """A mechanism with a single answer (`tasks.mechanisms.mechanism.Once`) and a claim of (ε, 0)."""
 
     @property
     def epsilon(self) -> float: ...
@@ -61,12 +61,12 @@ class AnsweredOnce(Charged, Protocol):
 class Asked:
     """A session that a plan asks for.
 
-    mechanism       what runs in it
+    mechanism       the mechanism that answers in it
     identity        keyed digest of the settings it depends on
     epsilon, delta  its claim
-    teachers        how many vote; 0 if nothing is voted on
-    rounds          what each row costs that is an answer by itself, at settings fixed beforehand; else empty
-    part            of the domain's units that it reads, if the plan divides them
+    teachers        number of teachers that vote; 0 if none do
+    rounds          cost of each round, if every row is an answer with settings fixed in advance; otherwise empty
+    part            part of the domain's units that it reads, if the plan divides them
     """
 
     plan: Plan
@@ -103,7 +103,7 @@ class Asked:
         delta: float = 0.0,
         part: str = LEARNING,
     ) -> "Asked":
-        """The session whose one answer ends it; `depends` is what it depends on beside data and encoding, as JSON."""
+        """The session that ends with its only answer; `depends` has its settings besides data and encoding, as JSON."""
         who = known_by(vault, plan, encoding, depends)
         epsilon = question.epsilon
         return cls(
@@ -113,9 +113,9 @@ class Asked:
     def opening(
         self, division: Division | None, name: str = "asked for", commitment: str = "", ensemble: str = ""
     ) -> Opening:
-        """What the ledger is asked to open; without name and digests, only whether it would.
+        """The request to the ledger; without name and digests it only serves to ask whether the ledger would open it.
 
-        division   how the plan divides its domain's units, if it does (tasks.data.parts)
+        division   the plan's division of its domain's units into parts, if it has one (tasks.data.parts)
         """
         return Opening(
             id=name,
@@ -140,7 +140,7 @@ class Asked:
 
 
 def calibrated(plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], order: float, vault: Vault) -> Mechanism:
-    """The plan's mechanism for its own staged public rows, its cost finite at the domain's order. Raises WrongInput."""
+    """The plan's mechanism for its staged public rows, its cost finite at the domain's `order`. Raises WrongInput."""
     made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
     budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
     space = candidates(plan, encoding, public, vault)
@@ -165,8 +165,8 @@ def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: floa
 
 
 def as_opened(plan: Plan, session: Session) -> Plan:
-    """The plan of a session that is gone on with, naming what it was opened for if it was left to advice then: another
-    version may advise otherwise."""
+    """The plan of a session that is continued. A mechanism left to advice is replaced by the one the session was opened
+    with, since another version may advise otherwise."""
     if not plan.undecided:
         return plan
     return plan.naming(str(session.mechanism["name"]), session.cutoff)
@@ -175,7 +175,7 @@ def as_opened(plan: Plan, session: Session) -> Plan:
 def session_identity(
     vault: Vault, plan: Plan, mechanism: Mechanism, encoding: Encoding, public: Sequence[PublicBatch]
 ) -> str:
-    """Keyed digest of the settings a session depends on; `public` are the staged rows the plan names."""
+    """Keyed digest of the settings that a session depends on; `public` has the staged rows of the plan."""
     ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
     settings: dict[str, Any] = {
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
@@ -195,7 +195,7 @@ def session_identity(
 
 
 def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
-    """Keyed digest of the plan's data, its encoding, and whatever else a session depends on, as JSON."""
+    """Keyed digest of the plan's data, its encoding, and the other settings of a session, `depends`, as JSON."""
     data: dict[str, Any] = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
     if plan.test is not None:
         data["test"] = plan.test.model_dump()
@@ -203,11 +203,11 @@ def known_by(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str,
 
 
 def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None:
-    """The latest session of that identity, if there is one. If a further one was asked for, that is one without a row,
-    in which something can still be drawn.
+    """The latest session with the identity of `asked`, or None. With `new_session`, only one that has no row yet and
+    can still draw.
 
-    Raises BudgetRefused if that session was forgotten and a further one was not asked for, NotVerified if nothing more
-    can be drawn in it.
+    Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
+    drawn in it.
     """
     domain = asked.plan.privacy.domain
     same = [session for session in door.ledger.sessions(domain) if session.identity == asked.identity]
@@ -225,19 +225,19 @@ def going_on(door: Stores, asked: Asked, *, new_session: bool) -> Session | None
 
 
 def claim(door: Stores, plan: Plan, private: Sequence[str]) -> None:
-    """Put on the record that the plan's domain, named here if it is new, holds the private files of those digests.
+    """Record that the plan's domain, which is added if it is new, holds the private files with these digests.
 
-    Whole files are told again, by their bytes, in one vault: the same rows in another order, file or format are not.
-    Raises WrongInput if a domain that it is not linked to holds one.
+    Files are recognised by content within one vault, but not the same rows in another order, file or format. Raises
+    WrongInput if a domain that this one is not linked to holds one of them.
     """
     _name(door, plan)
     door.ledger.hold(plan.privacy.domain, private, reading_of(plan.data.private))
 
 
 def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_session: bool) -> Session:
-    """Reserve a session's whole cost and open it, with a key of its own; its domain is named with it, if it is new.
+    """Reserve a session's whole cost and open it, with a key of its own; add its domain to the ledger if it is new.
 
-    made_of   what the session's answers follow from on the private side, as `ensemble` digests it
+    made_of   private inputs of the session's answers, as `ensemble` digests them
     Raises BudgetRefused.
     """
     plan = asked.plan
@@ -249,7 +249,7 @@ def reserve_session(door: Stores, asked: Asked, made_of: Sequence[str], *, new_s
 
 
 def _name(door: Stores, plan: Plan) -> Division | None:
-    """Put the plan's domain on the record, if it is new, and how its units are divided, if they are."""
+    """Record the plan's domain, if it is new, and the division of its units, if there is one; return the division."""
     door.ledger.name_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **_terms(plan))
     division = division_of(plan, door.vault)
     if division is not None:
@@ -258,18 +258,18 @@ def _name(door: Stores, plan: Plan) -> Division | None:
 
 
 def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
-    """What teachers follow from: how they are trained, and the shards."""
+    """Inputs of the teachers: their training settings, and the digests of the shards."""
     learner = plan.teachers.model_dump(include={"count", "estimator", "params"})
     return canonical_json(learner), *(shard.digest for shard in shards)
 
 
 def ensemble(vault: Vault, session: str, made_of: Sequence[str]) -> str:
-    """Keyed digest of what the session's answers follow from: of the shards and how teachers are trained on them."""
+    """Keyed digest of the private inputs of a session's answers, such as those of `training`."""
     return keyed_digest(derive(session_key(vault, session), "digests"), "ensemble", *made_of)
 
 
 def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> None:
-    """Raise NotVerified if the private data is not what the session was opened with."""
+    """Raise NotVerified if the private data has changed since the session was opened."""
     if ensemble(vault, session.id, made_of) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
@@ -278,8 +278,8 @@ def check_ensemble(vault: Vault, session: Session, made_of: Sequence[str]) -> No
 
 
 def planned_domain(door: Stores, plan: Plan) -> Domain:
-    """The plan's domain, named in the ledger or not yet. Raises WrongInput if the two differ, NotVerified if the
-    ledger is not the one that this vault went on with.
+    """The plan's domain, whether or not the ledger has it yet. Raises WrongInput if plan and ledger differ, NotVerified
+    if the ledger is not the one that belongs to this vault.
     """
     _check_history(door)
     division = division_of(plan, door.vault)
@@ -312,13 +312,12 @@ def _terms(plan: Plan) -> dict[str, Any]:
 
 
 def runs(session: Session, mechanism: Charged) -> bool:
-    """Whether the session was opened with that very mechanism: its table or scales are what the session is certified
-    for."""
+    """Whether the session was opened with exactly this mechanism, table and scales included."""
     return canonical_json(mechanism.settings()) == canonical_json(session.mechanism)
 
 
 def check_going_on(vault: Vault, session: Session, mechanism: Charged) -> None:
-    """Raise NotVerified if the session's key is gone, or if it runs another mechanism than this one."""
+    """Raise NotVerified if the session's key is gone, or if the session was opened with another mechanism."""
     session_key(vault, session.id)
     if not runs(session, mechanism):
         raise NotVerified(

@@ -1,19 +1,18 @@
-"""What a session goes on with: its secret randomness, and the checkpoint of all that was put to it, in the vault.
+"""State of a session in the vault: its secret randomness, and the checkpoint of all rows it was asked.
 
-Randomness: the session key, keyed draws by row, and noise that is kept before anyone sees it. Without the key nothing
+Randomness: the session key, keyed draws by row, and noise that is stored before anyone sees it. Without the key nothing
 more can be drawn.
 
-Checkpoint: a session is its stream. Whoever goes on with it, `run` or `extend`, walks all public rows put to it in the
-order they were put. So labels, student and certificate are always those of the whole session, whichever command made
-them.
+Checkpoint: a command that continues a session, `run` or `extend`, goes through all of its public rows in their order.
+So labels, student and certificate always cover the whole session, whichever command made them.
 
     run      writes it at the door, and again if its plan changed in something the session does not depend on
-    extend   adds rows it was not given before, before the door
-    online   keeps rows it answers together in a file of their own; reading the checkpoint adds them at its end
+    extend   adds new rows, before the door
+    online   keeps rows answered together in a file of their own; reading the checkpoint adds them at its end
 
 Assumes      one command at a time writes the checkpoint of a session (`tasks.door.release.alone`)
-Guarantees   rows put to a session stay put, in their order; a batch of the same content counts once
-Not covered  a checkpoint taken back to an older one: certify then finds fewer labels than the ledger has, and stops.
+Guarantees   rows of a session are kept, in their order; batches with the same content count once
+Not covered  a checkpoint replaced by an older one: certify then finds fewer labels than the ledger has, and stops.
              Checked by tests/flows/test_extend.py
 """
 
@@ -35,7 +34,7 @@ from concord.tasks.mechanisms.distance import Draws, Ints
 
 
 def session_key(vault: Vault, session: str) -> bytes:
-    """The session's secret key. Raises NotVerified if it is gone: a new key would redraw what was drawn."""
+    """The session's secret key. Raises NotVerified if it is gone: a new key would redraw for rows already answered."""
     if not vault.has_secret(f"sessions/{session}"):
         raise NotVerified(
             f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or ask for "
@@ -45,8 +44,8 @@ def session_key(vault: Vault, session: str) -> bytes:
 
 
 def commitment(vault: Vault, session: str) -> str:
-    """What the ledger keeps of the session key: enough to know it again, under any session's name; nothing to draw
-    with."""
+    """Digest of the session key for the ledger: it identifies the key, under any session's name, and reveals nothing to
+    draw with."""
     return keyed_digest(derive(session_key(vault, session), "commitment"))
 
 
@@ -62,8 +61,8 @@ class Randomness:
     """The `tasks.mechanisms.distance.RandomSource` of one session.
 
     Assumes      the session key never leaves the vault; a row index belongs to one row for ever
-    Guarantees   `uniform` gives a row the same draw at every call; `kept` gives what it gave the first time
-    Not covered  `laplace` and `gaussian` are fresh at every call: who uses them keeps what they led to.
+    Guarantees   `uniform` gives a row the same draw at every call; `kept` returns the value of its first call
+    Not covered  `laplace` and `gaussian` are fresh at every call: the caller must keep the answers made with them.
                  Checked by tests/tasks/door/test_release.py
     """
 
@@ -83,11 +82,11 @@ class Randomness:
         return noise.gaussian(scale, size)
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
-        """The array `draw` gave the first time it was asked for under that name."""
+        """The array that `draw` gave at its first call under this name."""
         return self.kept(name, lambda: [draw()])[0]
 
     def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
-        """The arrays `make` gave the first time, durable in the vault before they are returned."""
+        """The arrays that `make` gave at its first call under this name, stored in the vault before this returns."""
         kept = self.vault.keep(f"sessions/{self.session}/{name}.npz", lambda: _packed(make()))
         with np.load(io.BytesIO(self.vault.read(kept)), allow_pickle=False) as arrays:
             return [arrays[array] for array in arrays.files]
@@ -100,12 +99,12 @@ def _packed(arrays: Sequence[Ints]) -> bytes:
 
 
 ONLINE = "online"
-"""The path of rows that were asked one by one: they came from no file."""
+"""Path of rows that were asked online and so came from no file."""
 
 
 class PublicSource(BaseModel):
-    """Public rows put to a session together: where they came from (ONLINE: they were asked one by one), keyed digests
-    of those files, and their batches."""
+    """Public rows that were added to a session together: their path (or ONLINE), keyed digests of the files there, and
+    their batches."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -115,10 +114,13 @@ class PublicSource(BaseModel):
 
 
 class Checkpoint(BaseModel):
-    """What a session needs to answer further rows. The first of its sources is the plan's own; `private` are keyed
-    digests of the private files, which must never be put to it as public ones; `relabelled` is what relabelling left:
-    the choice, the subset and what became of it, to be forgotten with the session; `former` are teachers and what
-    relabelling left before, of another version or in other blocks, to be forgotten with it too."""
+    """State that a session needs to answer further rows.
+
+    sources     public rows, those of the plan first
+    private     keyed digests of the private files, which must never be added as public ones
+    relabelled  files of relabelling (the choice, the subset, the relabelled rows), to be forgotten with the session
+    former      teachers and files of relabelling made by another version or in other blocks, to be forgotten too
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -132,17 +134,17 @@ class Checkpoint(BaseModel):
 
     @property
     def made(self) -> list[tuple[Ref, ...]]:
-        """All that was made for the session, once each: what it answers from, and what it no longer does."""
+        """All groups of files that were made for the session, present and former ones, each once."""
         return list(dict.fromkeys(files for files in (self.teachers, self.relabelled, *self.former) if files))
 
     def after(self, last: "Checkpoint") -> "Checkpoint":
-        """The same in the place of `last`: what that one named and this one does not is former."""
+        """This checkpoint as the successor of `last`: files that only `last` names become former ones."""
         former = (files for files in last.made if files not in (self.teachers, self.relabelled))
         return self.model_copy(update={"former": tuple(former)})
 
 
 def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
-    """The batches of all sources as one stream of rows; content that came before is left out."""
+    """The batches of all sources as one stream of rows; batches with the content of an earlier one are left out."""
     batches: dict[str, PublicBatch] = {}
     first = 0
     for batch in (batch for source in sources for batch in source.batches):
@@ -153,9 +155,9 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
 
 
 def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Checkpoint | None:
-    """The recipe of a session, if there is one; `online`: with the rows that it was asked so, all of which are read.
+    """The checkpoint of a session, or None; with `online`, rows asked online are read and added.
 
-    Raises NotVerified if it is not what was written.
+    Raises NotVerified if a file is not what was written.
     """
     found = vault.take(_path(session))
     if found is None:
@@ -174,7 +176,7 @@ def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Check
 
 
 def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
-    """Write the recipe of a session whole and durable, in the place of the one before."""
+    """Replace the checkpoint of a session, atomically and durably."""
     last = read_checkpoint(vault, session)
     recipe = recipe if last is None else recipe.after(last)
     if last != recipe:
@@ -183,7 +185,7 @@ def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
 
 
 def checkpoint_to_extend(vault: Vault, session: Session, *, online: bool = True) -> Checkpoint:
-    """The recipe of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
+    """The checkpoint of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
 
     Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
     no further labels.
@@ -221,7 +223,7 @@ def checkpoint_to_test(vault: Vault, session: Session) -> Checkpoint:
 
 
 def check_fitted(session: Session, plan: Plan) -> None:
-    """Raise WrongInput if no student is fitted to labels of the session: further ones would teach nobody."""
+    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels."""
     if session.kind != "labels":
         verb = "answers" if session.asks else "is"
         raise WrongInput(f"session {session.id} {verb} {session.kind}: it labels no row and has no student of its own")
@@ -237,13 +239,12 @@ def check_fitted(session: Session, plan: Plan) -> None:
 
 
 def knows_rounds(vault: Vault, session: Session) -> bool:
-    """Whether all rounds of a session that this home drew are on its record: else another copy of the ledger was in
-    use."""
+    """Whether the ledger has all rounds of a session that this home drew; if not, another copy of it was in use."""
     return not any((vault.root / f"sessions/{session.id}").glob(f"round-{session.next_row:05d}.*"))
 
 
 def check_given_back(vault: Vault, sessions: Iterable[Session]) -> None:
-    """Raise NotVerified if a round was drawn whose charge has returned."""
+    """Raise NotVerified if a round was drawn and its charge was given back."""
     for session in sessions:
         if session.settled not in (None, session.reserved) and not knows_rounds(vault, session):
             raise NotVerified(
@@ -262,12 +263,12 @@ def check_open(session: Session) -> None:
 
 
 def staged(vault: Vault, source: PublicSource) -> bool:
-    """Whether the rows of a source are still in the vault; what the files hold is checked when they are read."""
+    """Whether the rows of a source are still in the vault; contents are checked when the files are read."""
     return all(vault.has(batch.ref) for batch in source.batches)
 
 
 def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) -> None:
-    """Raise NotVerified if rows put to the session are gone; the first of `sources` is the plan's own."""
+    """Raise NotVerified if rows of the session are gone; the first of `sources` is the plan's own."""
     for at, source in enumerate(sources):
         if not staged(vault, source):
             again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"

@@ -1,14 +1,14 @@
-"""Sessions whose one answer ends them: the choice of a student, and the estimate of how much teachers err.
+"""Sessions with a single answer: the choice of a student, and the estimate of how much teachers err.
 
-    Assumes      what draws the answer is ε-DP, pure; the question and what it depends on are public
-    Guarantees   the session claims (ε, 0); asked again, it is found by all that its answer depends on
+    Assumes      the mechanism that draws the answer is pure ε-DP; the question and its settings are public
+    Guarantees   the session claims (ε, 0); if it is asked again, it is found by all settings its answer depends on
     Ends         with its answer
-    Not covered  what the answer is drawn from: below, and the tests named there
+    Not covered  the private numbers the answer is drawn from: see below, and the tests named there
 
 Choice: the universal student, a hypothesis chosen among all dichotomies of the public rows by its private errors.
-Nobody votes: the exponential mechanism picks one candidate of a cover made of public rows
-(tasks.mechanisms.exponential), its errors counted on one private row a unit. The choice passes the door like any
-answer, once, and ends its session.
+There are no teachers: the exponential mechanism picks one candidate of a cover made of public rows
+(tasks.mechanisms.exponential), whose errors are counted on one private row per unit. The choice is released at the door
+once, like any answer, and ends its session.
     Assumes      encoding, batches and plan are public, so the cover is; two classes
     Guarantees   (ε, 0) for the released hypothesis; error counts and n stay in the vault
     Ends         with the choice
@@ -16,8 +16,8 @@ answer, once, and ends its session.
                  tests/tasks/door/test_label_private_choice.py
 
 Estimate: how much teachers err, released once with noise, to choose a cutoff by (BTT18, Remark 1). In each shard the
-rows of some units are set aside; a teacher learns from the others and is tried on those. Only the sum over shards
-leaves, through the door, in a session of its own (tasks.mechanisms.error_estimate).
+rows of some units are set aside; a teacher learns from the others and is tested on those. Only the sum over shards is
+released, at the door, in a session of its own (tasks.mechanisms.error_estimate).
     Assumes      blocks are those of `tasks.data.split`, with a column ASIDE; plan and encoding are public
     Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
     Ends         with its one release
@@ -80,12 +80,12 @@ class UniversalChoice(Once[Universal]):
 
     @property
     def earlier(self) -> "UniversalChoice":
-        """The same choice as version 0.1.0 drew it: its sessions are gone on with, not opened anew."""
+        """The same choice as version 0.1.0 drew it; sessions of that version are continued with it."""
         return replace(self, mechanism=replace(self.mechanism, secret=None))
 
 
 def choice_depends_on(plan: Plan, choice: UniversalChoice, batches: Sequence[PublicBatch]) -> dict[str, Any]:
-    """What identifies a choice beside data and encoding, as JSON."""
+    """Settings that identify a choice besides data and encoding, as JSON."""
     return {
         "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
         "choice": choice.settings(),
@@ -103,7 +103,7 @@ def count_errors(
     key: bytes,
     erased: Erased = NOBODY,
 ) -> Ref:
-    """How many private rows, one a unit, each candidate gets wrong: (candidates,), in a file of the vault."""
+    """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
     errors = np.zeros(len(candidates), dtype=np.int64)
     for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased):
         errors += candidates.errors(encode(rows, encoding).astype(np.float64), rows[LABEL].to_numpy().astype(np.int64))
@@ -122,7 +122,7 @@ def choose(
     counts: Ref,
     classes: Sequence[str],
 ) -> Ref:
-    """The door: choose once and publish, or replay. Returns the released hypothesis, JSON.
+    """Choose once and publish, or replay the choice. Returns the released hypothesis, JSON.
 
     counts   the file of `count_errors`
     Raises NotVerified if candidates, counts or key are not those on record.
@@ -146,7 +146,7 @@ HeldOut = Once[ErrorEstimate]
 
 
 class Suggestion(BaseModel):
-    """What an estimate says, and the cutoff it suggests; all of it follows from the released sum.
+    """An estimated error rate and the cutoff it suggests; all of it follows from the released sum.
 
     rate        mean error of a teacher on rows set aside; upper_rate is above it with probability 1 − beta/2
     queries     public rows the cutoff is for: enough with probability 1 − beta if every teacher errs at the upper rate
@@ -161,7 +161,7 @@ class Suggestion(BaseModel):
 
     @classmethod
     def of(cls, held_out: HeldOut, released: bytes, *, queries: int, beta: float) -> "Suggestion":
-        """From the released file."""
+        """The suggestion computed from the released file."""
         estimate, noisy = held_out.mechanism, int(json.loads(released)["sum"])
         return cls(
             rate=estimate.rate(noisy),
@@ -173,7 +173,7 @@ class Suggestion(BaseModel):
 
 
 def estimate_depends_on(plan: Plan, held_out: HeldOut) -> dict[str, Any]:
-    """What identifies an estimate beside data and encoding, as JSON: nothing of what the plan spends on labels."""
+    """Settings that identify an estimate besides data and encoding, as JSON; none concerns the budget for labels."""
     return {
         "secret": plan.privacy.secret,
         "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
@@ -183,7 +183,7 @@ def estimate_depends_on(plan: Plan, held_out: HeldOut) -> dict[str, Any]:
 
 @private_stage
 def measure(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Errors and rows tried, of the teachers of one block: (2, shards), in a file of the vault."""
+    """Write the numbers of errors and of tested rows of one block's teachers, (2, shards), to a file of the vault."""
     rows = read_frame(block, vault)
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     aside = rows[ASIDE].to_numpy().astype(bool)
@@ -203,7 +203,7 @@ def measure(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encodin
 
 
 def release_estimate(door: Stores, session: Session, held_out: HeldOut, measured: Sequence[Ref]) -> Ref:
-    """The door: release the noisy sum, or replay it. Returns the released file, JSON.
+    """Release the noisy sum at the door, or replay it. Returns the released file, JSON.
 
     measured   the files of `measure`, block by block
     Raises NotVerified if measurements or key are not those on record.

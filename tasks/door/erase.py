@@ -1,20 +1,20 @@
-"""What ends: a session is closed or forgotten, a unit's rows are erased, a home of an earlier version is upgraded.
+"""Close or forget a session, erase a unit's rows, and upgrade a home of an earlier version.
 
-Close and forget: a session ends, and what only it needed leaves the vault.
-    Assumes      whoever closes a session decides by public and released things alone, or gives nothing back
+Close and forget: end a session, and remove from the vault what only it needed.
+    Assumes      the decision to close a session depends on public and released things alone, or nothing is given back
     Guarantees   a closed session draws no more; of a forgotten one no key, teacher or vote is left in the vault, unless
-                 a session that is open votes with the same teachers; nor the hypothesis that relabelled its rows, and
-                 they. What `concord verify` reads is kept: it needs no secret
+                 an open session votes with the same teachers; nor the hypothesis that relabelled its rows, nor those
+                 rows. The files that `concord verify` reads are kept: it needs no secret
     Not covered  copies of the vault made elsewhere, and what a disk keeps of removed files.
                  Checked by tests/tasks/door/test_ending.py
 
-Erase: the rows of a unit leave the vault, with all that was made of them. Rows lie there without the name of their
-unit, a teacher tells of every unit of its shard, votes of every teacher, and a session's key, together with what was
-released, of the votes. So what goes is all that the vault keeps of the domain's table, and its sessions end. A unit
-erased by its name stays erased: whatever this home learns from the domain's table later leaves it out. Who asked to be
-erased may never have been in it: what is done does not depend on that.
-    Assumes      what is made of a domain's rows lies in the vault at KIND/DOMAIN/…; at KIND/… of no domain it may be
-                 anyone's, and goes as well: all of it but public rows can be made again
+Erase: remove the rows of a unit from the vault, with everything made from them. Rows are stored without the name of
+their unit; a teacher depends on every unit of its shard, votes depend on every teacher, and a session's key, together
+with released answers, reveals votes. So everything that the vault keeps of the domain's table is removed, and its
+sessions end. A unit erased by its name stays erased: later reads of the domain's table in this home leave it out. The
+unit may never have been in the table; the steps taken do not depend on that.
+    Assumes      files made from a domain's rows lie in the vault at KIND/DOMAIN/…; a file at KIND/… of no domain may
+                 belong to any, and is removed too: all of it but public rows can be made again
     Guarantees   nothing in the vault depends on the unit once this returns. Spends stay: an erasure is no public
                  reason, and gives nothing back. It waits for runs of the domain, and is finished by erasing again if it
                  was interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then
@@ -25,7 +25,7 @@ erased may never have been in it: what is done does not depend on that.
                  removed files; what workers of a cluster write after their flow was killed. Checked by
                  tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
 
-Upgrade: a home written by an earlier version is brought to this one's format, once, with a copy of what is touched.
+Upgrade: bring a home written by an earlier version to this one's format, once, after a copy of the ledger is made.
     format 1 → 2   the private files of known sessions are put on the ledger's record
     format 2 → 3   nothing: sessions that are on record do not say which version opened them, and need not
     Assumes      no version older than the home's opens it meanwhile
@@ -70,9 +70,9 @@ from concord.tasks.door.release import RUN, Stores, alone, no_run_in
 def close(door: Stores, name: str, *, give_back: bool) -> Session:
     """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
 
-    give_back   what was reserved and not spent returns to the domain, if the mechanism pays by refusal; of rounds, what
-                was never begun, if the domain's filter is `gaussian`
-    Raises NotVerified if something would return, and the vault holds a round that the ledger does not know.
+    give_back   return unspent budget to the domain: of a mechanism that pays by refusal, what was reserved and not
+                spent; of rounds, those never begun, if the domain's filter is `gaussian`
+    Raises NotVerified if budget would return, but the vault holds a round that the ledger does not know.
     """
     session = door.ledger.session(name)
     if session.status != "open":
@@ -97,10 +97,10 @@ def _drawn(door: Stores, session: Session) -> bool:
 
 
 def forget(door: Stores, name: str) -> bool:
-    """Destroy the secrets of a session that has ended; whether there were any. Raises WrongInput if it is open.
+    """Destroy the secrets of a session that has ended. Returns whether there were any; raises WrongInput if it is open.
 
-    The key goes first, the recipe, which names the rest, last, and only then does the ledger say that it is forgotten:
-    what was interrupted is finished by forgetting again.
+    The key is destroyed first and the checkpoint, which names the other files, last; then the ledger records that the
+    session is forgotten. If this is interrupted, forgetting again finishes it.
     """
     session = door.ledger.session(name)
     if session.status == "open":
@@ -123,8 +123,8 @@ def _destroy(door: Stores, name: str) -> None:
 
 
 def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:
-    """What a recipe names, or one before it did, and no open session answers from: teachers, the votes they cast, sums,
-    and what relabelling left."""
+    """Files named by a checkpoint, now or formerly, from which no open session answers: teachers, their votes, sums and
+    files of relabelling."""
     used = [files for other in _open_recipes(door) for files in (other.teachers, other.relabelled) if files]
     kept = set(chain.from_iterable(_places(door.vault, files) for files in used))
     places = dict.fromkeys(chain.from_iterable(_places(door.vault, files) for files in recipe.made))
@@ -132,8 +132,8 @@ def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:
 
 
 def _places(vault: Vault, files: Sequence[Ref]) -> Iterator[str]:
-    """Those files, the votes of teachers among them, and sums of blocks of rows: of rounds after the first, no recipe
-    tells."""
+    """These files, the votes of the teachers among them, and the sums of the blocks of rows among them, since no
+    checkpoint names the sums of rounds after the first."""
     yield from (ref.path for ref in files)
     yield from sorted({sums_folder(ref) for ref in files if ref.path.startswith("units/")})
     yield votes_folder(vault, files)
@@ -151,14 +151,14 @@ def _open_recipes(door: Stores) -> list[Checkpoint]:
 
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
-"""Folders of the vault that hold no private row, nor anything made of one, but for what `forget` destroys; and that of
-unfinished files, of which those go that would become one that goes."""
+"""Folders of the vault that `erase` keeps: they hold nothing made of a private row except what `forget` destroys. Of
+unfinished files, only those that were to become removed files are removed."""
 
 
 def erase(door: Stores, domain: str, unit: str | None) -> bool:
-    """Erase a unit of the domain by its name, or all of its units; whether there was anything to destroy.
+    """Erase a unit of the domain by its name, or all of its units. Returns whether there was anything to destroy.
 
-    Raises WrongInput if there is no such domain, or its units have no names.
+    Raises WrongInput if there is no such domain, or if its units have no names.
     """
     digests = _digests(door, domain, unit)
     with no_run_in(door.vault, domain):
@@ -175,7 +175,7 @@ def erase(door: Stores, domain: str, unit: str | None) -> bool:
 
 
 def erased_units(door: Stores, domain: str) -> tuple[str, ...]:
-    """Keyed digests of the units of the domain that were erased by name: whatever reads its table leaves them out."""
+    """Keyed digests of the domain's units that were erased by name; every read of its table leaves them out."""
     listed = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "erased"}
     return tuple(sorted(listed - {_everybody(Erased.of(door.vault, domain))})) if listed else ()
 
@@ -185,7 +185,7 @@ def _everybody(units: Erased) -> str:
 
 
 def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
-    """What the ledger keeps of the unit's name: of both, where doubles round it, and of each way it may be read in."""
+    """Keyed digests of the unit's name for the ledger: of each way it may be read, and of the double it rounds to."""
     known = door.ledger.domain(domain)
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
@@ -205,8 +205,8 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
 
 
 def _readings(unit: str) -> list[str]:
-    """The name, and what it reads as in a CSV file of any known encoding that is declared to be of any other: a plan
-    that declares another brings nobody back."""
+    """The name, and its readings from a CSV file in any known encoding that is declared to be in any other, so that a
+    plan with another declared encoding does not bring the unit back."""
     known: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
     spelled = {normalize("NFC", unit), normalize("NFD", unit)}
     stored = {word.encode(encoding, errors=ESCAPED) for word in spelled for encoding in known}
@@ -215,7 +215,7 @@ def _readings(unit: str) -> list[str]:
 
 
 def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
-    """What may be made of the domain's rows: all but what is known to be another domain's."""
+    """Paths that may be made from the domain's rows: all except those known to be another domain's."""
     secrets = vault.root / "secrets" / "domains"
     others = {path.name for path in secrets.iterdir() if path.name != domain} if secrets.is_dir() else set()
     for kind in sorted(path for path in vault.root.iterdir() if path.name not in KEPT):
@@ -231,7 +231,7 @@ def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
 
 
 def upgrade(home: Path) -> None:
-    """Bring the home to this version's format. Raises NotVerified if it is of a newer one."""
+    """Bring the home to this version's format. Raises NotVerified if its format is newer."""
     with locked(home / "upgrade.lock"):
         found = check_format(home)
         if found == FORMAT:
@@ -246,7 +246,7 @@ def upgrade(home: Path) -> None:
 def _back_up(door: Stores, home: Path, found: int) -> None:
     folder = home / "backups"
     if any(folder.glob(f"format-{found}-*/ledger.db")):
-        return  # made before what was interrupted: the ledger as it was
+        return  # made by an upgrade that was interrupted: the ledger as it was before
     make_folder(folder)
     named = folder / f"format-{found}-{datetime.now(UTC):%Y-%m-%d}"
     with passing_folder(named, home) as passing:
@@ -256,7 +256,7 @@ def _back_up(door: Stores, home: Path, found: int) -> None:
 
 
 def _claim_private_files(door: Stores) -> None:
-    """What sessions learned from belongs to their domains; two that share a file are linked from the start."""
+    """Record the private files of sessions as their domains'; domains that share a file are linked from the start."""
     for domain in door.ledger.domains():
         for session in door.ledger.sessions(domain.name):
             recipe = read_checkpoint(door.vault, session.id, online=False)
@@ -279,4 +279,4 @@ def _claim(door: Stores, domain: str, file: str) -> None:
 
 
 UPGRADES: tuple[Callable[[Stores], None], ...] = (_claim_private_files, lambda _: None)
-"""What leads from each format to the next; each may run again after it was interrupted."""
+"""The upgrade from each format to the next; each may run again after it was interrupted."""

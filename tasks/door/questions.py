@@ -1,18 +1,18 @@
-"""Questions at the door: what shards answer in common is released, or nothing is.
+"""Questions at the door: release the answer that shards have in common, or refuse.
 
     for each question:  answers durable ─ ledger.begin ─ draw ─ answer durable ─ ledger.commit
 
-A question is a batch of one row in its session. One by itself has a session of its own, which ends with it (A_stab);
-a stream of them shares a session that pays by refusal (stable.py). Asked again by its name, a question is replayed from
-what was released. One that was only begun is answered again from the answers that were kept, with the same randomness:
-the question is not asked of the shards twice, so one that would answer otherwise the second time changes nothing.
+A question is a batch of one row in its session. A single question has a session of its own, which ends with it
+(A_stab); a stream of questions shares a session that pays by refusal (stable.py). If a question is asked again by its
+name, its released answer is replayed. One that was only begun is answered again from the stored answers of the shards,
+with the same randomness: shards are not asked twice, so a function that is not deterministic changes nothing.
 
 Assumes      answers are those of `tasks.asking.questions`: one a shard, of disjoint shards
 Guarantees   a question is drawn for once, after it was paid for, and its file has the same bytes however often this
-             runs; what shards answered stays in the vault, and goes when the session is forgotten
+             runs; the answers of shards stay in the vault, and are destroyed when the session is forgotten
 Ends         with the session: after its one question, or at the cutoff
-Not covered  a home folder restored from an older copy that no witness knows. That another code has the same name is
-             found if both are known, values and all; if not, a replay warns. Checked by
+Not covered  a home folder restored from an older copy that no witness knows. Two questions with the same name and
+             different code are detected if both codes are known, values included; if not, a replay warns. Checked by
              tests/tasks/door/test_question_door.py and tests/promises/test_canary_questions.py
 """
 
@@ -41,12 +41,12 @@ from concord.tasks.mechanisms.stable import StableVoting
 
 ANSWER_FORMAT = "concord answer 1"
 REFUSED_ANSWER, ANSWERED = 0, 1
-"""How a draw is kept."""
+"""How the outcome of a draw is stored."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What a session of questions is opened for: its mechanism; and the name of its question, if it has one alone."""
+    """Settings of a session of questions: its mechanism, and the name of its question if it has only one."""
 
     mechanism: SingleRelease | StableVoting
     question: str | None
@@ -55,9 +55,9 @@ class Questions:
     def of(
         cls, plan: Plan, question: Question, order: float, *, epsilon: float | None, form: str, cutoff: int | None
     ) -> "Questions":
-        """One question by itself, in that form of A_stab; or, with a cutoff, a stream of them. Raises WrongInput.
+        """A single question, in this form of A_stab, or with a cutoff a stream of questions. Raises WrongInput.
 
-        epsilon   what it may cost; by default as the plan says, which has the δ
+        epsilon   its budget; by default the plan's, which also has δ
         order     the Rényi order of its domain
         """
         spend, delta = plan.privacy.epsilon if epsilon is None else epsilon, plan.privacy.delta
@@ -73,12 +73,12 @@ class Questions:
 
     @property
     def epsilon(self) -> float:
-        """ε of its claim."""
+        """ε that the session claims."""
         return self.mechanism.epsilon
 
     @property
     def cost(self) -> Cost:
-        """What it will have spent at its end."""
+        """Cost at its end."""
         return self.mechanism.cost
 
     @property
@@ -88,12 +88,12 @@ class Questions:
 
     @property
     def queries(self) -> int | None:
-        """Questions it may answer at most; None for a stream."""
+        """Largest number of questions it may answer; None for a stream."""
         return self.mechanism.queries
 
     @property
     def per_refusal(self) -> Cost | None:
-        """What one refusal is charged; None if it is charged whole."""
+        """Cost of one refusal; None if the session is charged whole."""
         return self.mechanism.per_refusal
 
     def settings(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Questions:
         return {**self.mechanism.settings(), "asks": QUESTIONS, **alone}
 
     def asked(self, plan: Plan, encoding: Encoding, vault: Vault) -> Asked:
-        """The session they are asked for in."""
+        """The session that the plan asks for."""
         depends = {
             "secret": plan.privacy.secret,
             "public_share": plan.data.public_share,
@@ -115,7 +115,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class Answered:
-    """A question's answers as the session keeps them: its name, its code, and what each shard answered."""
+    """A question's stored answers: its name, its code, and the answer of each shard."""
 
     question: str
     code: str
@@ -123,7 +123,7 @@ class Answered:
 
     @classmethod
     def read(cls, vault: Vault, ref: Ref) -> "Answered":
-        """From a file of the vault."""
+        """Read the answers from a file of the vault."""
         kept = json.loads(vault.read(ref))
         return cls(kept["question"], kept["code"], tuple(kept["answers"]))
 
@@ -133,7 +133,7 @@ class Answered:
 
 
 def keep_answers(vault: Vault, session: str, question: Question, answers: Sequence[str]) -> Ref:
-    """Keep what shards answer to a question that is not begun yet, in the place of what was kept before."""
+    """Store the shards' answers to a question that is not begun yet, replacing earlier ones."""
     kept = {"question": question.name, "code": question.code, "answers": list(answers)}
     with vault.create(_kept(vault, session, question.name)) as sink:
         sink.write(canonical_json(kept).encode())
@@ -141,17 +141,17 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
 
 
 def batch_of(door: Stores, session: str, question: str) -> Batch | None:
-    """The batch that a question of that name is in its session, once it is begun."""
+    """The batch of the question with this name in its session; None if it is not begun."""
     digest = _question_digest(door.vault, session, question)
     return next((batch for batch in door.ledger.batches(session) if batch.rows_digest == digest), None)
 
 
 @private_stage
 def release_question(door: Stores, session: Session, questions: Questions, name: str) -> Ref:
-    """The door of one question: release its answer from those that were kept, or replay it. Returns the file, JSON.
+    """Release the answer to one question from the stored answers of shards, or replay it. Returns the file, JSON.
 
-    What was begun by a process that is gone is released first. Raises NotVerified if answers or key are not those
-    on record, BudgetRefused if the session has ended.
+    A question that was begun by a process that is gone is released first. Raises NotVerified if answers or key are not
+    those on record, BudgetRefused if the session has ended.
     """
     with open_door(door, session):
         for begun in _pending(door, session.id):
@@ -167,8 +167,8 @@ def release_question(door: Stores, session: Session, questions: Questions, name:
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:
-    """Whether what was released under a question's name is known to be asked by its code. Raises WrongInput if it was
-    asked by other code."""
+    """Whether the answer released under a question's name is known to come from the same code. Raises WrongInput if it
+    came from other code."""
     code = json.loads(released)["code"]
     if code and question.code and code != question.code:
         raise WrongInput(
@@ -179,7 +179,7 @@ def check_code(question: Question, released: bytes, session: str) -> bool:
 
 
 def answer_path(session: str, index: int) -> str:
-    """Where the answer to a question is released."""
+    """Path of the released answer to a question."""
     return f"{session}/answers/answer-{index:05d}.json"
 
 
@@ -217,7 +217,7 @@ def _release(door: Stores, session: Session, questions: Questions, asked: Answer
 
 
 def _publish(door: Stores, session: Session, index: int, asked: Answered, *, answered: bool) -> Ref:
-    """Write what was drawn: the same for the same draw."""
+    """Write the released file; its bytes depend on the draw alone."""
     winner, _ = leaders(asked.answers)
     outcome = "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered"
     return publish_answer(
@@ -235,7 +235,7 @@ def _publish(door: Stores, session: Session, index: int, asked: Answered, *, ans
 
 
 def _pending(door: Stores, session: str) -> Iterator[Answered]:
-    """The question that was begun and not released, by what was kept of it. Raises NotVerified if that is gone."""
+    """The stored answers of a question that was begun and not released. Raises NotVerified if they are gone."""
     state = door.ledger.session(session)
     if state.status != "open" or state.pending is None:
         return
@@ -254,5 +254,5 @@ def _kept(vault: Vault, session: str, question: str) -> str:
 
 
 def _question_digest(vault: Vault, session: str, question: str) -> str:
-    """The digest by which the ledger knows a question of a session."""
+    """The digest of a question's name under which the ledger records it."""
     return keyed_digest(derive(session_key(vault, session), "digests"), "question", question)

@@ -2,8 +2,8 @@
 
     for each batch of public rows:  ledger.begin ─ draw ─ labels durable ─ ledger.commit
 
-A batch that was committed is replayed from what was released. One that was only begun is answered again with the same
-randomness: keyed draws follow from the session key and the row's index, and answers that noise led to are kept in the
+A batch that was committed is replayed from its released file. One that was only begun is answered again with the same
+randomness: keyed draws follow from the session key and the row's index, and answers made with noise are stored in the
 vault before anyone sees them.
 
 Assumes      the ledger's record of the session is complete; the session's reservation was admitted
@@ -40,12 +40,12 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 RUN = "run.lock"
 """The lock of a whole command on a session; the door has its own."""
 CountVotes = Callable[[PublicBatch], Ref]
-"""Gives poll's counts for a batch, (rows, classes), once they are needed."""
+"""Returns the file of `poll`'s counts for a batch, (rows, classes); called only if they are needed."""
 
 
 @dataclass(frozen=True)
 class Stores:
-    """What the door needs of a home folder: the vault, the ledger, and where released files go."""
+    """The parts of a home folder that the door uses: the vault, the ledger, and the released files."""
 
     vault: Vault
     ledger: Ledger
@@ -53,7 +53,7 @@ class Stores:
 
     @classmethod
     def of(cls, home: Path) -> Self:
-        """The door of that home folder."""
+        """The stores of a home folder."""
         return cls(Vault(home / "vault"), Ledger.of(home), Released(home))
 
 
@@ -68,7 +68,7 @@ def release(
 ) -> list[Ref]:
     """Answer the batches in order, or replay them; returns the released file of each.
 
-    votes   asked for in order, of no batch after the session's end; meanwhile the door is free, for whoever closes it
+    votes   called in order, for no batch after the session's end; meanwhile another process can close the session
     Raises NotVerified if rows, votes or key are not those on record.
     """
     with open_door(door, session):
@@ -86,10 +86,10 @@ def release_once(
     draw: Callable[[], Ints],
     publish: Callable[[Ints], Ref],
 ) -> Ref:
-    """The one answer of a session that ends with it, such as a chosen hypothesis; or what was released before.
+    """The released file of a session's only answer, such as a chosen hypothesis: released now, or replayed.
 
-    about     what is asked, in public bytes; `counted` are the private numbers that `draw` answers from
-    publish   writes the answer that was drawn, the same for the same answer; returns the released file
+    about     the question, as public bytes; `counted` are the private numbers that `draw` answers from
+    publish   writes the answer that was drawn, with bytes that depend on it alone; returns the released file
     Raises NotVerified if question, numbers or key are not those on record.
     """
     with open_door(door, session):
@@ -110,7 +110,7 @@ def release_once(
 
 
 def publish_answer(door: Stores, session: Session, name: str, **result: Any) -> Ref:
-    """Write the answer of a session, `told` as JSON, to the released file of that name."""
+    """Write the answer of a session, `result` as JSON, to the released file of that name."""
     claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
     text = json.dumps({**claim, **result}, indent=2, sort_keys=True)
     return door.released.write(f"{session.id}/{name}", text.encode())
@@ -121,8 +121,8 @@ def replay(
 ) -> list[Ref]:
     """The released file of each batch of a session's stream, as `release` gave it: no vote is read, nothing is drawn.
 
-    Raises WrongInput if rows were put to the session and not answered yet, NotVerified if a file is not there
-    or not what was released.
+    Raises WrongInput if rows of the session are not answered yet, NotVerified if a file is missing or not what was
+    released.
     """
     with open_door(door, session):
         return [*map(Passage(door, session.id, mechanism, classes).pass_again, batches)]
@@ -130,7 +130,7 @@ def replay(
 
 @contextmanager
 def open_door(door: Stores, session: Session) -> Iterator[None]:
-    """The door to this process alone. Raises NotVerified if the session's key is not the one it was opened with."""
+    """Hold the door's lock. Raises NotVerified if the session's key is not the one it was opened with."""
     with alone(door.vault, session.id):
         check_key(door.vault, session)
         yield
@@ -142,13 +142,13 @@ def _replay(door: Stores, outcome: BatchOutcome) -> Ref:
 
 
 class Passage:
-    """One walk of batches through the door."""
+    """One pass of a session's batches, in order, through the door."""
 
     def __init__(self, door: Stores, session: str, mechanism: Mechanism, classes: Sequence[str]) -> None:
         self.door, self.session, self.mechanism, self.classes = door, session, mechanism, classes
         self._known, self._committed = dict[str, Batch](), 0
         self._met = set[str]()  # digests in the vault of the batches so far
-        self._ahead = set[str]()  # batches on record that this walk has not come to
+        self._ahead = set[str]()  # batches on record that this pass has not reached
         self._unasked = (0, 0)  # batches and rows that came after the session had ended
         self.catch_up()
 
@@ -162,7 +162,7 @@ class Passage:
         self._committed += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
 
     def pass_through(self, batch: PublicBatch, votes: CountVotes) -> Ref:
-        """Release one batch, or what was released for it."""
+        """Release one batch, or replay its released file."""
         state = self.door.ledger.session(self.session)
         rows_digest = self._on_record(batch, state)
         if rows_digest is None:
@@ -188,7 +188,7 @@ class Passage:
         return _replay(self.door, begun.outcome) if begun.outcome else self._answer(begun, counts, state)
 
     def pass_again(self, batch: PublicBatch) -> Ref:
-        """What was released for a batch, without its votes; or that it was not asked."""
+        """Replay a batch without votes, or note that it was not asked. Raises WrongInput if it has no answer yet."""
         state = self.door.ledger.session(self.session)
         rows_digest = self._on_record(batch, state)
         old = self._known.get(rows_digest or "")
@@ -199,7 +199,7 @@ class Passage:
         raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
 
     def _on_record(self, batch: PublicBatch, state: Session) -> str | None:
-        """The digest by which the ledger knows a batch; None if it is not on record, and is not asked any more."""
+        """The digest under which the ledger records a batch; None if it is not recorded and the session has ended."""
         if state.ended and not self._ahead and batch.ref.digest not in self._met:
             return None  # without reading it
         rows_digest = self._digest(self.door.vault.read(batch.ref))
@@ -208,7 +208,7 @@ class Passage:
         return rows_digest if rows_digest in self._known or not state.ended else None
 
     def _check_unreleased(self, state: Session) -> None:
-        """Raise NotVerified if the session's next batch was released already: its draws have served other rows."""
+        """Raise NotVerified if the session's next batch was released already: its draws were used for other rows."""
         path = labels_path(state.id, state.batches)
         if self.door.released.find(path) is not None:
             raise NotVerified(
@@ -233,7 +233,7 @@ class Passage:
         return released
 
     def _drawn(self, batch: Batch, votes: Ints, state: Session) -> Answers:
-        """The answers of a batch, by what the session had answered before: the same, whatever happened between."""
+        """The answers of a batch, drawn once from the state before it and the same at every later call."""
         room = None if state.queries is None else state.queries - state.asked
         source = Randomness(self.door.vault, self.session)
 
@@ -267,7 +267,7 @@ class Passage:
 
     @cached_property
     def _guarantee(self) -> dict[str, str]:
-        """What the labels promise, as it stands in the metadata of every released table."""
+        """The guarantee of the labels, for the metadata of every released table."""
         session = self.door.ledger.session(self.session)
         domain = self.door.ledger.domain(session.domain)
         return {
@@ -288,21 +288,21 @@ def read_votes(data: bytes) -> Ints:
 
 @contextmanager
 def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
-    """Hold a lock of the session; the kernel frees it when the process ends, however it ends."""
+    """Hold a lock of the session; the kernel frees it when the process ends for any reason."""
     with locked(vault.root / "sessions" / session / lock):
         yield
 
 
 @contextmanager
 def alone_if_free(vault: Vault, session: str, lock: str) -> Iterator[bool]:
-    """Hold a lock of the session if nobody else does; whether it is held."""
+    """Hold a lock of the session if no other process does; yields whether it is held."""
     with locked(vault.root / "sessions" / session / lock, wait=False) as free:
         yield free
 
 
 @contextmanager
 def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterator[None]:
-    """Only one command at a time opens a session of an identity and passes its door: the others go on with it.
+    """Let only one command at a time open a session of an identity and pass its door; the others continue that session.
 
     waiting   called before this waits for another command
     """
@@ -318,13 +318,13 @@ def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterato
 
 @contextmanager
 def a_run_in(vault: Vault, domain: str) -> Iterator[None]:
-    """Runs of a domain go on beside each other; while one does, nothing of the domain is erased."""
+    """Shared lock of a run in the domain: other runs may go on, but nothing of the domain is erased meanwhile."""
     with locked(vault.root / "locks" / domain, shared=True):
         yield
 
 
 @contextmanager
 def no_run_in(vault: Vault, domain: str) -> Iterator[None]:
-    """Wait until no run of the domain goes on, and keep others waiting."""
+    """Exclusive lock of the domain: wait until no run of it goes on, and let new ones wait."""
     with locked(vault.root / "locks" / domain):
         yield

@@ -1,20 +1,20 @@
-"""Rounds: tallies at the door. One question after another, each of which may follow from what was released before.
+"""Rounds of tallies at the door: one question after another, each of which may depend on earlier released sums.
 
     for each round:  ledger.begin ─ draw ─ kept in the vault ─ published with what is asked next ─ ledger.commit
 
-A round is a batch of its session. What is asked next follows from released sums, but in floating point, whose last bits
-depend on the machine: it is computed once, rounded to whole numbers, and published with the round. Whoever goes on with
-the session reads it there.
+A round is a batch of its session. The next question follows from released sums, but in floating point, whose last bits
+depend on the machine. So it is computed once, rounded to whole numbers, and published with the round; a process that
+continues the session reads it there.
 
 Assumes      the ledger reserved all rounds when the session was opened; `sums` are the exact ones of `question`
 Guarantees   a round is drawn for once, after it was begun, and its file has the same bytes however often this runs and
-             wherever it was stopped; a question or sums other than those on record stop it, and
-             so does a question that its round did not pay for
-Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid,
-             drawn or not; those never begun return in a domain whose filter is `gaussian` (artifacts.domains), and in
-             no other
-Not covered  a home folder restored from an older copy that no witness knows; of an older copy of the ledger alone it is
-             found, before anything else is opened, that a round was drawn which a newer one gave back. Checked by
+             wherever it was stopped; a question or sums other than those on record stop it, and so does a question that
+             its round did not pay for
+Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid
+             for, drawn or not; rounds never begun are given back in a domain whose filter is `gaussian`
+             (artifacts.domains), and in no other
+Not covered  a home folder restored from an older copy that no witness knows. If only the ledger is an older copy, a
+             round that was drawn and given back is detected before anything else is opened. Checked by
              tests/tasks/door/test_rounds.py and tests/promises/test_crash_rounds.py
 """
 
@@ -40,12 +40,12 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 
 ROUND_FORMAT = "concord round 1"
-"""What a round's file says, as JSON: number, question, sums, and what follows from them."""
+"""Format of a round's file, JSON: number, question, sums, and results computed from them."""
 
 
 @dataclass(frozen=True)
 class TalliedSession:
-    """Tallies as a session is opened for them: the mechanism, and the digest of the public codes it asks about."""
+    """Settings of a session of tallies: the mechanism, and the digest of the public codes it asks about."""
 
     mechanism: Tallies
     codes: str
@@ -55,17 +55,17 @@ class TalliedSession:
 
     @property
     def queries(self) -> int:
-        """How many rounds there are."""
+        """Number of rounds."""
         return len(self.mechanism.rounds)
 
     @property
     def cost(self) -> Cost:
-        """Of all rounds."""
+        """Cost of all rounds."""
         return self.mechanism.cost
 
     @property
     def rounds(self) -> tuple[Cost, ...]:
-        """Of each round by itself; none if the noise of one is too narrow for any proof but that of the whole."""
+        """Cost of each round; empty if the noise of one is so narrow that only the whole session has a proof."""
         alone = tuple(replace(self.mechanism, rounds=(each,)).cost for each in self.mechanism.rounds)
         whole = any(isinstance(part, Whole) for cost in alone for part in cost.parts or ())
         return () if whole else alone
@@ -75,7 +75,7 @@ class TalliedSession:
         return {**self.mechanism.settings(), "codes": self.codes}
 
     def asked(self, plan: Plan, encoding: Encoding, public: Sequence[PublicBatch], vault: Vault) -> Asked:
-        """The session they are asked for in."""
+        """The session that the plan asks for."""
         depends = {
             "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
             "tallies": self.settings(),
@@ -100,7 +100,7 @@ def release_round(
     """Release round `number` of a session, or replay it; returns its released file.
 
     blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
-    follow   what follows from the noisy sums, computed from them and public things alone
+    follow   returns further results, computed from the noisy sums and public things alone
     Raises NotVerified if question, sums or key are not those on record.
     """
     with open_door(door, session):
@@ -141,5 +141,5 @@ def _check_paid(mechanism: Tallies, number: int, question: RoundQuestion, sums: 
 
 
 def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
-    """Keyed digest of the sums of all blocks: the same however the rows lie in them."""
+    """Keyed digest of the sums of all blocks; it does not depend on how rows are spread over them."""
     return vault.digest("sums", sums_bytes(total_of(blocks, vault)))

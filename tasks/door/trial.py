@@ -1,20 +1,20 @@
-"""Trial: students tried out on private units that took no part in learning: one is chosen, and then noisy counts.
+"""Trial of students on private units that were kept out of learning: choose one of several, and release noisy counts.
 
-The units of the test part (tasks.data.parts) are counted by their class and what the student says of them, one row a
-unit, and the counts are released once, through the door, in a session of their own (tasks.mechanisms.private_test). It
-costs no more than learning reserved, and if both sessions name their parts, no unit pays for both (artifacts.parts).
-If learning was refused little and settled for less, the test part is the larger one, and the domain pays that.
+The units of the test part (tasks.data.parts) are counted by true and predicted class, one row per unit, and the counts
+are released once, at the door, in a session of their own (tasks.mechanisms.private_test). It costs no more than
+learning reserved, and if both sessions name their parts, no unit pays for both (artifacts.parts). If learning had few
+refusals and settled for less, the test part costs more, and the domain pays that.
 
-If the plan names candidates, one of them is chosen first, by how many of those units it is wrong about, in a session
-of its own (tasks.mechanisms.student_choice). Choice and test are of the same part and add up there, so the test
-has what the choice leaves.
+If the plan names candidates, one of them is chosen first, by the number of those units it gets wrong, in a session of
+its own (tasks.mechanisms.student_choice). Choice and test use the same part and their costs add up, so the test has the
+budget that the choice leaves.
 
-Assumes      what a student says of a row follows from that row alone: it is asked about one at a time
+Assumes      a student's prediction for a row depends on that row alone: it predicts one row at a time
 Guarantees   (ε, δ) for the released counts, (ε, 0) for the choice; the counts, and how many units there are, stay in
              the vault. A choice that was drawn is the one that is released, however often this runs
 Ends         with its one release
-Not covered  a student that was chosen by what came out of the same units before: its intervals are optimistic, and
-             the certificate says how many sessions may have looked at them. Checked by tests/tasks/door/test_trial.py,
+Not covered  a student that was chosen by earlier results on the same units: its intervals are optimistic, and the
+             certificate states how many sessions may have used them. Checked by tests/tasks/door/test_trial.py,
              tests/tasks/door/test_choice_of_student.py and tests/flows/test_trial_run.py
 """
 
@@ -56,11 +56,11 @@ from concord.tasks.mechanisms.student_choice import StudentChoice
 TEST_FORMAT = "concord private test 1"
 CHOICE_FORMAT = "concord student choice 1"
 Says = Callable[[NDArray[Any]], NDArray[Any]]
-"""What a student says of rows as it reads them (rows, width): class names (rows,)."""
+"""A student's prediction: class names (rows,) of rows in its own format (rows, width)."""
 
 
 Trial = Once[PrivateTest]
-"""A test as a session is opened for it; `about` is public: the student, whose it is, and whether it is clean."""
+"""Settings of a session for a test; `about` is public: the student, its session, and whether the test is clean."""
 
 
 def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:
@@ -78,9 +78,9 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
 
 
 def _most(domain: Domain, learning: Charge) -> tuple[float, float]:
-    """Order and nats of the discrete Gaussians that are charged as much: nats are ρ times the order.
+    """Order and nats of discrete Gaussians that are charged as much as learning: nats are ρ times the order.
 
-    By μ², of moves v at scales σ: Σ ‖v‖²/(σ² − t²) ≤ 2ρ/(1 − 2ρt²), for 1/σ² is at most 2ρ. That is μ² at this ρ.
+    For μ², of moves v at scales σ: Σ ‖v‖²/(σ² − t²) ≤ 2ρ/(1 − 2ρt²), since 1/σ² is at most 2ρ. That is μ² at this ρ.
     """
     if domain.filter.kind == "renyi":
         return domain.filter.order, float(learning.renyi)
@@ -97,9 +97,9 @@ def planned_choice(plan: Plan) -> StudentChoice | None:
 
 
 def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Charge, float]]) -> tuple[Charge, float]:
-    """What choices leave the test of what learning was charged, and of its ε; both are of the same units.
+    """The charge and ε left for the test: those of learning minus those of choices, which use the same units.
 
-    Raises BudgetRefused if that is nothing.
+    Raises BudgetRefused if nothing is left.
     """
     left, each = learning, epsilon
     for charge, claimed in choices:
@@ -115,7 +115,7 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
 def choice_of(
     plan: Plan, mechanism: StudentChoice, learned: str, students: Sequence[Ref], *, clean: bool
 ) -> Once[StudentChoice]:
-    """The choice among candidates that learned from a session; `students` are their files, in order."""
+    """The choice among candidates fitted to a session; `students` are their files, in order."""
     about = {
         "session": learned,
         "candidates": [candidate.model_dump(mode="json") for candidate in plan.student.candidates or ()],
@@ -127,8 +127,7 @@ def choice_of(
 
 
 def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:
-    """Whether a session learned from no unit that is tried now: it named the learning part, by the very division whose
-    test part that is."""
+    """Whether a session learned from no unit of the test part: it named the learning part of the same division."""
     division = division_of(plan, vault)
     return division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
 
@@ -151,9 +150,9 @@ def confusion(
     erased: Erased,
     codes: Codes | None = None,
 ) -> Ref:
-    """Units of the test part by their class and what the student says: (classes, classes), in a file of the vault.
+    """Write the confusion matrix of the test part, (classes, classes), true by predicted class, to the vault.
 
-    codes   of a student that reads those, its fine ones alone, and not encoded rows
+    codes   the codes of a student that reads their fine fields instead of encoded rows
     """
     matrix = np.zeros((len(encoding.classes),) * 2, dtype=np.int64)
     with silenced():
@@ -173,9 +172,9 @@ def errors_aside(
     key: bytes,
     erased: Erased,
 ) -> Ref:
-    """How many units of the test part, one row each, every candidate is wrong about: (candidates,), in the vault.
+    """Write the number of units of the test part, one row each, that each candidate gets wrong, (candidates,).
 
-    candidates   what each says, and the codes that it reads, if it does not read encoded rows
+    candidates   prediction function of each, with its codes if it does not read encoded rows
     """
     errors = np.zeros(len(candidates), dtype=np.int64)
     with silenced():
@@ -201,10 +200,10 @@ def _kept(counts: Ints, vault: Vault, path: str) -> Ref:
 
 
 def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
-    """The class (rows,) that a student gives each row (rows, width), asked about each by itself.
+    """The class (rows,) that a student predicts for each row (rows, width), one row at a time.
 
-    In company, what it says of a row could change with the others: matrix products round by position, and any estimator
-    may look at all rows at once. A row it fails on, or gives no declared class, counts as given the first.
+    In a batch a prediction could depend on other rows: matrix products round by position, and an estimator may use all
+    rows at once. If it fails on a row or predicts no declared class, the first class counts.
     """
     indices = {name: index for index, name in enumerate(classes)}
     known: dict[bytes, int] = {}
@@ -220,12 +219,12 @@ def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
 def _answer(says: Says, row: NDArray[Any], indices: dict[str, int]) -> int:
     try:
         return indices.get(str(says(read_only(aligned_copy(row)))[0]), 0)
-    except Exception:  # whatever an estimator fails with on a private row must not show
+    except Exception:  # no failure of an estimator on a private row may show
         return 0
 
 
 def release_trial(door: Stores, session: Session, trial: Trial, counts: Ref, classes: Sequence[str]) -> Ref:
-    """The door of a test: release the noisy counts, or replay them. Returns the released file, JSON.
+    """Release the noisy counts of a test at the door, or replay them. Returns the released file, JSON.
 
     counts   the file of `confusion`
     Raises NotVerified if student, counts or key are not those on record.
@@ -247,7 +246,7 @@ def release_trial(door: Stores, session: Session, trial: Trial, counts: Ref, cla
 
 
 def release_choice(door: Stores, session: Session, choice: Once[StudentChoice], counts: Ref) -> Ref:
-    """The door of a choice: choose once and publish which, or replay. Returns the released file, JSON.
+    """Choose once and publish the index, or replay the choice. Returns the released file, JSON.
 
     counts   the file of `errors_aside`
     Raises NotVerified if candidates, counts or key are not those on record.
@@ -268,7 +267,7 @@ def release_choice(door: Stores, session: Session, choice: Once[StudentChoice], 
 def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | None:
     """The plan with the student that was chosen among its candidates for a session; None if none was chosen yet.
 
-    Raises BudgetRefused if the session has chosen, or was to choose, among others: that would cost again.
+    Raises BudgetRefused if the session has chosen, or began to choose, among other candidates: that would cost again.
     """
     candidates = plan.student.candidates
     if candidates is None:
@@ -288,7 +287,7 @@ def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | 
 
 
 def settled_now(stores: Stores, learned: Session, plan: Plan) -> Plan:
-    """The same, if nothing is chosen any more. Raises WrongInput if none was."""
+    """The plan with its chosen student. Raises WrongInput if none was chosen."""
     found = with_chosen_student(stores, learned, plan)
     if found is None:
         raise WrongInput(f"session {learned.id} has no student yet: run its plan, which chooses one of its candidates")

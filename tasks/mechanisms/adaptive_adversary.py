@@ -64,17 +64,17 @@ GAME_PROOF = (
     "its (ε, δ) by the best adaptive attack: tasks/mechanisms/adaptive_adversary.py, "
     "and tasks/verify/recompute_game.py by another path"
 )
-"""What is added to the proof of stable voting that was calibrated to the game."""
+"""Addition to the proof of stable voting that was calibrated to the game."""
 GAME_FOR_NOTHING = (
     "the plan asked for accountant = 'game', which brings nothing here: the table that its Rényi curve proves answers "
     "as much, and is the one that ran"
 )
-"""What is added instead if the plan asked for the game, and the table of the Rényi curve is the best."""
+"""Addition to the proof if the plan asked for the game, but the table of the Rényi curve is the best."""
 
 TOLERANCE = 1e-13
 """Relative gain below which a query is no better: the rounding of one linear solve. It is added to the value."""
 MOST_GRID_CELLS = 4096
-"""Of the grid from 1 to e^ε: with more, only tables whose steps are tiny would be played more finely."""
+"""Most cells of the grid from 1 to e^ε; more would only refine tables whose steps are tiny."""
 MARGINS = (8.0, 4.0)
 """How far the grid of log x reaches below 0 and above ε, in units of 1/(order − 1), over which values fall e-fold."""
 
@@ -215,7 +215,7 @@ LEAST_ORDER = 1.5
 TARGET = 0.01
 """Calibration minimises the distance at which refusal falls to this."""
 LARGEST_TABLE = 500_000
-"""No table is built whose refusals fall to TARGET at a larger distance only: no ensemble could use it."""
+"""Largest distance at which refusals of a table may fall to TARGET: no ensemble could use a larger one."""
 AIM = -0.002
 """Calibration to the game aims at this log of the proved δ over the wanted one."""
 

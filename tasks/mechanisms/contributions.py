@@ -37,16 +37,16 @@ from concord.tasks.mechanisms.distance import Ints
 CodeRows = NDArray[np.int32]
 What = Literal["labels", "codes"]
 Span = tuple[int, int]
-"""First code of a field, and the one past its last."""
+"""First code of a field, and one past its last."""
 
 STEPS_A_NAT = 256
 FARTHEST_LOGIT = 8192
 """Steps of logits beyond which a probability falls no more: e^−32 is below 2^−31."""
 TABLE_DIGEST = "ac0e74e271c9a1bb1f8fb8ded24587416fc5ca0530ddc9422305fa421441545d"
 LARGEST_WEIGHT = 2**40
-"""Of a model: sums of a million of them fit."""
+"""Largest weight of a model: sums of a million weights fit into 64 bits."""
 ROWS_OF_A_BLOCK = 1 << 16
-"""Rows that are worked on at a time: a block's columns stay in the processor's cache."""
+"""Rows computed at a time: a block's columns stay in the processor's cache."""
 
 
 @lru_cache(maxsize=1)

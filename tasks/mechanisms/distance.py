@@ -105,10 +105,10 @@ Table = NDArray[np.uint64]
 
 WHOLE = 2**64
 FLOOR = 2**24
-"""Where a table stops falling: refusal with probability 2^−40 at every larger distance."""
+"""Entry at which a table stops falling: refusal with probability 2^−40 at every larger distance."""
 
 ROUNDING = 1e-12
-"""Above the error of `renyi` in double arithmetic (a few units of 1e-16 a term, terms below 1e2)."""
+"""Bound on the error of `renyi` in double arithmetic (a few units of 1e-16 per term, terms below 1e2)."""
 
 
 def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:

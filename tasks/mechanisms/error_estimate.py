@@ -24,7 +24,7 @@ from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
 
 RATE_STEPS = 1000
-"""Parts an error rate is counted in: rounding moves it by a twentieth of a percentage point at most."""
+"""Steps of an error rate: rounding moves it by at most a twentieth of a percentage point."""
 
 
 @dataclass(frozen=True, kw_only=True)

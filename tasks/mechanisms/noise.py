@@ -75,9 +75,9 @@ from concord.tasks.mechanisms.distance import Draws, Ints
 enable_features("contrib")
 
 DRAWS_AT_A_TIME = 65_536
-"""Draws asked of OpenDP at a time: it answers in Python lists, eight times as large as the array."""
+"""Draws requested from OpenDP at a time: it returns Python lists, eight times as large as the array."""
 LARGEST_SCALE = 2.0**40
-"""Scales above it are refused: noise that cannot reach 2^63 never wraps when it is added to a count."""
+"""Largest scale allowed: noise that cannot reach 2^63 never wraps when it is added to a count."""
 AES_BLOCK = 16  # bytes of an AES block
 DRAW = 8  # bytes of a 64-bit draw
 
@@ -148,16 +148,16 @@ def keyed_draws(key: bytes, first: int, rows: int, buffer: Draws | None = None) 
 
 
 PRECISION = 1e-9
-"""How near to the least scale calibration comes, relatively."""
+"""Relative precision to which calibration finds the least scale."""
 EXPONENTS = np.geomspace(1e-4, 1e6, 4001)
-"""The λ of the proof that are tried."""
+"""Values of the proof's λ that are tried."""
 BRACKETS = EXPONENTS * np.log(EXPONENTS) - (1 + EXPONENTS) * np.log1p(EXPONENTS)
-"""ln λ^λ/(1 + λ)^(1+λ) of each: the most that (1 − e^(−x))⁺ is of e^(λx)."""
+"""ln λ^λ/(1 + λ)^(1+λ) of each λ: the largest ratio of (1 − e^(−x))⁺ to e^(λx)."""
 
 ROUNDED = 2.0
 """t of the proof for vectors: θ_t is 1e-34."""
 LEAST_ROUNDED = 3.0
-"""Least scale for which that proof is used: below, less is lost by zero-concentrated DP."""
+"""Least scale for which that proof is used; below it, zero-concentrated DP loses less."""
 
 
 class Priced(Protocol):

@@ -49,7 +49,7 @@ from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, Ra
 Shares = NDArray[np.float64]
 
 PROFILE_ROWS = 512
-"""Rows of a profile at most: more would only slow planning."""
+"""Most rows of a profile: more would only slow planning."""
 
 
 def profile(agreement: ArrayLike, classes: int) -> Shares:
@@ -102,7 +102,7 @@ def _thinned(shares: Shares) -> Shares:
 
 
 MIDDLES = (np.arange(64) + 0.5) / 64
-"""Quantiles of the winner's noise that stand for all of it."""
+"""Quantiles that represent the distribution of the winner's noise."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _margins(votes: Floats) -> Ints:
 
 
 SPLIT_SHARE = 1 / 5
-"""Part of the trials for rows whose labels differ. Only a broken mechanism answers these often."""
+"""Share of trials spent on rows whose labels differ. Only a broken mechanism answers these often."""
 LEAST_PROBABILITY = 1e-300
 """Least probability whose logarithm is taken."""
 

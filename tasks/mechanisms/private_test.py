@@ -43,17 +43,17 @@ from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import gaussians_delta, least_noise, with_moves
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
-"""How many cells a unit moves by one, and how many of right and wrong, by what is secret of it."""
+"""Number of cells that a unit moves by one, and of numbers of the pair, by which part of the unit is secret."""
 PAIR_SHARE = 1 / 2
 """Part of ρ that goes to right and wrong."""
 LEVEL = 0.95
-"""How likely each interval covers."""
+"""Coverage probability of each interval."""
 REACH = 14
-"""Standard deviations beyond which no noise is summed: less than 1e-42."""
+"""Standard deviations beyond which noise is not summed: its probability is less than 1e-42."""
 LARGEST_LAW = 1 << 22
-"""Places of a law of noise up to which it is summed; the quantile of a wider one is bounded."""
+"""Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
 ABOUT = ("session", "student", "share", "clean")
-"""What a session's record says beside: whom it tried, and on whom."""
+"""Further keys of a session's record: the student that was tested, and the units it was tested on."""
 
 
 @dataclass(frozen=True, kw_only=True)

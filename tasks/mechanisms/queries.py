@@ -196,7 +196,7 @@ class OptimalRelease:
 
 SingleRelease = LaplaceRelease | OptimalRelease
 FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": OptimalRelease, "laplace": LaplaceRelease}
-"""A_stab by the name of its form: the one that answers most, and the papers'."""
+"""A_stab by the name of its form: the form that answers most, and the papers' form."""
 
 
 def _labels(votes: Ints, answered: NDArray[np.bool_]) -> Ints:

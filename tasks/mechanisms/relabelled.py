@@ -50,11 +50,11 @@ RELABELLED_PROOF = (
     "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
     "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
 )
-"""What is added to the proof of a mechanism that answers from relabelled rows."""
+"""Addition to the proof of a mechanism that answers from relabelled rows."""
 BUDGETED = UP**3
-"""Head-room kept of a budget for rounding on the way back to it."""
+"""Head-room left in a budget for rounding."""
 LARGEST_EXPONENT = 700.0
-"""Exponents are held below this: e to it is near the largest double."""
+"""Largest exponent used: e to this power is near the largest double."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ from concord.tasks.mechanisms.odds import (
 )
 
 ANSWERED = 4
-"""Rows that should be answered, before each that should be refused, in the attack on a noisy threshold."""
+"""Rows that should be answered before each row that should be refused, in the attack on a noisy threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +215,9 @@ REFUSALS = 0.01
 LABEL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 1.0)
 """Parts of δ tried for labels that escape; the rest pays for optimal composition."""
 QUERY_RATIOS = tuple(1 + step / 50 for step in range(-10, 41))
-"""Ratios of query scale to threshold scale tried. Far tails want 1, least variance wants 2^(1/3)."""
+"""Ratios of query scale to threshold scale tried. Far tails favour 1, least variance favours 2^(1/3)."""
 SEARCHED_PART = 1 - 1e-5
-"""Part of each budget that is searched; the rest is for what is rounded up when the settings found are certified."""
+"""Part of each budget that is searched; the rest covers rounding up when the settings found are certified."""
 
 
 @dataclass(frozen=True, kw_only=True)

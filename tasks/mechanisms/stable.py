@@ -58,12 +58,12 @@ from concord.tasks.mechanisms.odds import (
 
 SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
 PLANNED = "planned_accountant"
-"""A setting if the plan asked for another accountant, and there alone."""
+"""Key of a setting that is present only if the plan asked for another accountant."""
 
 ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 LEAST_REFUSED = 1 / 3
-"""Rows refused less often than this are no part of an attack: they show little more, at the price of long streams."""
+"""Rows refused less often are left out of an attack: they reveal little more and make streams long."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

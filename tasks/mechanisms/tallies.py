@@ -52,7 +52,7 @@ from concord.tasks.mechanisms.noise import (
 from concord.tasks.mechanisms.odds import SumsAttack
 
 STEPS = 1 << 16
-"""Steps a vote: a unit's mean of many rows loses less than one of them in a cell."""
+"""Steps per vote: truncating a unit's mean of many rows loses less than one step in a cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,17 +268,17 @@ class Tallies:
 
 
 SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}
-"""Shares of ρ by how many rounds there are."""
+"""Shares of ρ by number of rounds."""
 TRUST = (1 / 2, 1 / 4, 1 / 20)
-"""The least that a model of two classes may expect of either, by round: what it is sure of counts for less."""
+"""The least that a model may expect of either of two classes, by round: rows it is sure of count for less."""
 MIXED = 3 / 10
-"""Of what a model of more classes expects, the part that is the same for every class."""
+"""Share of the expectation of a model of more classes that is the same for every class."""
 LATER_FIELDS = 7
-"""Fields asked after the first round at most: the most telling ones, by what was released."""
+"""Most fields asked after the first round: the most predictive ones, judged by released sums."""
 REPAIR_SHARE = 1 / 10
-"""Part of ρ that buys totals of the codes, by which public rows unlike the private ones are known and repaired."""
+"""Share of ρ for totals of the codes, by which public rows unlike the private ones are recognised and repaired."""
 COUNT_SHARE = 10
-"""A unit's constant is its norm over this: half a percent more noise."""
+"""A unit's constant is its norm divided by this, which adds half a percent of noise."""
 
 
 def planned_rounds(

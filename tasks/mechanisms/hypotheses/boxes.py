@@ -33,7 +33,7 @@ from concord.tasks.mechanisms.hypotheses.dichotomies import (
 Spans = tuple[Ints, Ints]
 """First and last rank of every interval along one axis."""
 HALF = 0.5
-"""From here on a number is true to a conjunction."""
+"""Least number that counts as true in a conjunction."""
 
 
 @dataclass(frozen=True)

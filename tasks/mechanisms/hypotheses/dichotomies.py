@@ -26,7 +26,7 @@ from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 MOST_CANDIDATES = 2**21
-"""Candidates beyond which a class is refused: their error counts are held and drawn from at once."""
+"""Most candidates of a class: their error counts are held in memory and drawn from at once."""
 
 Grid = tuple[tuple[float, ...], ...]
 
@@ -71,7 +71,8 @@ class HypothesisClass(ABC):
 
     name: ClassVar[str]
     linear: ClassVar[bool] = False
-    """Whether dichotomies grow no faster than rows, so that public rows need no grid. Private ones do: see `bound`."""
+    """Whether the number of dichotomies grows at most linearly with the rows, so that public rows need no grid. Private
+    rows do: see `bound`."""
 
     columns: tuple[int, ...]
     grid: Grid | None = None
