@@ -29,6 +29,8 @@ from tests.support.people import people, write_plan, write_tables
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "deployments" / "README.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"## Questions\n.*?```python\n(.*?)```", PAGE, re.DOTALL)
+STREAM: dict[str, Any] = {"epsilon": 8.0, "cutoff": 2}
+"""Terms by which it refuses what 150 shards agree on with probability 1e-8, and with 5e-11 nothing that they do not."""
 
 
 def patients(rows: int, seed: int) -> pl.DataFrame:
@@ -42,7 +44,8 @@ def patients(rows: int, seed: int) -> pl.DataFrame:
 def plan(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCORD_HOME", str(home))
-    return write_plan(write_tables(tmp_path), labeling__cutoff=60, privacy__lifetime={"epsilon": 12.0, "delta": 1e-4})
+    lifetime = {"epsilon": 12.0, "delta": 1e-4}
+    return write_plan(write_tables(tmp_path), labeling__cutoff=60, privacy__delta=1e-9, privacy__lifetime=lifetime)
 
 
 def common_shade(rows: pl.DataFrame) -> str:
@@ -92,7 +95,7 @@ def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Pa
     assert first.spent_now["epsilon"] > 0
     assert all(check.ok for check in verify_published(home / "released" / first.session))
     session = Ledger.of(home).session(first.session)
-    assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-5, 150)
+    assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-9, 150)
     certificate = first.certificate
     assert (certificate.guarantee.epsilon, certificate.shards) == (1.0, 150)
     with pytest.raises(NotVerified, match="the shards"):
@@ -125,12 +128,11 @@ def test_another_question_is_another_session_and_other_code_another_question(pla
 
 
 def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, home: Path) -> None:
-    terms: dict[str, Any] = {"epsilon": 3.0, "cutoff": 2}
-    first = ask(plan, larger_shade, **terms)
+    first = ask(plan, larger_shade, **STREAM)
     charged = Ledger.of(home).total("people")
     answers = [
-        ask(plan, lambda rows: rows.height > 3, name="enough", **terms),
-        ask(plan, lambda rows: rows["size"].sum(), name="sum", **terms),
+        ask(plan, lambda rows: rows.height > 3, name="enough", **STREAM),
+        ask(plan, lambda rows: rows["size"].sum(), name="sum", **STREAM),
     ]
     assert Ledger.of(home).total("people") == charged
     assert {answer.session for answer in answers} == {first.session}
@@ -140,8 +142,8 @@ def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, h
     close(Stores.of(home), first.session, give_back=True)
     assert Ledger.of(home).total("people").renyi < charged.renyi
     with pytest.raises(BudgetRefused, match="another question needs a further session"):
-        ask(plan, common_shade, **terms)
-    assert ask(plan, larger_shade, **terms).value == "dark"
+        ask(plan, common_shade, **STREAM)
+    assert ask(plan, larger_shade, **STREAM).value == "dark"
     assert faults(home) == []
 
 
@@ -189,12 +191,11 @@ def test_an_edited_answer_or_certificate_is_found(plan: Path, home: Path) -> Non
 
 
 def test_what_was_asked_under_a_version_of_the_data_is_not_asked_of_other_data(plan: Path) -> None:
-    terms: dict[str, Any] = {"epsilon": 3.0, "cutoff": 2}
-    ask(plan, larger_shade, **terms)
+    ask(plan, larger_shade, **STREAM)
     people(6000, 7).write_csv(plan.parent / "private.csv")
     with pytest.raises(NotVerified, match="version"):
-        ask(plan, common_shade, **terms)
-    assert ask(plan, larger_shade, **terms).value == "dark"  # from what was released
+        ask(plan, common_shade, **STREAM)
+    assert ask(plan, larger_shade, **STREAM).value == "dark"  # from what was released
 
 
 def test_answers_of_shards_go_with_their_session(plan: Path, home: Path) -> None:
