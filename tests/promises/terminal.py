@@ -22,8 +22,8 @@ GIVEN: dict[str, str] = {}
 """What else the environment of a run names."""
 STARTED = 240.0
 """Seconds that a run may take to where the fault is done, on a machine with much to do."""
-SOON = 5.0
-"""Seconds in which a run that is ended must end."""
+SOON = 15.0
+"""Seconds in which a run that is ended must end, on that machine; idle, it takes some tenths of one."""
 
 
 @dataclass
