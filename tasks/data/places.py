@@ -166,6 +166,7 @@ def _without_its_words() -> Iterator[None]:
     try:
         yield
     except OSError as failed:
+        _store.cache_clear()  # what lets us in may have been changed: the next try reads it again
         code = AWS_CODE.search(str(failed))
         raise type(failed)(code[0] if code else "the object store failed") from None
 
@@ -180,6 +181,7 @@ def reachable(address: str, field: str) -> Iterator[None]:
     except FileNotFoundError:
         raise WrongInput(f"{field}: {address} does not exist") from None
     except (OSError, ValueError, pa.ArrowException) as failed:
+        _store.cache_clear()
         code = AWS_CODE.search(str(failed))
         reason = code[1].lower().replace("_", " ") if code else type(failed).__name__
     else:

@@ -112,12 +112,19 @@ def _stable_delta(settings: PublicSettings, epsilon: float) -> float:
 
 def _stable_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
-    cutoff, first, logs = int(settings["cutoff"]), *_table(settings["refusal"])
+    cutoff, first = int(settings["cutoff"]), _table(settings["refusal"])[0]
     with localcontext(prec=DIGITS):
-        alpha, steps = Decimal(order), [pair for pair in pairwise(logs) if pair[0] != pair[1]]
-        kappa = max((_refusal_cost(alpha, *pair[::way]) for pair in steps for way in (1, -1)), default=Decimal(0))
         slips = Decimal(cutoff) * (TWO_TO_64 - first) / first
-        return float(cutoff * kappa / (alpha - 1)), float(slips)
+        return float(cutoff * _kappa(settings["refusal"], order) / (Decimal(order) - 1)), float(slips)
+
+
+@lru_cache(maxsize=64)
+def _kappa(refusal: str, order: float) -> Decimal:
+    """The dearest step of a table: κ(α) over adjacent entries, either way round."""
+    with localcontext(prec=DIGITS):
+        steps = [pair for pair in pairwise(_table(refusal)[1]) if pair[0] != pair[1]]
+        costs = (_refusal_cost(Decimal(order), *pair[::way]) for pair in steps for way in (1, -1))
+        return max(costs, default=Decimal(0))
 
 
 @lru_cache(maxsize=8)

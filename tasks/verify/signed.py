@@ -68,6 +68,8 @@ LARGEST_SETTINGS = {
 LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
 """The same for one mechanism: of a single question, every distance up to the threshold is looked at."""
 
+LONGEST_TABLE = 2**23
+"""Characters of a table of refusals, which are more than 700,000 entries: each is priced by itself."""
 MOST_ROUNDS = 2**8
 """More than a session has: each is priced by itself, with all other settings."""
 
@@ -94,6 +96,8 @@ def check_counts(settings: object) -> None:
     for name, item in settings.items() if isinstance(settings, dict) else ():
         if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
             raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
+        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_TABLE:
+            raise NotVerified("the mechanism's table of refusals is longer than any that Concord runs with")
         if name not in largest or item is None:
             continue
         if not isinstance(item, int | float) or not 0 <= item <= largest[name]:

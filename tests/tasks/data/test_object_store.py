@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +320,7 @@ class Failing:
 
 
 def test_no_error_shows_the_token_that_lets_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_store", lambda *_: Failing())
+    monkeypatch.setattr(places, "_store", lru_cache(lambda *_: Failing()))
     there = places.Remote("az://acct/ward/a.parquet")
     for uses in (
         lambda: TableFile(there, "parquet", "data.public").names,
@@ -330,6 +331,24 @@ def test_no_error_shows_the_token_that_lets_in(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises((OSError, WrongInput)) as failed:
             uses()
         assert PASSWORD not in str(failed.value)
+
+
+def test_a_key_that_was_changed_lets_in_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a service runs for months, and the file that holds the key is written anew."""
+    opened = list[str]()
+
+    def system(bucket: str, **_: object) -> Any:
+        opened.append(bucket)
+        return Failing()
+
+    monkeypatch.setattr("pyarrow.fs.AzureFileSystem", system)
+    for tries in (1, 2, 3):
+        with pytest.raises(OSError, match="the object store failed"):
+            places.Remote("az://rotated/ward/a.parquet").raw()
+        assert opened == ["rotated"] * tries
+    places.store_of("az://rotated/ward/b.parquet")
+    places.store_of("az://rotated/ward/c.parquet")
+    assert len(opened) == 4  # one that lets in is kept
 
 
 def test_an_address_that_is_none_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,15 @@ def test_more_rounds_than_a_session_has_are_refused(folder: Path) -> None:
     assert "has 300 rounds" in faults(folder)["ledger excerpt"]
 
 
+def test_a_longer_table_of_refusals_than_any_is_refused_before_each_of_its_entries_is_priced(folder: Path) -> None:
+    def longer(values: dict[str, Any]) -> None:
+        mechanism = entry("open")(values)["mechanism"]
+        mechanism["refusal"] = "A" * (2**23 + 4)
+
+    sign_again(folder, longer)
+    assert "table of refusals is longer" in faults(folder)["ledger excerpt"]
+
+
 ENDLESS: dict[str, dict[str, Any]] = {
     "query_scale": {"name": "sparse_vector", "threshold_scale": 9.0, "query_scale": "1e9", "threshold": 1},
     "copies": {"name": "stable", "relabel": {"copies": 2**22}},
