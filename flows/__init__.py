@@ -1,15 +1,14 @@
-"""What runs, and what a run stands on.
+"""The Prefect flows, the Python interface and the command line.
 
-Offers       `api` (run, ask, open_session, load_student); the flows, each a paragraph to read: `learn` (of votes:
-             learn, extend, study again, estimate), `tally`, `universal`, `ask` (a question to every shard), `again`
-             (one more test of a student); `start` (a flow on its servers, once or by cron), `scheduled` (flows as
-             deployments), `cli`
-Its own      `run` (what a run stands on, and the values its steps hand each other), `stages` (what they call), `steps`
-             (what a run does between them), `vote` and `trial` (the same for votes alone, and for private tests of a
-             student), `stage` (what a stage is), `cache` (its key and its result), `replay` (a cached run without an
-             engine), `precheck` (what the operator hears before anything is spent), `console` (what a terminal shows,
-             and how a command ends), `outcome`, `mirror` (MLflow made good from the ledger and the released files),
-             `environment`, `database` (Prefect's), `server`, `hosted` (what a server's process runs), `cluster` (where
-             teachers learn and vote)
-Imports      tasks and artifacts; Prefect, Typer and Rich are known here alone
+Offers       `api` (run, ask, open_session, load_student); the flows: `learn` (learn, extend, study again, estimate),
+             `tally`, `universal`, `ask` (a question to every shard), `again` (one more test of a student); `start` (a
+             flow on its servers, once or by cron), `scheduled` (flows as deployments), `cli`
+Its own      `run` (the context of a run, and the values its steps exchange), `stages` (the stages), `steps` (the steps
+             between stages), `vote` and `trial` (the steps of votes, and of private tests of a student), `stage` (the
+             stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an engine),
+             `precheck` (warnings to the operator before anything is spent), `console` (progress on a terminal, and
+             signals), `outcome` (the summary of a run), `mirror` (MLflow restored from the ledger and the released
+             files), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `server`, `hosted` (the
+             process of a server), `cluster` (threads, processes or Dask for teachers)
+Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich
 """

@@ -1,4 +1,4 @@
-"""The flow of one more test of a student that a session has: `concord test`."""
+"""The flow of `concord test`: one more private test of a session's student."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,9 +39,9 @@ from concord.tasks.student.study import Student
 
 @flow(name="test", flow_run_name="test {session}")
 def try_again(session: str, home: Path, epsilon: float | None = None, again: bool = False) -> Summary:
-    """Try the session's student out on private units set aside, and certify what noisy counts say of it.
+    """Test the session's student on private units set aside, and certify the noisy counts.
 
-    epsilon   what it may cost; without it, what was released before is shown, and nothing is spent
+    epsilon   the ε the test may cost; without it the last test is shown, and nothing is spent
     again     draw anew if the same was asked before, which costs again
     """
     stores = Stores.of(home)
@@ -63,7 +63,7 @@ def try_again(session: str, home: Path, epsilon: float | None = None, again: boo
 def _try_tallied(
     run: RunContext, session: Session, checkpoint: Checkpoint, epsilon: float | None, *, again: bool
 ) -> Summary:
-    """The same of a session that released tallies."""
+    """As `try_again`, for a session that released tallies."""
     admitted, codes = go_on_tallies(run, session, checkpoint)
     passed = rounds_replayed(run, session)
     rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
@@ -101,13 +101,13 @@ def _at(plan: Plan, epsilon: float) -> PrivateTest:
 
 
 def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
-    """The tests of that very student."""
+    """The session's tests of exactly that student."""
     known = trials_of(run.stores.ledger.sessions(session.domain), session.id)
     return [test for test in known if test.mechanism["student"] == student.ref.digest]
 
 
 def _divided(run: RunContext, session: Session) -> Plan:
-    """The session's plan with its domain's division: that may be younger than the session."""
+    """The session's plan with its domain's division, which may be newer than the session."""
     division = run.stores.ledger.division(session.domain)
     if run.plan.test is not None:
         return run.plan

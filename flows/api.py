@@ -1,5 +1,5 @@
-"""Concord from Python: run a plan and look at what came of it; ask an open session about one row at a time, or every
-shard a question.
+"""Concord from Python: run a plan and read its results, ask an open session about single rows, or ask every shard a
+question.
 
     import concord
     import polars
@@ -10,8 +10,8 @@ shard a question.
     print(done.student.predict(rows))
     print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
-The same door, ledger and home folder as on the command line; every mistake is a ConcordError with one sentence. What a
-student predicts is free; what a session answers is paid for if teachers disagree. Checked by
+It uses the same door, ledger and home folder as the command line; every mistake is a ConcordError with one sentence. A
+student's predictions are free; a session's answers are paid for if teachers disagree. Checked by
 tests/flows/test_api.py.
 """
 
@@ -28,7 +28,7 @@ from concord.artifacts.sections import TALLIES
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
 
-if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
+if TYPE_CHECKING:  # heavy packages are imported after `prepare` has made their settings
     from concord.artifacts.answers import AnswersCertificate
     from concord.artifacts.certificate import Certificate
     from concord.flows.outcome import Summary
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # heavy packages wait for the settings that `prepare` makes
 
 
 class Run:
-    """What a run came to. All but `summary`, which is the operator's and tells how long stages took, is published."""
+    """The result of a run. All of it is published except `summary`, the operator's, which has the times of stages."""
 
     def __init__(self, summary: Summary, home: Path) -> None:
         self.summary, self.home = summary, home
@@ -54,7 +54,7 @@ class Run:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The guarantee and all that it rests on. Raises NotVerified if the file is not what this run wrote."""
+        """The guarantee and everything it rests on. Raises NotVerified if the file is not what this run wrote."""
         from concord.artifacts.certificate import Certificate
         from concord.artifacts.home.released import Released
         from concord.artifacts.schemas import Ref
@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def student(self) -> Any:
-        """The fitted scikit-learn classifier, as `load_student` gives it. Raises NotVerified."""
+        """The fitted scikit-learn classifier, as `load_student` returns it. Raises NotVerified."""
         from concord.artifacts.home.released import Released
         from concord.tasks.student.model import AnyRows, load
 
@@ -76,8 +76,8 @@ class Run:
     def labels(self) -> Any:
         """The released labels of all public rows, an Arrow table of `artifacts.home.released.labels_schema`.
 
-        Of tallies the inferred ones, of `tasks.student.infer.inferred_schema`.
-        Raises WrongInput if nobody voted.
+        For tallies, the inferred labels, of `tasks.student.infer.inferred_schema`.
+        Raises WrongInput if there are no labels, as for a universal student without votes.
         """
         from concord.artifacts.home.released import Released
 
@@ -99,13 +99,13 @@ def run(
     home: str | Path | None = None,
     new_session: bool = False,
 ) -> Run:
-    """Learn and publish a classifier, as `concord run` does; again, it answers from cache and spends nothing.
+    """Learn and publish a classifier, as `concord run` does. A second call answers from cache and spends nothing.
 
     plan          a TOML file, its tables as a dict, or a Plan
     private, public, test
                   tables in place of those that the plan names, if it names any: frames of polars or pandas, Arrow
-                  tables, or whatever else hands its columns over by Arrow's C stream. They are kept in the vault
-    home          where everything is kept; default: CONCORD_HOME, or .concord; one for the life of the process
+                  tables, or any object with Arrow's C stream interface. They are kept in the vault
+    home          the home folder; default: CONCORD_HOME, or .concord; a process uses one home only
     new_session   open a further session, which costs again
     Raises a ConcordError for everything that is not a fault of this program.
     """
@@ -118,7 +118,7 @@ def run(
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:
-    """The plan; it need not name tables that are given."""
+    """The plan, which need not name the tables in `given`."""
     if isinstance(plan, Plan):
         return plan
     tables = plan if isinstance(plan, dict) else read_tables(Path(plan))
@@ -139,7 +139,7 @@ def _with_frames(plan: Plan, given: Mapping[str, Any], folder: Path) -> Plan:
 
 
 class Answer:
-    """What came of a question. All but `details`, which are the operator's and tell how long stages took, is published.
+    """The result of a question. All of it is published except `details`, the operator's, which has the stages' times.
 
     outcome   answered; no answer, if most shards had none; or refused, if shards disagree
     """
@@ -160,7 +160,7 @@ class Answer:
 
     @cached_property
     def certificate(self) -> AnswersCertificate:
-        """The guarantee of its session, and what came of all questions asked in it so far."""
+        """The guarantee of its session, and the outcomes of all questions asked in it so far."""
         from concord.artifacts.answers import AnswersCertificate
 
         return AnswersCertificate.model_validate_json(self.details["certificate_text"])
@@ -182,17 +182,17 @@ def ask(
     home: str | Path | None = None,
     new_session: bool = False,
 ) -> Answer:
-    """Ask every shard of a plan a question, and release what they answer in common, or refuse.
+    """Ask every shard of a plan a question, and release the answer that most of them give, or refuse.
 
-    question      a function of a shard's rows, a polars frame of the plan's columns, that gives anything hashable;
-                  a shard on which it fails answers None
-    name          what the question is known by; default: the function's name. Asked again by it, the answer is
-                  replayed and nothing is spent; another question is another name, and is paid for
-    epsilon       what it may cost; default: as the plan says, which has the δ
-    cutoff        questions share a session that ends at so many refusals; default: each has a session of its own
-    form          of a question by itself: optimal, or laplace, as in the papers
+    question      a function of a shard's rows, a polars frame of the plan's columns. It returns None, a truth value, a
+                  number, text, bytes, or a tuple or frozenset of these; a shard on which it fails answers None
+    name          the question's name; default: the function's. Asked again by its name, the answer is replayed and
+                  nothing is spent; a changed question needs another name, and is paid for
+    epsilon       the ε it may cost; default: the plan's. δ is always the plan's
+    cutoff        questions share a session that ends after so many refusals; default: each has its own session
+    form          for a question in its own session: optimal, or laplace, as in the papers
     new_session   open a further session, which costs again
-    Raises a ConcordError likewise.
+    Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = _loaded(plan), _prepared(home)
     from concord.flows.ask import QuestionTerms
@@ -204,7 +204,7 @@ def ask(
 
 
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
-    """An open session, to be asked about one public row at a time. Raises a ConcordError if it cannot go on."""
+    """An open session that answers single public rows. Raises a ConcordError if the session cannot go on."""
     folder = _prepared(home)
     from concord.tasks.door.online import Online
     from concord.tasks.door.release import Stores
@@ -213,12 +213,11 @@ def open_session(session: str, *, home: str | Path | None = None) -> Online:
 
 
 def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
-    """A published student: a scikit-learn classifier, from raw public columns to class names. It takes frames, Arrow
-    tables, a dict for one row or a list of them, and NumPy arrays with columns in the order of `feature_names_in_`.
+    """Load a published student: a scikit-learn classifier, from raw public columns to class names. It takes frames,
+    Arrow tables, one row as a dict or a list of them, and NumPy arrays with columns as in `feature_names_in_`.
 
-    subject   a session, or a folder that holds its certificate and its student's file, such as a copy of
-              HOME/released/SESSION, or a model of MLflow's registry, such as models:/NAME@champion; no vault is needed,
-              and nothing is spent
+    subject   a session; a folder with its certificate and its student's file, such as a copy of HOME/released/SESSION;
+              or a model in MLflow's registry, such as models:/NAME@champion. No vault is needed, and nothing is spent
     Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
     """
     root = Path(home or Settings.now().home)

@@ -28,7 +28,7 @@ release_question = DoorStage("release", door_questions.release_question)
 
 @dataclass(frozen=True)
 class QuestionTerms:
-    """At what terms a question is asked, as `concord.ask` has them."""
+    """The terms of a question, as in `concord.ask`."""
 
     epsilon: float | None
     form: str
@@ -37,7 +37,7 @@ class QuestionTerms:
 
 
 def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
-    """Ask every shard of the plan the question and release what they answer in common; or replay it, by its name."""
+    """Ask every shard of the plan the question, and release the common answer; or replay it, by its name."""
     check_asked(plan)
     with running(plan, home, new_session=terms.new_session) as run:
         public = encode(run, run.plan, run.files("public"))
@@ -71,7 +71,7 @@ def check_asked(plan: Plan) -> None:
 
 
 def put_to_shards(run: RunContext, admitted: Admitted[Questions], question: Question) -> Session:
-    """Ask every shard, once the session is open, and keep what they answer: nothing is drawn yet."""
+    """Open the session, ask every shard and keep the answers; nothing is drawn yet."""
     if admitted.session is not None and admitted.session.ended:
         raise BudgetRefused(
             f"session {admitted.session.id} has ended ({admitted.session.status}): another question needs a further "
@@ -92,8 +92,8 @@ def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encod
 
 
 def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:
-    """What came of the question, certified, and recorded in MLflow if it is new."""
-    from concord.artifacts.mlflow.write import Tracking  # heavy, and the other flows are loaded with this one
+    """Certify the question's outcome, and record it in MLflow if it is new. Returns the details for the operator."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy; the other flows are loaded together with this one
 
     session, stores, (file,) = passed.session, run.stores, passed.released
     certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)

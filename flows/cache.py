@@ -1,23 +1,23 @@
-"""The cached result of a stage: the key that it is found by, and the sealed file that holds it.
+"""The cached result of a stage: its key, and the sealed file that holds it.
 
     results/KEY = seal ‖ record      the seal: HMAC-SHA256 of KEY and the record, under a key derived for results alone
 
-in the home, or in the object store that CONCORD_RESULTS names, which is believed no more than a disk is.
+The file is in the home, or in the object store that CONCORD_RESULTS names, which is trusted no more than a disk.
 
 KEY is a keyed digest of the stage's name, its version and every argument it is given. The record is Prefect's own:
 small references and released figures, which decide what is read next. It names its serializer, which could be one that
 runs code; so nothing but JSON is ever sealed, and nothing without a seal is parsed.
 
-Assumes      the vault's key is secret; a stage computes from its arguments and the home's secrets alone, and what it
-             does has a version
+Assumes      the vault's key is secret; a stage computes from its arguments and the home's secrets alone, and its
+             version changes with its code
 Guarantees   a key digests each argument whole. A value of a type that cannot be digested is refused; so is reading a
-             field of a plan that is not in the stage's view of it (`only`), since no key holds it.
-             What is read back was written here, as the result of that very key: an edited file, a file put under
-             another's name and one from elsewhere count as absent, so the stage runs again. An older result put back
-             under its own name answers the same question from the same inputs
-Not covered  where files lie: a table, a home or a file of the vault that moved is the same one, since `Files` and `Ref`
-             are known by their digests alone. What a result refers to: those files are checked as they are read.
-             Results whose key was made otherwise by an earlier version are absent, and nothing is spent by that.
+             field of a plan that is not in the stage's view of it (`only`), since no key covers it.
+             A result that is read was written here for exactly that key: an edited file, one under another's name and
+             one from elsewhere count as missing, so the stage runs again. An older result put back under its own name
+             answers the same question from the same inputs
+Not covered  the place of files: a table, a home or a file of the vault that moved is the same one, since `Files` and
+             `Ref` are known by their digests alone. The files that a result refers to: they are checked when read.
+             Results whose key an earlier version made differently count as missing, which spends nothing.
              Checked by tests/flows/test_cache.py and tests/flows/test_sealed.py
 """
 
@@ -50,7 +50,7 @@ KEY = re.compile(r"[\w-]+")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stage works: its home folder, and the key of its result, which names what it writes."""
+    """The place of a stage: its home folder, and the key of its result, which names the files it writes."""
 
     home: Path
     key: str
@@ -62,23 +62,23 @@ class Place:
 
     @property
     def released(self) -> Released:
-        """What the home published."""
+        """The published files of the home."""
         return Released(self.home)
 
     def secret(self, domain: str, purpose: str) -> bytes:
-        """A key of the domain, for one purpose."""
+        """The domain's key for one purpose."""
         return derive(self.vault.secret(f"domains/{domain}"), purpose)
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files by their keyed digests. The path is only where they lie now, and no part of a key."""
+    """Files by their keyed digests. The path is only their present place, and not part of a key."""
 
     path: str
     digests: tuple[str, ...]
 
     def of(self, plan: Plan, field: Literal["private", "public"]) -> Plan:
-        """The plan with these files as its table of that name."""
+        """The plan with these files as the table `field`."""
         return plan.model_copy(update={"folder": "", "data": plan.data.model_copy(update={field: self.path})})
 
 
@@ -96,7 +96,7 @@ def only(part: Model, *names: str) -> Model:
 
 
 def digested(value: Any) -> Any:
-    """A value as JSON that differs wherever the value does. Raises TypeError for a type that it does not know."""
+    """A value as JSON, different for different values. Raises TypeError for an unknown type."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Files):
@@ -115,7 +115,7 @@ def digested(value: Any) -> Any:
 
 
 def key_of(vault: Vault, name: str, version: str, arguments: Mapping[str, Any]) -> str:
-    """The key of a stage's result on those arguments."""
+    """The key of a stage's result for those arguments."""
     return f"{name}-{vault.digest(name, version, json.dumps(digested(arguments), sort_keys=True))}"
 
 
@@ -138,15 +138,15 @@ def _refs(result: Any) -> list[dict[str, str]]:
 
 
 class SealedResults(WritableFileSystem):
-    """Prefect's result storage of one home folder. It carries no key: whoever uses it opens the vault.
+    """Prefect's result storage for one home folder. It carries no key: whoever uses it opens the vault.
 
-    address   of the folder of an object store that holds them; without it, HOME/results does
+    address   the address of a folder in an object store; without it, results are in HOME/results
     """
 
     home: Path
     address: str | None = Field(default_factory=lambda: Settings.now().results)
     _block_type_name = "Concord sealed results"
-    # Prefect refuses blocks its server does not know. No server knows this id: what it says of results is not followed.
+    # Prefect refuses blocks its server does not know. No server knows this id, so none can redirect results.
     _block_document_id: UUID | None = PrivateAttr(uuid5(NAMESPACE_URL, "concord/sealed results"))
 
     def read_path(self, path: str, **_: Any) -> bytes:  # type: ignore[override]  # Prefect calls either kind
@@ -158,7 +158,7 @@ class SealedResults(WritableFileSystem):
         return record
 
     def write_path(self, path: str, content: bytes, **_: Any) -> None:  # type: ignore[override]  # as above
-        """Seal the record of a key, in the place of the one before. Raises TypeError if it is not JSON."""
+        """Seal the record of a key, replacing any earlier one. Raises TypeError if it is not JSON."""
         if json.loads(content)["metadata"]["serializer"] != JSON:
             raise TypeError(f"the result {path} must be serialized as JSON")
         place, sealed = self._place(path), self._seal(path, content) + content
@@ -170,7 +170,7 @@ class SealedResults(WritableFileSystem):
             file.write(sealed)
 
     def kept(self, key: str) -> Any:
-        """The result of a key, as its task returned it. Raises NotKept if there is none that this vault sealed."""
+        """The result for a key, as its task returned it. Raises NotKept if there is none that this vault sealed."""
         try:
             record = json.loads(self.read_path(key))
         except (OSError, NotVerified):
@@ -178,7 +178,7 @@ class SealedResults(WritableFileSystem):
         return JSONSerializer().loads(record["result"].encode())
 
     def is_foreign(self, key: str) -> bool:
-        """Whether there is a result of that key, and it is not what was written."""
+        """Whether there is a result for that key that is not what was written."""
         try:
             self.read_path(key)
         except FileNotFoundError:

@@ -1,17 +1,17 @@
-"""Where a plan's teachers learn and vote: threads, processes, a Dask cluster of this machine, or one of the operator's.
+"""Task runners for teachers: threads, processes, a Dask cluster on this machine, or one of the operator's.
 
-Whoever can connect to a Dask scheduler has code run by its workers, and pages of both tell what they do. The processes
-of a cluster made here listen on ports that every local user can reach: they accept only a certificate made for this
-run, and serve no pages. A cluster named by its address is believed by certificates as well.
+Whoever can connect to a Dask scheduler can run code on its workers, and the web pages of both show what they do. The
+processes of a cluster made here listen on ports that every local user can reach: they accept only a certificate made
+for this run, and serve no pages. A cluster named by its address is authenticated by certificates as well.
 
-Assumes      the certificates' authority is the operator's own, made for this cluster: Dask believes whoever holds a
-             certificate of it, whatever host that names
-Guarantees   nothing is sent to a scheduler in the clear, unless the plan says so. Before anything begins, each worker
-             of a named cluster has shown that it is of this version and sees this very home. What is sent are paths,
-             keyed digests and settings: no key of the vault, no password but that by which a worker tells Prefect's
-             server of its tasks
-Not covered  what a worker may read: who sees the home sees the vault. Workers that join later; one that does not see
-             the home fails, and computes nothing else. Checked by tests/flows/test_cluster.py and
+Assumes      the certificates' authority is the operator's own, made for this cluster: Dask accepts any certificate of
+             it, whatever host that names
+Guarantees   nothing is sent to a scheduler unencrypted, unless the plan says so. Before anything begins, each worker of
+             a named cluster has shown that it runs this version and sees this very home. Only paths, keyed digests and
+             settings are sent: no key of the vault, and no password but the one by which a worker reports its tasks to
+             Prefect's server
+Not covered  what a worker may read: whoever sees the home sees the vault. Workers that join later: one that does not
+             see the home fails, and computes nothing else. Checked by tests/flows/test_cluster.py and
              tests/promises/test_orphans.py
 """
 
@@ -31,13 +31,13 @@ from concord.flows.console import end_with_parent, shield_workers
 
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 START_SECONDS = 30
-"""Seconds that a scheduler, and the first of its workers, have to answer."""
+"""Seconds to wait for a scheduler and its first worker."""
 HERE = ("127.0.0.1", "::1", "localhost")
 TLS = ("ca_file", "client_cert", "client_key")
 
 
 def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
-    """What runs the parts of mapped stages. Raises EnvironmentFailed if a cluster cannot be had, or not as it must."""
+    """The task runner of mapped stages. Raises EnvironmentFailed if a cluster cannot be had, or is not safe."""
     workers = os.cpu_count() or 1
     if teachers.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=workers)
@@ -54,12 +54,12 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
         security = _credentials(teachers.address)
         _check_workers(teachers.address, security, home)
         return DaskTaskRunner(address=teachers.address, client_kwargs={"security": security})
-    made: Any = closed_cluster  # which Prefect calls with what follows
+    made: Any = closed_cluster  # Prefect calls it with `cluster_kwargs`
     return DaskTaskRunner(cluster_class=made, cluster_kwargs={"workers": workers, "home": home})
 
 
 def closed_cluster(workers: int, home: Path) -> Any:
-    """So many processes of one thread each, their files in the home folder."""
+    """A local cluster of `workers` processes of one thread each, with their files in the home folder."""
     import dask
     from distributed import LocalCluster
 
@@ -74,8 +74,7 @@ def closed_cluster(workers: int, home: Path) -> Any:
 
 
 def _credentials(address: str) -> Any:
-    """By what a scheduler is believed, and believes us: the files that Dask's own settings name. Raises
-    EnvironmentFailed."""
+    """The TLS credentials for both directions, from the files that Dask's settings name. Raises EnvironmentFailed."""
     from distributed import Security
 
     url = urlsplit(address)
@@ -84,7 +83,7 @@ def _credentials(address: str) -> Any:
             f"teachers.address names {address}, whose workers cannot reach the Prefect server that this command starts "
             f"for itself: start one that they can, and name it by {server.ADDRESS_VARIABLE}"
         )
-    if url.scheme == "tcp":  # the plan says that it may
+    if url.scheme == "tcp":  # the plan allows it
         return Security(require_encryption=False)  # type: ignore[no-untyped-call]
     security = Security(require_encryption=True)  # type: ignore[no-untyped-call]
     for name in TLS:
@@ -96,7 +95,7 @@ def _credentials(address: str) -> Any:
 
 
 def _check_workers(address: str, security: Any, home: Path) -> None:
-    """Raise EnvironmentFailed unless the scheduler answers, and each of its workers is of this version and sees this
+    """Raise EnvironmentFailed unless the scheduler answers and each of its workers runs this version and sees this
     home."""
     from distributed import Client
 
@@ -121,10 +120,10 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
 
 
 def worker_identity(home: str) -> tuple[str, str]:
-    """What a worker shows: its version, and a digest that only who can open this home's vault can make."""
+    """A worker's version, and a digest that can only be made by opening this home's vault."""
     vault = Path(home) / "vault"
     try:
-        there = (vault / "secrets" / "installation").is_file()  # a vault that is missing would be made
+        there = (vault / "secrets" / "installation").is_file()  # opening a missing vault would make one
         return concord.__version__, Vault(vault).digest("cluster") if there else ""
     except (ConcordError, OSError):
         return concord.__version__, ""

@@ -1,10 +1,10 @@
-"""The terminal: the consoles all commands share, how a stage shows how far it is, and how a command ends when asked to.
+"""The terminal: the consoles shared by all commands, the progress of stages, and the end of a command by a signal.
 
-A command may die anywhere: what is spent is in vault and ledger before anybody sees it, and the next run goes on from
-there (tests/promises/test_crash_learn.py). So a command that is interrupted ends at once, in one sentence, and nothing
-is unwound: unwinding waits for whatever the command is at, and Prefect tells its server, for minutes if that is gone.
-Python writes each signal into a pipe as it arrives, whoever handles it and whatever the main thread is at; a thread
-reads it and ends the process. Checked by tests/promises/test_endings.py.
+A command may be killed anywhere: a spend is in vault and ledger before anybody sees its result, and the next run goes
+on from there (tests/promises/test_crash_learn.py). So an interrupted command ends at once, with one sentence, and
+nothing is unwound: unwinding would wait for the current operation, and for Prefect's reports to its server, which takes
+minutes if the server is gone. Python writes each signal into a pipe as it arrives, whatever handler is set and whatever
+the main thread does; a thread reads it and ends the process. Checked by tests/promises/test_endings.py.
 """
 
 import multiprocessing
@@ -40,7 +40,7 @@ err = Console(stderr=True, highlight=False)
 """Progress, warnings and questions to the operator, on standard error."""
 
 SHOW_AFTER = 2.0
-"""Seconds after which a stage is worth an artifact; each update costs the server 8 to 25 ms."""
+"""Seconds after which a stage gets a progress artifact in Prefect; each update costs the server 8 to 25 ms."""
 
 NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
 SENTENCES = {
@@ -49,7 +49,7 @@ SENTENCES = {
     signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
 }
 LEAVING_PATIENCE = 2.0
-"""Seconds after which a command ends without its last words: a terminal that is stopped takes none."""
+"""Seconds after which a command ends without printing its sentence: a stopped terminal takes no output."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Erases a line of progress, and shows the cursor."""
 
@@ -59,7 +59,7 @@ _leaving = threading.Lock()
 
 @contextmanager
 def hushed(quiet: bool = True) -> Iterator[None]:
-    """While it lasts, standard error says nothing of stages, if that is asked for."""
+    """Within the block, if `quiet`, stages print nothing to standard error."""
     before, err.quiet = err.quiet, quiet or err.quiet
     try:
         yield
@@ -72,7 +72,7 @@ _asked = threading.Event()
 
 @contextmanager
 def asking(wanted: bool) -> Iterator[None]:
-    """While it lasts, the operator may be asked a question, if there is a terminal."""
+    """Within the block, if `wanted` and at a terminal, the operator may be asked questions."""
     if wanted:
         _asked.set()
     try:
@@ -82,7 +82,7 @@ def asking(wanted: bool) -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """What the operator answers; yes if nobody may be asked: what is asked about decides nothing by itself."""
+    """The operator's answer; yes if nobody may be asked, since the program must not stop by itself."""
     if not (_asked.is_set() and sys.stdin.isatty() and err.is_terminal and not err.quiet):
         return True
     return err.input(f"{question}? [y/N] ", markup=False).strip().lower() in ("y", "yes")
@@ -96,7 +96,7 @@ class RateColumn(ProgressColumn):
 
 
 def rate(done: float, seconds: float) -> str:
-    """How many parts a second; nothing if that is not known yet."""
+    """The rate in parts per second, as text; empty if it is not known yet."""
     return f"{done / seconds:.3g}/s" if done and seconds else ""
 
 
@@ -104,7 +104,7 @@ class Progress:
     """Counts the parts of a stage as they end. Use as a context.
 
     A stage of several parts shows how many are done, at what rate, and the time that remains; one of a single part
-    shows the time it has taken. `idle` are seconds in which other stages ran instead.
+    shows the time it has taken. `idle` counts the seconds in which other stages ran instead.
     """
 
     def __init__(self, name: str, total: int) -> None:
@@ -146,7 +146,7 @@ class Progress:
         return time.monotonic() - self._started - self.idle
 
     def _account(self) -> Iterator[str]:
-        """How the stage went: its parts, the time they took, and their rate if that was long."""
+        """The words of the stage's last line: its parts, their time, and their rate if the stage was long."""
         seconds = self.seconds
         if self.total != 1:
             yield f"{self.done:,} of {self.total:,} parts" if self.done < self.total else f"{self.total:,} parts"
@@ -168,16 +168,16 @@ class Progress:
 
 
 def on_page() -> bool:
-    """Whether a flow run goes on, whose page in Prefect's UI shows what it comes to: a replay has none."""
-    from prefect.context import FlowRunContext  # commands without stages wait
+    """Whether a flow run is active, with a page in Prefect's UI: a replay has none."""
+    from prefect.context import FlowRunContext  # heavy: commands without stages do without it
 
     return FlowRunContext.get() is not None
 
 
 def watch() -> None:
-    """From now on a signal ends this process with its sentence and 128 and its number as the status, as a shell has it.
+    """From now on, end this process upon a signal, with its sentence and the shell's exit status, 128 plus its number.
 
-    To be called first, in the main thread of a command. A signal that is ignored, as by nohup, stays so.
+    To be called first, in the main thread of a command. A signal that is ignored, as under nohup, stays ignored.
     """
     _watched.set()
     heard, result = os.pipe()
@@ -191,22 +191,22 @@ def watch() -> None:
 
 
 def shield_workers() -> None:
-    """Let the processes that a command starts from here on sleep through Ctrl-C: they end with it, without a word."""
+    """Have processes that a command starts from now on ignore Ctrl-C: they end silently with the command."""
     if _watched.is_set():
-        resource_tracker.ensure_running()  # it lets Ctrl-C through again when it starts
+        resource_tracker.ensure_running()  # started first: starting it unblocks Ctrl-C
         _shield()
 
 
 def end_with_parent() -> None:
-    """In a worker process: end when the process that started it does, of which it would hear nothing."""
+    """In a worker process: end when the parent process ends, since no signal would tell of that."""
     threading.Thread(target=_follow, daemon=True).start()
 
 
 def leave(status: int, sentence: str) -> None:
-    """End this process now, with what it started, if it is a command that is watched."""
+    """End this process and its children now, if it is a command under `watch`."""
     if not _watched.is_set():
         return
-    _leaving.acquire()  # for good: who leaves first says why
+    _leaving.acquire()  # never released: the first caller gives the reason
     last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
     last_words.start()
     last_words.join(LEAVING_PATIENCE)
@@ -235,5 +235,5 @@ def _say(sentence: str) -> None:
 
 
 def _shield() -> None:
-    """Only the thread that hears takes Ctrl-C; this one, all that it starts, and their processes do not."""
+    """Block Ctrl-C in this thread, its later threads and their processes; only the listening thread takes it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,4 +1,4 @@
-"""Settings of Prefect and MLflow for one home folder, made before either is imported; the user's own settings win."""
+"""Settings of Prefect and MLflow for one home folder, set before either is imported; the user's own take precedence."""
 
 import errno
 import os
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def prepare(home: Path, *, as_it_is: bool = False) -> Path:
-    """Make the home folder and point Prefect and MLflow at it; returns it absolute.
+    """Make the home folder if missing and point Prefect and MLflow at it. Returns its absolute path.
 
-    One that an earlier version wrote is upgraded first, unless it is to be left as it is. Raises EnvironmentFailed, or
-    NotVerified if a later one did.
+    A home of an earlier version is upgraded first, unless `as_it_is`. Raises EnvironmentFailed, or NotVerified for a
+    home of a later version.
     """
     home = home.absolute()
     try:
@@ -44,10 +44,10 @@ def prepare(home: Path, *, as_it_is: bool = False) -> Path:
 
 
 def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path:
-    """`prepare` a home folder that must be there already: a misspelt name would be made a new, empty one.
+    """As `prepare`, for a home folder that must exist: a misspelt name would make a new, empty home.
 
-    reading   nothing in it needs to be written, so one that cannot be is looked at as it is
-    Raises EnvironmentFailed if it is not; a ledger kept elsewhere may be asked about from any.
+    reading   nothing will be written, so a home that cannot be written is read as it is
+    Raises EnvironmentFailed if the home does not exist, unless the ledger is kept elsewhere.
     """
     if not is_home(home) and Settings.now().ledger is None:
         raise EnvironmentFailed(
@@ -61,13 +61,13 @@ def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path
 
 
 def _point_at(home: Path) -> None:
-    """Settings of Prefect and MLflow that mean this home, by its absolute path."""
+    """Set Prefect and MLflow to this home, by its absolute path."""
     settings = {
         "PREFECT_HOME": home / "prefect",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # flows/server.py starts ours; Prefect's is anybody's
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": 90,
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; tracebacks are in the UI
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; the UI has tracebacks
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         STORE: sqlite_address(own_store_file(home)),
@@ -75,11 +75,11 @@ def _point_at(home: Path) -> None:
         "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,  # a server that dies in the middle is given up within a minute: each
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
         "PGCONNECT_TIMEOUT": 10,
-        "DASK_TEMPORARY_DIRECTORY": home,  # what its workers keep is the home's, and a killed run leaves it there
+        "DASK_TEMPORARY_DIRECTORY": home,  # workers' files stay in the home, even of a killed run
         "DASK_LOGGING__DISTRIBUTED": "critical",  # its workers tell of a run that was killed; what fails, the run says
         "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
     }
-    if "?" in str(home):  # of such a path Prefect makes an address of another file
+    if "?" in str(home):  # Prefect would make such a path the address of another file
         settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
@@ -89,10 +89,11 @@ def _point_at(home: Path) -> None:
 
 @contextmanager
 def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
-    """While it lasts, the home's own server runs, if a run is sure to need it: it starts while the plan is read.
+    """Within the block, run the home's own server if a run is sure to need it: it starts while the plan is read.
 
-    anew   whether the run is not to be answered from cache. A home that is not there is not made for a plan that may
-           be wrong, and an older one is not upgraded
+    anew   whether the run may not be answered from cache
+
+    A missing home is not made for a plan that may be wrong, and an older one is not upgraded.
     """
     if _needs_only_a_server(home) and (anew or not has_ended(home)):
         with serving(prepare(home)):
@@ -102,7 +103,7 @@ def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
 
 
 def _needs_only_a_server(home: Path) -> bool:
-    """Whether that is a home of this version's format; if it cannot be looked into, `prepare` says why."""
+    """Whether this is a home of this version's format; for an unreadable one, `prepare` gives the reason later."""
     try:
         return is_home(home) and check_format(home) == FORMAT
     except (OSError, ConcordError):
@@ -110,9 +111,9 @@ def _needs_only_a_server(home: Path) -> bool:
 
 
 def is_known(plan: "Plan", home: Path) -> bool:
-    """Whether a run of that very plan has ended in this home, and nobody named a server to keep a record of each run.
+    """Whether a run of exactly that plan has ended in this home, and no server is named that should record each run.
 
-    It decides nothing but what is tried first: such a run is likely to be cached.
+    It decides only what is tried first: such a run is likely to be cached.
     """
     return not os.environ.get(ADDRESS_VARIABLE) and has_ended(home) and _mark(plan, home).exists()
 
@@ -123,9 +124,9 @@ def has_ended(home: Path) -> bool:
 
 
 def remember(plan: "Plan", home: Path) -> None:
-    """Leave word that a run of that plan has ended in this home."""
+    """Record that a run of that plan has ended in this home."""
     mark = _mark(plan, home)
-    with suppress(OSError):  # the run is made, and the next one is told nothing
+    with suppress(OSError):  # the run itself succeeded; the next one is only slower
         make_folder(mark.parent)
         mark.touch(mode=0o600)
 
@@ -138,7 +139,7 @@ def _mark(plan: "Plan", home: Path) -> Path:
 
 
 def keep_to(home: Path) -> None:
-    """Raise EnvironmentFailed if this process was prepared for another home: settings are read once a process."""
+    """Raise EnvironmentFailed if this process was prepared for another home: settings are read once per process."""
     first = Path(os.environ["PREFECT_HOME"]).parent
     if first != home and os.environ[STORE] == sqlite_address(own_store_file(first)):
         raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")
@@ -148,6 +149,6 @@ REGISTRY = "models:/"
 
 
 def ready_for(subject: str, home: Path) -> None:
-    """Prepare a home if a student is asked for by its name in MLflow's registry: any other needs no home."""
+    """Prepare a home if `subject` is a model in MLflow's registry: any other student needs no home."""
     if subject.startswith(REGISTRY):
         prepare(home)

@@ -1,10 +1,10 @@
-"""A server that a command starts for itself, in a process of its own. Run as a script, which imports nothing of ours:
+"""The process of a server that a command starts for itself. Run as a script that imports nothing of ours:
 
     python -P hosted.py APPLICATION DESCRIPTOR PARENT
 
-It serves the ASGI application, or the factory of one that `()` ends, on a socket that its parent has bound, and listens
-on, already; and the kernel ends it with the thread that started it. If the environment holds CONCORD_UI_TOKEN, it
-answers those alone who know that: by the address, which leaves a cookie, or as a bearer's token, as MLflow's clients
+It serves an ASGI application (or calls a factory, if the name ends in `()`) on a socket that its parent has bound and
+listens on already; the kernel ends it with the thread that started it. If the environment has CONCORD_UI_TOKEN, it
+answers only requests with that token: in the address, which sets a cookie, or as a bearer token, as MLflow's clients
 send MLFLOW_TRACKING_TOKEN. Started and watched by flows/server.py.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 PR_SET_PDEATHSIG = 1
-"""Of <linux/prctl.h>: the signal that a process gets when the thread that started it ends."""
+"""From <linux/prctl.h>: sets the signal that a process gets when the thread that started it ends."""
 YOUNG = 100_000
 """Objects that are made before garbage is looked for, as in flows/cli."""
 
@@ -34,7 +34,7 @@ def end_with(parent: int) -> None:
 
 
 class Guarded:
-    """An ASGI application for those who know a token."""
+    """An ASGI application that answers only requests with a token."""
 
     def __init__(self, application: Any, token: str) -> None:
         self.application = application
@@ -54,7 +54,7 @@ class Guarded:
             await answer(send, 403, b"Open the address that `concord ui` has printed.\n")
 
     def knows(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether who asks knows the token."""
+        """Whether a request with those headers has the token."""
         cookies = headers.get(b"cookie", b"").split(b"; ")
         return hmac.compare_digest(headers.get(b"authorization", b""), self.bearer) or any(
             hmac.compare_digest(cookie, self.cookie) for cookie in cookies

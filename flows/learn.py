@@ -1,11 +1,11 @@
-"""The flows, each a paragraph to read:
+"""The main flows:
 
 learn         private and public tables in, a published classifier with its certificate out
-tallies       the same, but nobody votes: rows are asked in rounds, and labels of public rows inferred
-extend        more public rows for an open session: its own plan, encoding, teachers, mechanism and key answer them
+tallies       the same without votes: rows are asked in rounds, and labels of public rows inferred
+extend        more public rows for an open session, answered with its own plan, encoding, teachers, mechanism and key
 study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
-estimate      how much teachers err, released with noise, and the cutoff that suggests: in a session of its own, in
-              which no row is answered
+estimate      the teachers' error, released with noise, and a suggested cutoff: in a session of its own that answers no
+              row
 """
 
 from collections.abc import Iterator, Sequence
@@ -126,7 +126,7 @@ def tallies(plan: Plan, home: Path, new_session: bool = False, start_from: Stage
 
 
 def learn_from_tallies(run: RunContext, public: Public) -> Summary:
-    """Nobody votes: exact noisy sums over public codes are released in rounds, and labels inferred from them."""
+    """Release noisy sums over public codes in rounds, and infer labels of the public rows from them; nobody votes."""
     plan, vault = run.plan, run.stores.vault
     rehearse_tallies(run, public.encoding)
     codes = code(run, plan, public.encoding, public.batches)
@@ -135,7 +135,7 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
     look_over(run, private, stream.encoding, admitted.session)
     units = gather(run, plan, private.table, stream.encoding, codes, run.erased)
     follower = follower_of(run, admitted, codes, units)
-    # totals of codes alone would not tell that labels changed
+    # totals of codes alone would not show changed labels
     sums = [tally(run, units, question.record()) for question in follower.unaided()]
     made_of = tuple(sums_digest(each, vault) for each in sums)
     check_unchanged(run, admitted.session, made_of)
@@ -159,9 +159,9 @@ def learn_from_tallies(run: RunContext, public: Public) -> Summary:
 
 @flow(name="extend", flow_run_name="extend {session}")
 def extend(session: str, public: str, home: Path) -> Summary:
-    """Answer the rows at `public` that the session was not given before; without any, nothing is spent.
+    """Answer the rows at `public` that the session was not given before; if there are none, nothing is spent.
 
-    public   a file, a folder or a glob; what the session was given stays given, so a schedule may name one folder
+    public   a file, a folder or a glob; files given before are skipped, so a schedule may name the same folder always
     """
     stores = Stores.of(home)
     learned = stores.ledger.session(session)
@@ -175,9 +175,10 @@ def extend(session: str, public: str, home: Path) -> Summary:
 
 
 def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[Mechanism], tuple[Ref, ...]]:
-    """Add the public rows at `path` that the session was not given before; the session admitted again, its teachers.
+    """Add the public rows at `path` that the session was not given before. Returns the session, admitted again, and its
+    teachers.
 
-    What is written when this returns is answered even if this process ends now: by the next `extend` or `run`. Nothing
+    Once this has returned, the rows will be answered even if this process ends: by the next `extend` or `run`. Nothing
     private is read but the teachers, which the session's checkpoint names.
     Raises WrongInput if the rows do not fit, BudgetRefused if there are new ones and the session has ended.
     """
@@ -194,7 +195,7 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[Mechanism]
 
 
 def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Files]:
-    """Those files at `path` that are not staged for the session already. Raises WrongInput if one is private."""
+    """The files at `path` that are not staged for the session yet. Raises WrongInput if one is private."""
     vault, (own, *others) = run.stores.vault, checkpoint.sources
     there = {digest for source in others if staged(vault, source) for digest in source.digests}
     for file in find_files(path, "--public"):
@@ -209,7 +210,7 @@ def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Fi
 def study_again(session: str, home: Path, student: StudentPlan | None = None) -> Summary:
     """Train the session's student again; no row is asked and nothing is spent.
 
-    student   how it learns from now on; without it, as the session's plan says
+    student   how it learns from now on; default: as the session's plan says
     """
     if student is not None and (student.learner == "universal" or student.candidates):
         what = "learner = 'universal' chooses" if student.learner == "universal" else "candidates are chosen among"
@@ -233,8 +234,8 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
 def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, again: bool = False) -> dict[str, Any]:
     """Estimate how much the plan's teachers err, at a cost of (epsilon, 0), and suggest a cutoff.
 
-    share   how likely a unit is set aside to try its shard's teacher on
-    beta    how likely the suggested cutoff may be too low
+    share   the probability that a unit is set aside to test its shard's teacher on
+    beta    the probability that the suggested cutoff is too low
     again   open a further estimate in the domain, which costs again
     """
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
@@ -269,8 +270,8 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
 
 
 def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
-    """What the estimate came to, kept in MLflow if it is new."""
-    from concord.artifacts.mlflow.write import Tracking  # heavy, and a run that is cached needs none
+    """Record the estimate in MLflow if it is new. Returns its details."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
 
     session = passed.session
     claim = {"epsilon": session.epsilon, "delta": session.delta}
@@ -288,7 +289,7 @@ def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion
 
 
 def show_estimate(details: dict[str, Any]) -> None:
-    """The estimate, its cost, and what to do with it."""
+    """Print the estimate, its cost, and how to use it."""
     guarantee = details["guarantee"]
     rows = {
         "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",

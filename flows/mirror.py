@@ -1,13 +1,13 @@
-"""Mirror: MLflow shows every session that was certified, also after what it held is gone.
+"""The mirror in MLflow: it shows every certified session, also after its store was lost.
 
-The ledger and the released files say what happened; MLflow repeats it. So a store that was deleted, or that failed when
-a session was to be recorded, is made good from them: nothing is drawn, asked or spent again.
+The ledger and the released files are the record; MLflow repeats them. So if a store was deleted, or failed when a
+session was to be recorded, its runs are made again from them: nothing is drawn, asked or spent again.
 
 Assumes      whoever records a session holds its lock RUN, so that it is recorded once
-Guarantees   MLflow is asked by every run, but for a replay since whose last answer nothing has changed that it looks at
-             (artifacts.mlflow.last). A session is recorded again only if its certificate, its labels and its guarantee
-             verify; a run that shows the same files is not made twice
-Not covered  forgotten sessions, whose public rows are gone; estimates and audits, which no released file tells of, and
+Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last). A session
+             is recorded again only if its certificate, its labels and its guarantee verify; a run that shows the same
+             files is not made twice
+Not covered  forgotten sessions, whose public rows are gone; estimates and audits, of which there is no released file;
              answers to questions, which `concord.ask` records again
              Checked by tests/flows/test_mlflow_lost.py
 """
@@ -48,11 +48,11 @@ def mirrored(
     again: bool,
     ready: Callable[[Path], None] | None,
 ) -> tuple[Tracked, bool]:
-    """Where MLflow shows a session, recorded if it does not; and whether it was there.
+    """The session's place in MLflow, recorded now if it is missing; and whether it was there.
 
-    again   it is to be recorded even if it is there
-    ready   makes MLflow ready, in a replay: it is not asked there if nothing has changed that it answers from since it
-            was asked last. None: it is ready
+    again   record it even if it is there
+    ready   in a replay, makes MLflow ready; it is not called, nor MLflow asked, if its last answer is still valid. None
+            if MLflow is ready
     Raises EnvironmentFailed if MLflow fails.
     """
     home, session, digests = door.released.root.parent, session_of(certified), digests_of(certified)
@@ -60,7 +60,7 @@ def mirrored(
     last = LastAnswer(home, door.vault, session, question)
     if ready and (known := last.still_true()) is not None:
         return known, True
-    from concord.artifacts.mlflow.write import Tracking  # a second, which a replay mostly saves
+    from concord.artifacts.mlflow.write import Tracking  # takes a second, which a replay mostly saves
 
     if ready:
         ready(home)
@@ -78,7 +78,7 @@ def mirrored(
 
 @contextmanager
 def _still_certified(door: Stores, session: str) -> Iterator[None]:
-    """What MLflow fails with, and that nothing is lost by it."""
+    """Add to failures of MLflow that the session is certified and nothing is lost."""
     try:
         yield
     except EnvironmentFailed as failed:
@@ -89,7 +89,7 @@ def _still_certified(door: Stores, session: str) -> Iterator[None]:
 
 
 def to_be_shown(door: Stores) -> list[Session]:
-    """Sessions that were certified, which MLflow is to show."""
+    """The certified sessions, all of which MLflow should show."""
     ledger, released = door.ledger, door.released
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
     labelled = [session for session in sessions if session.kind == "labels"]
@@ -97,15 +97,15 @@ def to_be_shown(door: Stores) -> list[Session]:
 
 
 def not_recorded(door: Stores, tracking: "Tracking") -> list[Session]:
-    """Sessions that were certified and that MLflow does not show."""
+    """The certified sessions that MLflow does not show."""
     shown = tracking.sessions(here=True)
     return [session for session in to_be_shown(door) if session.id not in shown]
 
 
 def record_missing(home: Path, tracking: "Tracking") -> Iterator[tuple[str, str | None]]:
-    """Record what MLflow lacks: each session, and why it could not be recorded, if so.
+    """Record the sessions that MLflow lacks; yields each with the reason why it could not be recorded, or None.
 
-    One that another command goes on with is left to that. Raises EnvironmentFailed if MLflow fails.
+    A session in use by another command is left to that. Raises EnvironmentFailed if MLflow fails.
     """
     door = Stores.of(home)
     for session in not_recorded(door, tracking):
@@ -157,7 +157,7 @@ def _check(home: Path, session: Session) -> None:
 
 
 def _per_refusal(session: Session) -> Cost | None:
-    """What one refusal of the session costs, as its mechanism says; None if it is charged whole."""
+    """The cost of one refusal, from the session's mechanism; None if it is charged whole."""
     settings = session.mechanism
     if not session.teachers or "relabel" in settings or settings["name"] not in MECHANISMS:
         return None

@@ -1,4 +1,4 @@
-"""What a run came to: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
+"""The outcome of a run: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -31,11 +31,11 @@ StageName = Literal[
     "certify",
 ]
 STAGES: tuple[StageName, ...] = get_args(StageName)
-"""All there are, in their order; a plan has those it needs."""
+"""All stages in order; a run has those that its plan needs."""
 
 
 class StageReport(BaseModel):
-    """How a stage went."""
+    """The outcome of one stage."""
 
     name: StageName
     cached: bool
@@ -43,18 +43,18 @@ class StageReport(BaseModel):
 
 
 class Summary(BaseModel):
-    """What a run came to, as `concord run --json` prints it.
+    """The summary of a run, as `concord run --json` prints it.
 
     certificate_digest   SHA-256 of the certificate's file
-    student      where it is, and its measures on public test rows and by a private test, if there are such
-    choice       among candidate students by private units set aside, as the certificate has it
-    test         of the student on private units set aside, as the certificate has it
-    warnings     what whoever relies on the student must know
-    spent_now    what the domain was charged while it ran
+    student      its file, and its measures on public test rows and by a private test, if there are any
+    choice       the choice among candidate students by private units set aside, as in the certificate
+    test         the student's test on private units set aside, as in the certificate
+    warnings     warnings to whoever relies on the student
+    spent_now    the domain's charge while the run lasted
     inferred     public rows whose labels follow from tallies, at no charge
-    later_rows   whether the session can be extended, in words
-    conversion   of that ε, what a domain is charged once, with its first session: turning its Rényi charges into ε
-    lifetime     of the domain's budget: what was charged while it ran, what is in all, and how often that still fits
+    later_rows   a sentence on whether the session can be extended
+    conversion   the part of that ε that a domain pays once, with its first session, to convert Rényi charges to ε
+    lifetime     shares of the domain's budget: charged by this run, charged in all; and how many more like it fit
     """
 
     run_id: str
@@ -82,7 +82,7 @@ class Summary(BaseModel):
 
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
-    """Candidates and rounds run some stages several times: each stage once, in the order of their first runs."""
+    """One report per stage, in the order of their first runs: candidates and rounds run some stages several times."""
     found: dict[str, StageReport] = {}
     for report in reports:
         before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
@@ -98,12 +98,12 @@ def in_words(summary: Summary) -> str:
 
 
 def spent_in_words(lifetime: Mapping[str, Any]) -> str:
-    """What a run took of its domain's lifetime budget, and how much there is left."""
+    """A sentence on the run's share of its domain's lifetime budget, and how often that still fits."""
     return lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
 
 
 def measures_of(certificate: Certificate) -> dict[str, Any]:
-    """The measures of a student, as a summary has them."""
+    """The measures of a student, for a summary."""
     public, private = certificate.student.public_test, certificate.test
     return {
         "accuracy": certificate.student.accuracy,
@@ -154,7 +154,7 @@ def _percent(share: Mapping[str, float]) -> str:
 
 
 def extension_in_words(session: Session) -> str:
-    """Whether the session can be extended, in words."""
+    """A sentence on whether the session can be extended."""
     if not session.teachers:
         return NO_LATER_ROWS
     ends = {"queries": session.queries, "cutoff": session.cutoff}
@@ -162,12 +162,12 @@ def extension_in_words(session: Session) -> str:
 
 
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A mechanism's settings without its table of refusals, which the certificate holds."""
+    """A mechanism's settings without its table of refusals, which is in the certificate."""
     return {name: value for name, value in settings.items() if name != "refusal"}
 
 
 def shown(summary: Summary) -> Summary:
-    """Put the outcome and the stages of the current flow run on its page, if there is one; returns the summary."""
+    """Show outcome and stages on the page of the current flow run, if there is one. Returns the summary."""
     if not on_page():
         return summary
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -178,7 +178,7 @@ def shown(summary: Summary) -> Summary:
 
 
 def outcome_in_markdown(summary: Summary) -> str:
-    """What a run came to, in Markdown."""
+    """The outcome of a run, in Markdown."""
     guarantee, public = summary.guarantee, summary.student.get("public_test")
     details = {
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",

@@ -1,8 +1,8 @@
-"""The pre-check: before anything is spent, the operator hears what share of the private rows a plan does not recognise.
+"""The pre-check: before anything is spent, the operator sees what share of the private rows a plan does not recognise.
 
-It is said on the console alone, which is the operator's: never to Prefect, MLflow, a certificate or a file. The program
-goes on whatever it says: only the operator, at a terminal, may stop it (tests/privacy/README.md, "The pre-check").
-Checked by tests/flows/test_look_over.py.
+It appears on the console only, which is the operator's: never in Prefect, MLflow, a certificate or a file. The program
+goes on whatever the shares are: only the operator, at a terminal, may stop it (tests/privacy/README.md, "The
+pre-check"). Checked by tests/flows/test_look_over.py.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from concord.flows.run import Private, RunContext
 from concord.tasks.data.precheck import Unmatched, unmatched
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
-"""Shares from which the operator is asked whether to go on."""
+"""Shares at or above which the operator is asked whether to go on."""
 LEAST_SAID = 0.005
-"""The share of a feature from which it is named; `MOST_SAID` features are."""
+"""The share of unrecognised cells from which a feature is listed; at most `MOST_SAID` features are."""
 MOST_SAID = 5
 
 
 def look_over(run: RunContext, private: Private, encoding: Encoding, session: Session | None) -> None:
-    """Say what share of the private rows matches no class, no unit and no known word; and ask, at a terminal.
+    """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
-    Nothing is said if a session is gone on with. Raises WrongInput if the operator does not go on: nothing was spent.
+    Prints nothing if an open session is continued. Raises WrongInput if the operator stops: nothing was spent.
     """
     if session is not None:
         return
@@ -32,7 +32,7 @@ def look_over(run: RunContext, private: Private, encoding: Encoding, session: Se
         raise NotKept("a session would be opened, about which the operator is asked")
     try:
         found = unmatched(private.table.of(run.plan, "private"), encoding)
-    except ConcordError:  # the stage that reads the table for good says what is wrong
+    except ConcordError:  # the stage that reads the table afterwards reports the error
         return
     for line in shares_in_words(found):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
@@ -44,7 +44,7 @@ def look_over(run: RunContext, private: Private, encoding: Encoding, session: Se
 
 
 def is_worth_asking(found: Unmatched) -> bool:
-    """Whether so much is not recognised that the plan may be wrong."""
+    """Whether the unrecognised share is so large that the plan may be wrong."""
     most = {"label": found.label, "unit": found.unit, "feature": max(found.features.values(), default=0.0)}
     return any(share >= WORTH_ASKING[name] for name, share in most.items())
 

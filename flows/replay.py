@@ -1,17 +1,17 @@
-"""Replay: answer a run that was made before from what it left, without a flow engine.
+"""Replay: answer a repeated run from its cached results, without a flow engine.
 
-A run whose stages are all cached, and whose session has nothing left to draw, computes nothing. Prefect's server keeps
-the states of what is computed, and takes longer to start than such an answer. So the very flow is walked with two
-stand-ins: stages give the sealed results that their keys name, and the ledger takes no new entry. If a result is not
-there, or an entry would be made, `NotKept` is raised, nothing was done, and the run is made in full.
+A run whose stages are all cached, and whose session has nothing left to draw, computes nothing. Prefect's server, which
+keeps the states of tasks, takes longer to start than such an answer. So the same flow function is called with two
+stand-ins: stages return the sealed results for their keys, and the ledger takes no new entry. If a result is missing,
+or an entry would be made, `NotKept` is raised: nothing was done, and the run is made in full.
 
-Assumes      besides its stages and the ledger, a flow does what may be done twice: it holds locks, writes a checkpoint
-             that is there, and records in MLflow what is not recorded
-Guarantees   what a full run checks is checked by the same code: the identity of the session, its mechanism and its
-             ensemble, seals of cached results, digests of released files, the chain of the ledger and its witness.
+Assumes      besides its stages and the ledger, a flow only does what may be done twice: it holds locks, writes a
+             checkpoint that exists, and records in MLflow what is not recorded
+Guarantees   everything a full run checks is checked by the same code: the identity of the session, its mechanism and
+             its ensemble, seals of cached results, digests of released files, the chain of the ledger and its witness.
              Nothing is drawn and nothing is charged. Refusals and errors are those of the full run
-Not covered  Prefect's record: a run that was replayed is none of its flow runs. If the environment names a server, each
-             run is made in full, and is on its record
+Not covered  Prefect's record: a replayed run is not one of its flow runs. If the environment names a server, every run
+             is made in full, and is on its record
              Checked by tests/flows/test_replay.py
 """
 
@@ -34,7 +34,7 @@ from concord.tasks.door.release import Stores
 
 
 def replayed(flow: Callable[[], Summary]) -> Summary | None:
-    """What the function of a flow comes to without computing anything; None if something is not there."""
+    """The result of a flow's function without computing anything; None if a result is missing."""
     token = standing.set(_as_it_stands)
     try:
         return flow()
@@ -45,13 +45,13 @@ def replayed(flow: Callable[[], Summary]) -> Summary | None:
 
 
 def _as_it_stands(home: Path, _: StageName | None) -> tuple[Stores, Stages]:
-    """A home whose stages are not run, and whose ledger takes no entry."""
+    """Stores and stages of a home for a replay: no stage runs, and the ledger takes no entry."""
     stores = Stores(Vault(home / "vault"), AsItStands.of(home), Released(home))
     return stores, KeptStages(stores, home)
 
 
 class KeptStages(Stages):
-    """Stages that give what they left, and run nothing."""
+    """Stages that return their cached results and run nothing."""
 
     in_replay = True
 
@@ -67,7 +67,7 @@ class KeptStages(Stages):
         return result, True
 
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
-        """The sealed results of a task for each of those arguments. Raises NotKept."""
+        """The sealed results of a task, one for each call. Raises NotKept."""
         calls = list(parts)
 
         def read(progress: Progress) -> list[Any]:
@@ -80,9 +80,9 @@ class KeptStages(Stages):
         return self._timed(stage_of(work), read, len(calls))
 
     def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
-        """What gives the sealed result of one task. Raises NotKept."""
+        """A function that returns the sealed result of one task. Raises NotKept."""
         return lambda: self.result(work, arguments)
 
     def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
-        """What passed the door, read again. Raises NotKept if something is left to draw."""
+        """The disclosure, read again. Raises NotKept if something is left to draw."""
         return door.passed(self._stores, session, *values, **named)

@@ -1,4 +1,4 @@
-"""What a run stands on, and the values that its steps hand each other. None of them changes once it is made."""
+"""The context of a run, and the values that its steps exchange. All of them are immutable."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -37,13 +37,14 @@ TableField = Literal["private", "public", "test"]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every run stands on, whatever its steps.
+    """The context that every run has, whatever its steps.
 
-    new_session  a further session may be opened, which costs again
-    erased       keyed digests of units of the domain that are left out; while the run lasts, no more are erased
-    locks        what it holds until it ends
-    signer       fingerprint of the key that signs what it publishes
-    named        tables that the plan names by no local file, by their fields; in `plan`, a snapshot stands for each
+    new_session  whether a further session may be opened, which costs again
+    erased       keyed digests of the domain's erased units, which are left out; none are erased while the run lasts
+    locks        the locks it holds until it ends
+    signer       fingerprint of the key that signs its publications
+    named        by field, the tables that the plan names by something other than a local file; in `plan`, a snapshot
+                 replaces each
     """
 
     plan: Plan
@@ -58,7 +59,7 @@ class RunContext:
 
     @property
     def kept(self) -> Plan:
-        """The plan as a checkpoint keeps it: with its tables as they were named."""
+        """The plan as kept in a checkpoint: with its tables as they were named."""
         return self.plan.model_copy(update={"data": self.plan.data.model_copy(update=dict(self.named))})
 
     def files(self, field: TableField) -> Files:
@@ -76,11 +77,11 @@ class RunContext:
         return PublicSource(path=files.path, digests=files.digests, batches=tuple(batches))
 
     def wait_for(self, identity: str) -> None:
-        """Wait until no other command opens a session of that identity: this one then goes on with it."""
+        """Wait until no other command is opening a session of that identity; this run then uses that session."""
         self.locks.enter_context(opening(self.stores.vault, identity, _say_waiting))
 
     def hold(self, session: str) -> Session:
-        """Wait until no other command goes on with the session; then it is as that one left it."""
+        """Wait until no other command uses the session. Returns the session as that command left it."""
         self.locks.enter_context(alone(self.stores.vault, session, RUN))
         return self.stores.ledger.session(session)
 
@@ -91,17 +92,17 @@ def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages
 
 OpenStores = Callable[[Path, StageName | None], tuple[Stores, Stages]]
 standing: ContextVar[OpenStores] = ContextVar("standing", default=_to_be_run)
-"""What a run of a home stands on: stores to write and stages to run, unless it is replayed (flows/replay.py)."""
+"""Stores and stages for a run of a home: to write and run, unless it is replayed (flows/replay.py)."""
 
 
 @contextmanager
 def running(
     plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
 ) -> Iterator[RunContext]:
-    """A run of that plan. While it lasts, no other command goes on with its sessions, and none erases in its domain."""
+    """The context of a run of `plan`. Within the block no other command uses its sessions or erases in its domain."""
     (stores, stages), domain = standing.get()(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
-    if not stages.in_replay:  # that may need no MLflow, and makes it ready if it does
+    if not stages.in_replay:  # a replay makes MLflow ready only if it needs it
         ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
@@ -114,14 +115,14 @@ def running(
 
 @dataclass(frozen=True)
 class PublicStream:
-    """The public rows of a session in their order: the plan's own, then those that it was given later."""
+    """The public rows of a session in order: the plan's own, then those given later."""
 
     encoding: Encoding
     sources: tuple[PublicSource, ...]
 
     @classmethod
     def of(cls, run: RunContext, session: Session | None, encoding: Encoding, sources: Iterable[PublicSource]) -> Self:
-        """Those sources as one stream. Raises NotVerified if rows that the session was given are gone."""
+        """The sources as one stream. Raises NotVerified if rows that the session was given are gone."""
         made = cls(encoding, tuple(sources))
         if session is not None:
             check_staged(run.stores.vault, session.id, made.sources)
@@ -129,25 +130,25 @@ class PublicStream:
 
     @cached_property
     def batches(self) -> list[PublicBatch]:
-        """Its batches; content that came before is left out."""
+        """The batches of the stream; batches with the content of an earlier one are left out."""
         return stream(self.sources)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(batch.rows for batch in self.batches)
 
 
 @dataclass(frozen=True)
 class Balance:
-    """A domain, and what it was charged before this run asked for anything."""
+    """A domain, and its charge before this run asked for anything."""
 
     domain: Domain
     total: Charge
 
     @classmethod
     def of(cls, run: RunContext, domain: Domain) -> Self:
-        """The domain's balance as it stands."""
+        """The domain's present balance."""
         return cls(domain, run.stores.ledger.total(domain.name))
 
     def charged(self, run: RunContext) -> dict[str, Any]:
@@ -168,10 +169,10 @@ class Balance:
 
 @dataclass(frozen=True)
 class Admitted(Generic[Asking]):
-    """A session as it was admitted, before anything private is read.
+    """An admitted session, before anything private is read.
 
-    asked    how the ledger is asked to open it
-    session  the one to go on with; None if one is to be opened
+    asked    the request by which the ledger opens it
+    session  the open session to use; None if a new one is to be opened
     """
 
     balance: Balance
@@ -190,11 +191,11 @@ class Private:
 
     @classmethod
     def of(cls, run: RunContext, sources: Iterable[PublicSource]) -> Self:
-        """The plan's private table. Raises WrongInput if a file of it is named public, or is of another domain.
+        """The plan's private table. Raises WrongInput if one of its files is named public, or is of another domain.
 
-        Files are recognised by content, and only if they hold a row: two exports without any are alike whoever is in
-        the table, and one row more in one of them must not decide how the run ends. That a whole file with rows is
-        recognised, byte for byte, is the one thing here that a private row can change.
+        Files are recognised by content, and only if they hold a row: two exports without rows are alike whoever is in
+        the table, and one row more in one of them must not decide how the run ends. Recognising a whole file with rows,
+        byte for byte, is the only thing here that a private row can change.
         """
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
@@ -208,7 +209,7 @@ class Private:
 
 
 def check_not_private(field: str, public: Iterable[str], private: Iterable[str]) -> None:
-    """Raise WrongInput if a private file has been named public: its rows would be published as they are."""
+    """Raise WrongInput if a private file is also named as a public one: its rows would be published as they are."""
     if not set(private).isdisjoint(public):
         raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
 
@@ -228,7 +229,7 @@ def digest_of(vault: Vault, file: TableFile) -> str:
 
 
 def _signer(stores: Stores) -> str:
-    """The fingerprint of the key that signs; a home that was used without one has one from here on, which is said."""
+    """The fingerprint of the signing key; for a home of an earlier version a key is made now, and a note printed."""
     new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SIGNING_SECRET)
     key = SigningKey.of(stores.vault).public.fingerprint
     if new and stores.vault.has_secret(SIGNING_SECRET):
@@ -237,8 +238,8 @@ def _signer(stores: Stores) -> str:
 
 
 def ready_mlflow(home: Path) -> None:
-    """See that MLflow's store can be used, or make it. Raises EnvironmentFailed."""
-    from concord.artifacts.mlflow.store import ready_store  # heavy, and a run that is cached needs none
+    """Check that MLflow's store can be used; make it if missing. Raises EnvironmentFailed."""
+    from concord.artifacts.mlflow.store import ready_store  # heavy; a cached run does without it
 
     if aside := ready_store(home):
         err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")

@@ -1,11 +1,11 @@
-"""The flows as deployments run them: started by a worker or a schedule, with nobody at the console.
+"""The flows for deployments: started by a worker or a schedule, with nobody at the console.
 
-Each run ends in a state that says how it went, by its name:
+Each run ends in a state whose name says how it went:
     Completed       rows were answered, or the student was trained again
-    NothingNew      (Completed) all was there already; nothing was spent
-    BudgetRefused   (Failed) the session's refusals or the domain's budget are gone, or a further session was not asked
-                    for; WrongInput, NotVerified and EnvironmentFailed likewise: the tree of artifacts.errors
-A crash is a crash: the next run goes on where this one was.
+    NothingNew      (Completed) everything was there already; nothing was spent
+    BudgetRefused   (Failed) the session's refusals or the domain's budget are used up, or a further session was not
+                    asked for; WrongInput, NotVerified and EnvironmentFailed likewise (artifacts.errors)
+After a crash, the next run goes on where this one was.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def scheduled_study(session: str, student: StudentPlan | None = None, home: Path
 
 
 def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
-    """Work done in a home folder, as the state its run ends in. MLflow is imported within, where all is prepared."""
+    """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, after its settings exist."""
     try:
         summary = work(prepare(home or Settings.now().home))
     except ConcordError as error:

@@ -1,14 +1,14 @@
-"""Servers of one command, Prefect's and MLflow's, which nobody else can be or ask.
+"""Servers of one command, Prefect's and MLflow's, which nobody else can replace or use.
 
 Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
-Guarantees   what answers at PREFECT_API_URL is a process that this one started: the port was bound and listened on
-             before its number was known to anyone, and is held until the end, even if the server ends before. Nobody
-             asks it without a random password, which stands in environments alone. It ends with this process, however
-             that ends (flows/hosted.py), and if it ends before, every request fails at once and a command ends
+Guarantees   the server at PREFECT_API_URL is a process that this one started: the port was bound and listened on before
+             its number was known to anyone, and is held until the end, even if the server ends before. It answers only
+             with a random password, which is kept in environments alone. It ends with this process, however that ends
+             (flows/hosted.py); if it ends before, every request fails at once and the command ends
 Not covered  root; other processes of the same user, which can read the vault anyway
 
-A server that PREFECT_API_URL names in the environment is used instead; nothing else is believed. Imports nothing heavy:
-a command begins its server first and loads packages while it starts. Checked by tests/promises/test_own_server.py.
+A server that PREFECT_API_URL names in the environment is used instead; no other is trusted. Imports nothing heavy: a
+command starts its server first and loads packages meanwhile. Checked by tests/promises/test_own_server.py.
 """
 
 import base64
@@ -39,15 +39,15 @@ NO_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 """Types of blocks are for people who configure Prefect on its pages, which this server has none of; to write them all
 into a fresh database takes a second. A server that has pages does it when it starts."""
 SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-"""The answer for a server that has ended: of all failures, the one that Prefect's clients do not try again."""
+"""The answer in place of a server that has ended: the one failure that Prefect's clients do not retry."""
 GRACE = 5.0
-"""Seconds that a server has to end in order."""
+"""Seconds to wait for a server to end by itself."""
 
 
 class Hosted:
-    """An ASGI application in a process of its own, on a port of loopback bound here; it lasts as long as this process.
+    """An ASGI application in its own process, on a loopback port bound here; it lasts as long as this process.
 
-    ended   what a command says that cannot go on because the application ended by itself
+    ended   the sentence of a command that cannot go on because the application ended by itself
     """
 
     def __init__(self, application: str, environment: Mapping[str, str], log: Path, ended: str, port: int = 0) -> None:
@@ -63,25 +63,25 @@ class Hosted:
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended, and nobody stopped it."""
+        """Whether it has ended by itself."""
         return self._over.is_set() and not self._stopping
 
     def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until it has ended."""
         self._over.wait()
 
     def stop(self) -> None:
-        """End it in order, or after a while by force."""
+        """Stop it; kill it if that takes too long."""
         self._stopping = True
         self.process.terminate()
         if not self._over.wait(GRACE):
             self.process.kill()
         with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)  # wakes who refuses in its stead
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread in `_refuse`
         self.socket.close()
 
     def _keep(self, words: list[str], environment: dict[str, str], log: Path) -> None:
-        """Start the process, and wait for its end: the kernel would end it with this very thread."""
+        """Start the process and wait for its end, in one thread: the kernel ends the process with this thread."""
         try:
             with open_log(log) as sink:
                 process = subprocess.Popen(
@@ -105,7 +105,7 @@ class Hosted:
             self._refuse()
 
     def _refuse(self) -> None:
-        """Answer in the stead of a process that has ended, so that whoever asks it fails at once."""
+        """Answer in place of a process that has ended, so that its clients fail at once."""
         while True:
             try:
                 asked, _ = self.socket.accept()
@@ -119,15 +119,15 @@ class Hosted:
 
 
 def open_log(log: Path) -> IO[bytes]:
-    """A log begun anew, which nobody else may read."""
+    """An empty log file, open for writing, which nobody else may read."""
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 class Page(Hosted):
     """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address.
 
-    Who may ask MLflow's server has it read any file of its owner's, the vault's too: an experiment may lie anywhere.
-    Raises EnvironmentFailed if the port is taken.
+    Anyone who may use MLflow's server can have it read any file of its owner's, the vault too: an experiment's files
+    may be anywhere. Raises EnvironmentFailed if the port is taken.
     """
 
     def __init__(self, home: Path, port: int) -> None:
@@ -141,10 +141,10 @@ class Page(Hosted):
 
 
 class Server(Hosted):
-    """Prefect's server over the database of a home folder, and the environment of whoever is to ask it."""
+    """Prefect's server over the database of a home folder, and the environment for its clients."""
 
-    own: ClassVar["Server | None"] = None  # this process's, while it lasts
-    making: threading.Thread | None = None  # if there is no database yet: it ends when that is made
+    own: ClassVar["Server | None"] = None  # the server of this process, if it runs
+    making: threading.Thread | None = None  # if the database is missing: ends when it is made
 
     def __init__(self, home: Path) -> None:
         self.log = home / "prefect" / "server.log"
@@ -156,17 +156,17 @@ class Server(Hosted):
         super().__init__(PREFECT, environment, self.log, ended)
 
     def variables(self) -> dict[str, str]:
-        """Where it is, the password, and that no proxy stands between."""
+        """The environment variables with its address, its password, and no proxy for it."""
         direct = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
         place = {ADDRESS_VARIABLE: f"http://127.0.0.1:{self.port}/api", "PREFECT_API_AUTH_STRING": self.password}
         return place | {"NO_PROXY": direct, "no_proxy": direct}
 
     def check_answers(self) -> None:
-        """Wait until it answers, who knows the password. Raises EnvironmentFailed if it ends, or is too slow."""
+        """Wait until it answers a request with the password. Raises EnvironmentFailed if it ends or is too slow."""
         patience = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
         token = base64.b64encode(self.password.encode()).decode()
         asked = HTTPConnection("127.0.0.1", self.port, timeout=patience)
-        try:  # nothing is asked again: until it accepts, the kernel keeps the question for it
+        try:  # one request is enough: the kernel queues it until the server accepts
             asked.request("GET", "/api/admin/version", headers={"Authorization": f"Basic {token}"})
             status = asked.getresponse().status
         except (OSError, HTTPException):
@@ -179,9 +179,9 @@ class Server(Hosted):
 
 @contextmanager
 def serving(home: Path) -> Iterator[None]:
-    """A server for what is inside: the one that the environment names, or else one of our own, which it names then.
+    """A server within the block: the one that the environment names, or one of our own, which it then names.
 
-    Within another it is the same one. Does not wait for it: `awake` does.
+    Nested blocks share one server. Does not wait for it: `awake` does.
     """
     if os.environ.get(ADDRESS_VARIABLE):
         yield
@@ -202,13 +202,13 @@ def serving(home: Path) -> Iterator[None]:
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
             Server.own = None
             if own.making is not None:
-                own.making.join()  # a database that is half made may never be whole
+                own.making.join()  # a half-made database may never be completed
             own.stop()
 
 
 def _begun(home: Path) -> Server:
-    """A server of our own. If it has to make its database, no other begins before it has: two at once would race the
-    migration, and one of them end. Its command loads packages meanwhile."""
+    """Start a server of our own. If it has to make its database, no other starts before that is done: two at once would
+    race in the migration, and one of them fail. The command loads packages meanwhile."""
     with ExitStack() as held:
         held.enter_context(locked(home / "prefect.lock"))
         made, server = is_made(home), Server(home)
@@ -219,18 +219,18 @@ def _begun(home: Path) -> Server:
 
 
 def _until_it_answers(server: Server, held: ExitStack) -> None:
-    """Hold what is held until the server answers, or has ended."""
+    """Keep the locks in `held` until the server answers or has ended."""
     with held, suppress(EnvironmentFailed):
         server.check_answers()
 
 
 def _refused(failed: Exception) -> bool:
-    """Whether Prefect's server answered that it cannot do what it must."""
-    from prefect.exceptions import PrefectHTTPStatusError  # loaded by now: it was asked
+    """Whether the failure is an answer of Prefect's server that it cannot work."""
+    from prefect.exceptions import PrefectHTTPStatusError  # loaded by now, as it was used
 
     return isinstance(failed, PrefectHTTPStatusError) and failed.response.is_server_error
 
 
 def awake() -> None:
-    """Wait for the server of our own, or ask the one that the environment names. Raises EnvironmentFailed."""
+    """Wait until our own server answers, or the one that the environment names. Raises EnvironmentFailed."""
     Server.own.check_answers() if Server.own else check_answers(ADDRESS_VARIABLE)

@@ -1,15 +1,15 @@
-"""What a stage is, and how it runs: a Prefect task whose result is cached by all that it is given.
+"""Stages: Prefect tasks whose results are cached by all of their arguments.
 
     @stage("split", version=2, reads=("data.label", …))     a function `(place, **arguments)` of small references
     def split(place, plan, …) -> list[Ref]: …
 
-    shards = split(run, plan, …)                            what a flow calls, in its own process
-    teachers = teach(run, blocks, plan, …)                  of a `mapped` stage: once for each block, by the task runner
-    with poll.in_turn(run, batches, ahead, …) as polled:    or for each as it is asked for, a few of them ahead
-    labels = release(run, session, …)                       at the door (`DoorStage`): the ledger alone knows, no cache
+    shards = split(run, plan, …)                            a flow calls it, in its own process
+    teachers = teach(run, blocks, plan, …)                  a `mapped` stage: once per block, by the task runner
+    with poll.in_turn(run, batches, ahead, …) as polled:    or once per part on demand, a few parts ahead
+    labels = release(run, session, …)                       a `DoorStage`: never cached, replayed from the ledger
 
-The key of a result is derived from the arguments (`flows.cache`), so nothing is typed twice and nothing can be left out
-of it. A stage reads of its `plan` the fields it says it `reads`, and no other.
+The key of a result is derived from the arguments (`flows.cache`), so no argument can be left out of it. A stage can
+read only those fields of its `plan` that are listed in `reads`.
 """
 
 import inspect
@@ -41,18 +41,18 @@ P = ParamSpec("P")
 Each = TypeVar("Each", bound=Hashable)
 Returned = TypeVar("Returned")
 Begun = Callable[[], tuple[Any, bool]]
-"""A task that goes on: waits for its result, and says whether that is from the cache."""
+"""A task that was begun: waits for the result, and returns it with whether it is from the cache."""
 
 
 class InRun(Protocol):
-    """What a stage needs of the run it is in."""
+    """The part of a run's context that stages need."""
 
     @property
     def stages(self) -> "Stages": ...
 
 
 class Described:
-    """A stage's task, what it reads of a plan, and the arguments of a call by their names."""
+    """A stage's task, the fields of a plan it reads, and the arguments of a call by their names."""
 
     def __init__(self, name: StageName, version: int, reads: Sequence[str], function: Callable[..., Any]) -> None:
         self.reads, self.signature = reads, inspect.signature(function)
@@ -65,7 +65,7 @@ class Described:
         )(function)
 
     def arguments(self, *values: Any, **named: Any) -> dict[str, Any]:
-        """What the function is called with, but its place; of the plan, what it reads."""
+        """The function's arguments by name, except its place; the plan is reduced to the fields it reads."""
         bound = self.signature.bind(None, *values, **named)
         bound.apply_defaults()
         given = dict(list(bound.arguments.items())[1:])
@@ -79,12 +79,12 @@ class CachedStage(Described, Generic[P, Returned]):
         return cast(Returned, run.stages.cached(self.task, self.arguments(*values, **named)))
 
     def with_cached(self, run: InRun, *values: P.args, **named: P.kwargs) -> tuple[Returned, bool]:
-        """The result, and whether it is from the cache: part of a stage that does more."""
+        """The result, and whether it is from the cache: for a stage that is part of another one."""
         return run.stages.result(self.task, self.arguments(*values, **named))
 
 
 class MappedStage(Described, Generic[Each, P, Returned]):
-    """A stage that is a task for each of its parts, run by the flow's task runner."""
+    """A stage with one task per part, run by the flow's task runner."""
 
     def __call__(self, run: InRun, parts: Iterable[Each], *values: P.args, **named: P.kwargs) -> list[Returned]:
         return run.stages.each(self.task, [self.arguments(part, *values, **named) for part in parts])
@@ -93,9 +93,9 @@ class MappedStage(Described, Generic[Each, P, Returned]):
     def in_turn(
         self, run: InRun, parts: Sequence[Each], ahead: int, *values: P.args, **named: P.kwargs
     ) -> Iterator[Callable[[Each], Returned]]:
-        """The result of a part once it is asked for; those of up to `ahead` parts after it are begun then.
+        """Yield a function that returns the result of a part; a call also begins up to `ahead` parts after it.
 
-        What nobody asks for is not computed, but for those: they are over when the block ends, however it ends.
+        No other part is computed unless it is asked for. All begun parts have finished when the block ends.
         """
         with run.stages.in_turn(self.task, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
             yield result
@@ -103,12 +103,12 @@ class MappedStage(Described, Generic[Each, P, Returned]):
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What passed the door.
+    """The outcome of passing the door.
 
-    session    as it stands after
-    released   the files that were released, whether drawn now or replayed
-    asked_now  rows that were asked now
-    at         when the door was passed: no published moment tells of private work
+    session    its state afterwards
+    released   the released files, whether drawn now or replayed
+    asked_now  number of rows that were asked now
+    at         when the door was passed, so that no published time tells of private work
     """
 
     session: Session
@@ -118,7 +118,7 @@ class Disclosure:
 
 
 class DoorStage(Generic[P]):
-    """A stage at the door. It is never cached: the ledger alone knows what was released, and replays it."""
+    """A stage at the door. It is never cached: a release is replayed from the ledger."""
 
     def __init__(self, name: StageName, function: Callable[Concatenate[Stores, Session, P], list[Ref] | Ref]) -> None:
         def task_of_door(home: Path, session: Session, *values: Any, **named: Any) -> Disclosure:
@@ -129,7 +129,7 @@ class DoorStage(Generic[P]):
         self.task: Task[..., Any] = task(name=name, persist_result=False)(task_of_door)
 
     def passed(self, stores: Stores, session: Session, *values: Any, **named: Any) -> Disclosure:
-        """Pass the door, in whatever process this is."""
+        """Pass the door in the present process."""
         released, after = self.function(stores, session, *values, **named), stores.ledger.session(session.id)
         files = released if isinstance(released, list) else [released]
         return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
@@ -146,10 +146,10 @@ class DoorStage(Generic[P]):
 def stage(
     name: StageName, *, version: int = 1, reads: Sequence[str] = ()
 ) -> Callable[[Callable[Concatenate[Place, P], Returned]], CachedStage[P, Returned]]:
-    """A function `(place, **arguments)` as a stage.
+    """Decorate a function `(place, **arguments)` as a stage.
 
-    version  raised when what the stage computes changes, so that no older cached result answers for it
-    reads    the fields of its argument `plan` that it reads; none: it takes no plan, or reads all of it
+    version  raised when the stage's computation changes, so that older cached results no longer count
+    reads    the fields of its argument `plan` that it reads; empty if it takes no plan, or reads all of it
     """
     return lambda function: CachedStage(name, version, reads, function)
 
@@ -157,14 +157,14 @@ def stage(
 def mapped(
     name: StageName, *, version: int = 1, reads: Sequence[str] = ()
 ) -> Callable[[Callable[Concatenate[Place, Each, P], Returned]], MappedStage[Each, P, Returned]]:
-    """A function `(place, part, **arguments)` as a stage that maps over its parts; otherwise as `stage`."""
+    """Decorate a function `(place, part, **arguments)` as a stage that maps over its parts; otherwise as `stage`."""
     return lambda function: MappedStage(name, version, reads, function)
 
 
 class Stages:
-    """Runs the stages of one flow run in turn and remembers how each went.
+    """Runs the stages of one flow run, and keeps a report of each.
 
-    in_replay  they give what they left and run nothing (flows/replay.py)
+    in_replay  whether stages only return cached results and run nothing (flows/replay.py)
     """
 
     in_replay: ClassVar[bool] = False
@@ -191,12 +191,12 @@ class Stages:
         return result, state.name == "Cached"
 
     def call(self, work: Task[..., Any], arguments: Call) -> Call:
-        """What a task is called with: its arguments, and the place that their key names."""
+        """The arguments of a task, with the place that their key names."""
         key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
         return {"place": Place(self.home, key), **arguments}
 
     def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
-        """What passes the door, in a task of its own."""
+        """Pass the door in a task of its own."""
         return cast(Disclosure, door.task(self.home, session, *values, **named))
 
     def again(self, name: StageName) -> bool:
@@ -204,7 +204,7 @@ class Stages:
         return name in self._again
 
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
-        """The results of a task for each of those arguments, in their order."""
+        """The results of a task, one for each call, in order."""
         calls = [self.call(work, arguments) for arguments in parts]
         task = self._ready(work, calls)
         return self._timed(stage_of(work), lambda progress: self._mapped(task, calls, progress), len(calls))
@@ -213,9 +213,10 @@ class Stages:
     def in_turn(
         self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
     ) -> Iterator[Callable[[Each], Any]]:
-        """The result of a task for one of the parts, computed once it is asked for; see `MappedStage.in_turn`.
+        """A function that returns a task's result for one part, computed on demand; see `MappedStage.in_turn`.
 
-        It is begun as the flow would begin it, even if a task asks: what that task holds is sent to no worker.
+        A part is begun in the flow's context even if a task asks for it, so that no context of that task is sent to
+        workers.
         """
         places, begun = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
         in_flow = copy_context()
@@ -234,7 +235,7 @@ class Stages:
                 yield result
             finally:
                 for left in begun.values():
-                    with suppress(Exception):  # nobody asked for it
+                    with suppress(Exception):  # nobody asked for its result
                         left()
 
     def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
@@ -251,7 +252,7 @@ class Stages:
         return ended
 
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
-        """The result of `work`, which says itself whether it replayed what was there."""
+        """The result of `work`, which returns with it whether it was a replay."""
 
         def run(progress: Progress) -> list[Any]:
             result, replayed = work()
@@ -268,7 +269,7 @@ class Stages:
 
     @contextmanager
     def _shown(self, name: StageName, total: int) -> Iterator[Progress]:
-        """How far a stage is, while it lasts; then how it went, before the stages that ran inside it."""
+        """Show a stage's progress within the block; then report it, before the stages that ran inside it."""
         at = len(self.reports)
         with Progress(name, total) as progress:
             self._open.append(progress)
@@ -280,14 +281,14 @@ class Stages:
         self.reports.insert(at, StageReport(name=name, cached=progress.all_cached, seconds=seconds))
 
     def _leave_out(self, seconds: float, own: Progress) -> None:
-        """Count seconds of one stage for no other that goes on."""
+        """Subtract one stage's seconds from the others in progress."""
         for progress in self._open:
             if progress is not own:
                 progress.idle += seconds
 
     def _ready(self, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
-        """The task that answers from cache, or runs again if that is asked for or its result is not to be believed;
-        which is said here, once: the tasks may run anywhere."""
+        """The task, to be answered from cache; or to run again if that is asked for or a cached result was changed. A
+        changed one is reported here, once: the tasks may run anywhere."""
         name = stage_of(work)
         if self.again(name):
             return work.with_options(refresh_cache=True)
@@ -312,8 +313,8 @@ class Stages:
         return results
 
     def _there(self, result: Any) -> bool:
-        """Whether the files a cached result refers to still exist. What they hold is checked when they are read; of
-        released files now, since another student or certificate of the same session takes the place of the last."""
+        """Whether the files a cached result refers to still exist. Their content is checked when they are read; that of
+        released files now, since another student or certificate of the session may have replaced them."""
         return all(
             (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
             for ref in refs_of(result)
@@ -321,7 +322,7 @@ class Stages:
 
 
 def stage_of(work: Task[..., Any]) -> StageName:
-    """Which stage a task is."""
+    """The name of a task's stage."""
     return cast(StageName, work.name)
 
 

@@ -1,4 +1,4 @@
-"""The stages. Each takes a place and what its result depends on, calls its task, and returns small references."""
+"""The stages. Each takes a place and everything its result depends on, calls its task, and returns small references."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ from concord.tasks.student.evaluate import evaluate, keep_table_path
 from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
-"""Fields of the plan that say which private rows there are, and whose they are."""
+"""Fields of the plan that determine the private rows and their units."""
 
 
 class Public(BaseModel):
-    """How rows become numbers, and the plan's own public rows, in batches."""
+    """The encoding of rows, and the plan's own public rows in batches."""
 
     encoding: Encoding
     batches: list[PublicBatch]
@@ -50,14 +50,14 @@ class Public(BaseModel):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of shards: the first, the one after the last, and the file of their rows."""
+    """A block of shards: the index of the first, the index after the last, and the file of their rows."""
 
     shards: tuple[int, int]
     rows: Ref
 
 
 def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
-    """The blocks of shards that those files hold."""
+    """The blocks of shards in those files."""
     count, size = plan.teachers.count, plan.teachers.block
     firsts = range(0, count, size)
     return [Block((first, min(first + size, count)), rows) for first, rows in zip(firsts, files, strict=True)]
@@ -122,21 +122,21 @@ def relabel(
 
 @mapped("teach", reads=("teachers.estimator", "teachers.params"))
 def teach_models(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher a shard, for one block of shards, each by its own estimator."""
+    """Train one teacher per shard, for one block of shards, each by its own estimator."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
     return asking_teachers.teach(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 
 @mapped("teach", version=2, reads=("teachers.estimator", "teachers.params"))
 def teach_arrays(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher a shard, for one block of shards, as an array, each by itself: in sessions that began so."""
+    """Train one teacher per shard, for one block of shards, as an array, one by one: for sessions that began so."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.ARRAY}"
     return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 
 @mapped("teach", version=3, reads=("teachers.estimator", "teachers.params"))
 def teach_together(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher a shard, for one block of shards, as an array, many at once."""
+    """Train one teacher per shard, for one block of shards, as an array, many at once."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.TOGETHER}"
     return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
@@ -150,7 +150,7 @@ def poll(place: Place, batch: PublicBatch, teachers: Sequence[Ref], encoding: En
 
 @mapped("measure", reads=("teachers.estimator", "teachers.params"))
 def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Try the teachers of one block of shards on the rows set aside in each."""
+    """Test the teachers of one block of shards on the rows set aside in each."""
     path = f"measured/{owner(block.rows)}/{place.key[:20]}/{block.shards[0]:06d}"
     return door_choose.measure(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
@@ -159,7 +159,7 @@ def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
 def count(
     place: Place, plan: Plan, table: Files, encoding: Encoding, batches: Sequence[PublicBatch], erased: Sequence[str]
 ) -> Ref:
-    """Count the errors of every candidate for the student on the private rows, but those of erased units."""
+    """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     vault, domain = place.vault, plan.privacy.domain
     candidates = UniversalChoice.of(plan, encoding, batches, vault).candidates
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
@@ -176,7 +176,7 @@ release_estimate = DoorStage("release", door_choose.release_estimate)
 def study_chosen(
     place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
 ) -> Student:
-    """The student that a released hypothesis is, tried on public test rows, and its file."""
+    """Publish the released hypothesis as the student, measured on public test rows. Returns it with its file."""
     return published(
         place, student_of_hypothesis(place.released.read(chosen), encoding), session, encoding, batches, test
     )
@@ -192,7 +192,7 @@ def study(
     labels: Sequence[Ref],
     test: Files | None,
 ) -> Student:
-    """Learn the student, try it on public test rows if there are any, and publish its file."""
+    """Learn the student, measure it on public test rows if there are any, and publish its file."""
     teachers, vault, released = plan.teachers.count, place.vault, place.released
     student = student_study.study(
         plan.student, encoding, batches, labels, teachers=teachers, vault=vault, released=released
@@ -208,14 +208,14 @@ def published(
     batches: Sequence[PublicBatch],
     test: Files | None,
 ) -> Student:
-    """A student that is tried on public test rows, or on the public rows alone if there are none, and its file."""
+    """Publish a student, measured on public test rows or, if there are none, only on the public rows."""
     found = evaluated(place, student, encoding, test)
     named = None if found else student_study.named_by(student, encoding, batches, place.vault)
     return student_study.publish_student(student, session, found, place.released, named)
 
 
 def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> PublicTest | None:
-    """A student on public test rows, if there are any; verification finds them again."""
+    """The measures of a student on public test rows, if there are any; verification recomputes them."""
     if test is None:
         return None
     found = evaluate(student, test.path, encoding)
@@ -233,7 +233,7 @@ def try_out(
     codes: Codes | None,
     erased: Sequence[str],
 ) -> Ref:
-    """Count private units of the test part by their class and what the student says of them."""
+    """Count private units of the test part by their class and the student's prediction."""
     vault, domain = place.vault, plan.privacy.domain
     says = student_model.load(place.released.read(student), plan.student.estimator)["student"].predict
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
@@ -274,7 +274,7 @@ def certify(
     certificate: Certificate,
     classes: Sequence[str],
     per_refusal: Cost | None,
-    signer: str,  # noqa: ARG001, another key signs anew
+    signer: str,  # noqa: ARG001, so that another key signs again
 ) -> Certified:
     """Write the certificate and its report, signed by the key of that fingerprint."""
     door = Stores.of(place.home)

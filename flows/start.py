@@ -1,12 +1,12 @@
-"""Start a flow: with the task runner its plan names, on one Prefect server, its cache in the home folder.
+"""Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
 Offers       `start`, `start_extension`, `start_estimate`, `start_question`, `start_study` and `start_test` (one flow,
              once), `serve` (an extension whenever a cron expression says so)
 
-Tasks are sent Prefect's settings: the flow has none of its secrets but those by which its server is asked.
-A service needs no server: each run is one `concord extend`, and what it begins is finished by the next run, however the
-process ends. If a table is wrong or the machine fails, that is printed and the next time is waited for. If the session
-has ended or something does not verify, the service ends with the exit status of `extend`.
+Tasks are sent Prefect's settings, so flows run without Prefect's secrets but those for requests to its server.
+A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
+a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
+something does not verify, the service ends with the exit status of `extend`.
 Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
@@ -66,7 +66,7 @@ SERVERS_OWN: dict[Any, Any] = {
     PREFECT_SERVER_DATABASE_PASSWORD: None,
     PREFECT_SERVER_DOCKET_URL: "memory://",
 }
-"""What may hold a secret of a server, and what it says instead while flows run, whose tasks are sent all settings."""
+"""Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -92,7 +92,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
 
 
 def start_extension(session: str, public: Path, home: Path) -> Summary:
-    """Run the flow `extend` over more public rows. Raises a ConcordError likewise.
+    """Run the flow `extend` over more public rows. Raises as `start`.
 
     session   its id, or the domain whose latest session is meant
     """
@@ -105,8 +105,8 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
 
 
 def check_here(public: Path) -> None:
-    """Raise WrongInput if a path is an address: later rows are told apart by the files they come in. It is not shown,
-    since it may hold a password."""
+    """Raise WrongInput if a path is an address: later rows are recognised by the files they come in. The message hides
+    it, since it may hold a password."""
     scheme = public.parts[0] if public.parts else ""
     if len(scheme) > 2 and scheme.endswith(":"):  # a drive of Windows has one letter
         raise WrongInput(
@@ -116,14 +116,14 @@ def check_here(public: Path) -> None:
 
 
 def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
-    """Run the flow `estimate` over a plan. Raises a ConcordError likewise."""
+    """Run the flow `estimate` over a plan. Raises as `start`."""
     check_tables(plan)
     with serving_flows(home):
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
-    """Run the flow `ask` over a plan. Raises a ConcordError likewise."""
+    """Run the flow `ask` over a plan. Raises as `start`."""
 
     @flow(name="ask")
     def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
@@ -134,32 +134,29 @@ def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTe
 
 
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
-    """Run the flow `study` over a session, named likewise. Raises a ConcordError likewise."""
+    """Run the flow `study` over a session, named as in `start_extension`. Raises as `start`."""
     with serving_flows(home):
         return ready(study_again, home)(latest(Stores.of(home), session).id, home, student)
 
 
 def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
-    """Run the flow `test` over a session, named likewise. Raises a ConcordError likewise."""
+    """Run the flow `test` over a session, named as in `start_extension`. Raises as `start`."""
     with serving_flows(home):
         return ready(try_again, home)(latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
 
 
 def latest(door: Stores, name: str) -> Session:
-    """The latest session of the domain of that name that answers rows, or the session of that id. Raises WrongInput."""
+    """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
     answering = [session for session in door.ledger.sessions(name) if session.kind == "labels"]
     return answering[-1] if answering else door.ledger.session(name)
 
 
 NEEDED_LATER = ("concord.artifacts.mlflow.write", "skops.io", "matplotlib.figure", "matplotlib.backends.backend_svg")
-"""What every run that is not cached loads before it ends."""
+"""Modules that every run that is not cached loads before it ends."""
 
 
 def servers_awake() -> None:
-    """Every server must answer before anything begins. Raises EnvironmentFailed.
-
-    What is needed later is loaded as long as none does.
-    """
+    """Wait until every server answers, loading modules needed later meanwhile. Raises EnvironmentFailed."""
     check_answers(STORE)
     with ThreadPoolExecutor(1) as thread:
         waited_for = thread.submit(server.awake)
@@ -171,49 +168,49 @@ def servers_awake() -> None:
 
 @contextmanager
 def serving_flows(home: Path) -> Iterator[None]:
-    """One Prefect server for all that is inside, and Prefect's settings for it: it read them when it was imported.
+    """One Prefect server within the block, with Prefect's settings for it, which Prefect read when it was imported.
 
-    What it does not take of Prefect's logs, such as when the disk is full, is no matter for the console.
+    Failures to send it Prefect's logs, such as on a full disk, are not shown on the console.
     """
     with server.serving(home):
         named = SERVERS_OWN | {each: os.environ[each.name] for each in SERVER if each.name in os.environ}
-        if server.Server.own:  # nobody listens: it ends with the run, which waits a second for the thread that tells it
+        if server.Server.own:  # nobody watches heartbeats, whose thread would delay a run's end by a second
             named[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
         before, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             with temporary_settings(named):
                 yield
         finally:
-            with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
+            with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
                 thread.submit(_send)
             logging.raiseExceptions = before
 
 
 def _send() -> None:
-    """Send what was logged, and the states of tasks, before the server goes; one that is lost gets nothing."""
+    """Send logs and task states before the server ends; a lost server is sent nothing."""
     own = server.Server.own
     for worker in () if own and own.lost else (APILogWorker, EventsWorker):
         worker.drain_all(timeout=server.GRACE)
 
 
 def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., FlowResult]:
-    """The flow with what it runs on: servers that answer, the teachers' task runner, its cache in the home folder."""
+    """The flow with its task runner and its cache in the home folder, once its servers answer."""
     servers_awake()
     runner = task_runner(teachers, home) if teachers else None
     return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
 
 
 NAP = 60.0
-"""Seconds slept at most: a clock that was set, or a machine that slept, is noticed."""
+"""The longest sleep in seconds, so that a changed clock or a suspended machine is noticed."""
 
 
 def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session whenever the time has come, until it is asked to end (flows/console.py).
+    """Extend a session on a schedule, until a signal ends the process (flows/console.py).
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database
-    Raises WrongInput if there is no such session, time or zone, and what `extend` raises, except
-    for faults of public tables.
+    Raises WrongInput if there is no such session, time or zone; and what `extend` raises, except for faults of public
+    tables.
     """
     check_here(public)
     check_open(latest(Stores.of(home), session))
@@ -230,7 +227,7 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime:
-    """The first moment after `after` that the expression means. Raises WrongInput if it means none."""
+    """The first time after `after` that the expression matches. Raises WrongInput if there is none."""
     from prefect.server.schemas.schedules import CronSchedule
 
     try:

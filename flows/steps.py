@@ -1,4 +1,4 @@
-"""The steps of a run between its stages: what is admitted, trained on, opened and written up, and in which order."""
+"""The steps of a run between its stages: admitting and opening sessions, and publishing their results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def decide(run: RunContext, public: Public) -> RunContext:
-    """The run of a plan that names what mechanism = "auto" stands for: the same from here on as if it always had."""
+    """The run with mechanism = "auto" resolved: from here on the same as if the plan had named the mechanism."""
     if not run.plan.undecided:
         return run
     encoding, vault = public.encoding, run.stores.vault
@@ -67,10 +67,10 @@ def decide(run: RunContext, public: Public) -> RunContext:
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if teachers, student or test table would fail later: now, while nothing is spent."""
+    """Raise WrongInput now, while nothing is spent, if teachers, student or test table would fail later."""
     plan = run.plan
     if run.stages.in_replay:
-        return  # what is kept has been run
+        return  # cached results show that it ran
     if plan.votes:
         asking_teachers.rehearse_teachers(plan.teachers, encoding)
     for student in plan.student.each:
@@ -81,7 +81,7 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
 
 
 def find(run: RunContext, public: Public, domain: Domain, mechanism: Asking, asked: Asked) -> Admitted[Asking]:
-    """The session that is asked for, if there is one, once no other command opens it or goes on with it.
+    """The session that is asked for, if it exists, once no other command is opening or using it.
 
     Its stream is the plan's own rows, then those it was extended with.
     """
@@ -96,7 +96,7 @@ def find(run: RunContext, public: Public, domain: Domain, mechanism: Asking, ask
 
 
 def covered(run: RunContext, found: Admitted[Asking]) -> Admitted[Asking]:
-    """What was found, if the domain covers it. Raises BudgetRefused if it would have to be opened and may not be;
+    """`found`, if the domain covers it. Raises BudgetRefused if the session would have to be opened and may not be;
     spends nothing."""
     if found.session is None:
         opening = found.asked.opening(division_of(run.plan, run.stores.vault))
@@ -105,22 +105,22 @@ def covered(run: RunContext, found: Admitted[Asking]) -> Admitted[Asking]:
 
 
 def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted[Mechanism]:
-    """The session, admitted again with the stream of its checkpoint.
+    """An open session, admitted again with the stream of its checkpoint.
 
-    Raises NotVerified if it would not go on as it began, WrongInput if its tables do not fit any more.
+    Raises NotVerified if it would not go on as it began, WrongInput if its tables no longer fit.
     """
     vault, domain, encoding = run.stores.vault, run.stores.ledger.domain_of(session), checkpoint.encoding
     plan = as_opened(run.plan, session)
     mechanism = calibrated(plan, encoding, checkpoint.sources[0].batches, domain.filter.order, vault)
     check_going_on(vault, session, mechanism)
     rehearse(run, encoding)
-    column_types(run.plan.path("public"), encoding)  # MLflow shows them once all is spent
+    column_types(run.plan.path("public"), encoding)  # checked now: MLflow needs them after the spend
     balance, asked = Balance.of(run, domain), Asked.labels(plan, mechanism, session.identity)
     return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
 
 
 def saying_room(found: Admitted[Asking]) -> Admitted[Asking]:
-    """What was found; before anything private is read it is said how a session that would be opened can be extended."""
+    """Return `found`; if a session would be opened, print how it can be extended, before anything private is read."""
     if found.session is None:
         ends = found.asked.mechanism
         words = NO_LATER_ROWS
@@ -131,7 +131,7 @@ def saying_room(found: Admitted[Asking]) -> Admitted[Asking]:
 
 
 def check_unchanged(run: RunContext, session: Session | None, made_of: Sequence[str]) -> None:
-    """Raise NotVerified if the session that is gone on with was opened with other private data."""
+    """Raise NotVerified if the open session was opened with other private data."""
     if session is not None:
         check_ensemble(run.stores.vault, session, made_of)
 
@@ -146,11 +146,11 @@ def begin_session(
     *,
     further: bool | None = None,
 ) -> Session:
-    """Reserve the cost of the session if it is not open yet, and keep what it needs to go on. Raises BudgetRefused.
+    """Reserve the cost of the session if it is not open yet, and keep its checkpoint. Raises BudgetRefused.
 
-    made_of  what its answers follow from on the private side
+    made_of  digests of everything private that its answers depend on
     kept     its teachers; if nobody votes, the numbers it answers from
-    further  whether one more session may be opened in the domain; default: as the run says
+    further  whether one more session may be opened in the domain; default: the run's `new_session`
     """
     further, session = run.new_session if further is None else further, admitted.session
     claim(run.stores, run.plan, private.with_rows)
@@ -169,15 +169,15 @@ def begin_session(
 
 
 def note_earlier(door: Stores, session: Session, files: Sequence[Ref]) -> None:
-    """Note that private work begins for a session whose files `files` are released: their times would tell how long it
-    took. `stamp_earlier` gives them new ones, and so does any later command, before it publishes.
+    """Note that private work begins after `files` of a session were released: their times would tell how long it takes.
+    `stamp_earlier` gives them new times; so does any later command before it publishes.
     """
     stamp_earlier(door, session)
     door.vault.keep(_earlier(session), lambda: json.dumps([ref.path for ref in files]).encode())
 
 
 def stamp_earlier(door: Stores, session: Session) -> None:
-    """Give the files that were noted new times, if there is a note; one that is gone needs none."""
+    """Give the files noted by `note_earlier` new times; missing ones are skipped."""
     noted = door.vault.find(_earlier(session))
     if noted is not None:
         found = map(door.released.find, json.loads(door.vault.read(noted)))
@@ -197,10 +197,10 @@ def publish(
     others: Mapping[str, list[Ref]] | None = None,
     codes: Codes | None = None,
 ) -> Summary:
-    """Publish certificate, report and MLflow run of what passed the door; and what this run came to.
+    """Publish certificate, report and MLflow run for what passed the door. Returns the summary of the run.
 
-    others   what other sessions of this run released, by their names
-    codes    of rows that were asked for tallies
+    others   the files that other sessions of this run released, by session
+    codes    the codes of rows, for tallies
     """
     session, released = passed.session, run.stores.released.root
     stamp_earlier(run.stores, session)
@@ -237,7 +237,7 @@ def _certified_and_tracked(
     others: Mapping[str, list[Ref]],
     codes: Codes | None,
 ) -> tuple[Certified, Tracked]:
-    """Certificate and report, written or from the cache; and MLflow's run of them, made if it is not there."""
+    """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
     session, stores, studied = passed.session, run.stores, datetime.now(UTC)
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
@@ -276,7 +276,7 @@ def _recorded(
     studied: datetime,
     tracking: "Tracking",
 ) -> Tracked:
-    """The session, recorded in MLflow as begun at the door."""
+    """Record the session in MLflow, as begun at the door."""
     stores = run.stores
     return track(
         run.plan,

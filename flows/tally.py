@@ -1,6 +1,6 @@
-"""The steps of tallies: private rows are asked in rounds, labels of public rows inferred, and a student learned.
+"""The stages and steps of tallies: private rows are asked in rounds, labels of public rows inferred, a student learned.
 
-Their stages stand first. As those of `flows.stages`, each takes a place and what its result depends on.
+The stages come first. As in `flows.stages`, each takes a place and everything its result depends on.
 """
 
 import json
@@ -49,7 +49,7 @@ from concord.tasks.student.study import Student
 
 @stage("code", reads=("labeling.bins", "labeling.crosses", "privacy.epsilon"))
 def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
-    """Learn the codes of rows from the staged public ones."""
+    """Learn the codes of rows from the staged public rows."""
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
 
 
@@ -57,7 +57,7 @@ def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicB
 def gather(
     place: Place, plan: Plan, table: Files, encoding: Encoding, codes: Codes, erased: Sequence[str]
 ) -> list[Ref]:
-    """Private rows as codes and classes, whole units together."""
+    """Write private rows as codes and classes, whole units together."""
     vault, domain = place.vault, plan.privacy.domain
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"units/{domain}/{place.key[:16]}", place.secret(domain, "split")
@@ -74,7 +74,7 @@ def recode(
     erased: Sequence[str],
     units: Sequence[Ref],
 ) -> list[Ref]:
-    """Private rows by codes that were learned from released rounds, beside the sums of `units`: they go with those."""
+    """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
     vault, domain = place.vault, plan.privacy.domain
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}", place.secret(domain, "split")
@@ -83,7 +83,7 @@ def recode(
 
 @mapped("tally")
 def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
-    """What the units of one block add up to in answer to a question."""
+    """The sum over the units of one block that answers a question."""
     path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
     return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path)
 
@@ -114,7 +114,7 @@ def infer(
     batches: Sequence[PublicBatch],
     claim: Mapping[str, str],
 ) -> Ref:
-    """Labels and scores of all public rows, by the model that the last round was decoded to."""
+    """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     rows = public_codes(batches, codes, place.vault)
     return place.released.write(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
@@ -124,7 +124,7 @@ def infer(
 def study_linear(
     place: Place, session: str, last: Ref, encoding: Encoding, codes: Codes, test: Files | None
 ) -> Student:
-    """The decoded model as the student, tried on public test rows at both operating points, and its file."""
+    """Publish the decoded model as the student, measured on public test rows at both operating points."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     student = linear_student(decoded, encoding, codes)
     found, figures = (None, dict[str, float]()) if test is None else tried(student, codes, test.path, encoding)
@@ -144,14 +144,14 @@ def study_inferred(
     labels: Ref,
     test: Files | None,
 ) -> Student:
-    """Learn the student from inferred labels, try it on public test rows, and publish its file."""
+    """Learn the student from inferred labels, measure it on public test rows, and publish its file."""
     targets = soft_labels(place.released.labels([labels]), len(encoding.classes))
     student = student_study.study_inferred(plan.student, encoding, batches, targets, place.vault)
     return published(place, student, session, encoding, batches, test)
 
 
 def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if codes, student or test table would fail later: now, while nothing is spent."""
+    """Raise WrongInput now, while nothing is spent, if codes, student or test table would fail later."""
     check_columns(run.plan, encoding)
     for student in run.plan.student.each:
         if student.learner == "fitted":
@@ -161,7 +161,7 @@ def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
 
 
 def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[TalliedSession]:
-    """The session of rounds that this plan goes on with, or that may be opened. Raises BudgetRefused."""
+    """The plan's session of rounds: the open one, or a new one that may be opened. Raises BudgetRefused."""
     domain, rows = planned_domain(run.stores, run.plan), sum(batch.rows for batch in public.batches)
     tallied = TalliedSession(planned_tallies(run.plan, codes, rows), codes.digest)
     asked = tallied.asked(run.plan, public.encoding, public.batches, run.stores.vault)
@@ -169,7 +169,7 @@ def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[Tal
 
 
 def follower_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, units: Sequence[Ref]) -> Follower:
-    """What the questions of a session follow from: by the public rows, or by features of its units if those are public.
+    """The source of a session's questions: the public rows, or the features of its units if those are public.
 
     units   the files of `gather`
     """
@@ -193,7 +193,7 @@ def release_rounds(
     sums: Sequence[Ref],
     coded: Callable[[Codes], Sequence[Ref]],
 ) -> Disclosure:
-    """Round after round through the door, the first with those sums: drawn once and published, or replayed.
+    """Pass round after round through the door, the first with `sums`: drawn once and published, or replayed.
 
     coded   the private rows by codes that were learned from earlier rounds, as `recode` writes them
     """
@@ -207,17 +207,17 @@ def release_rounds(
         passed = release_round(run, session, follower, published, question, counted)
         released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
         if len(released) == len(follower.mechanism.rounds):
-            run.stores.released.restamp(released)  # a file's own time would tell how long later rounds were counted
+            run.stores.released.restamp(released)  # a file's time would show how long later rounds took to count
             return replace(passed, released=released, asked_now=asked_now)
 
 
 def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes:
-    """The codes that the last round asked about."""
+    """The codes of the last round's question."""
     return follower.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 
 
 def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[TalliedSession], Codes]:
-    """The session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
+    """An open session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
     ledger, encoding, own = run.stores.ledger, checkpoint.encoding, checkpoint.sources[0].batches
     codes, begun = code(run, run.plan, encoding, own), as_begun(run.plan, session.mechanism)
     tallied = TalliedSession(planned_tallies(begun, codes, sum(batch.rows for batch in own)), codes.digest)
@@ -242,7 +242,7 @@ def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
 def study_tallies(
     run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, where: str
 ) -> Student:
-    """The student: the decoded model itself, or one that is fitted to inferred labels; `where` its file is released."""
+    """The student: the decoded model, or one fitted to inferred labels; `where` is the path of its released file."""
     stream = admitted.stream
     if run.plan.student.learner == "linear":
         return study_linear(run, where, passed.released[-1], stream.encoding, codes, run.test)
@@ -250,7 +250,7 @@ def study_tallies(
 
 
 def labels_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure) -> Ref:
-    """The labels of all public rows, as the last round says."""
+    """The labels of all public rows, inferred from the last round."""
     stream, claim = admitted.stream, label_claim(admitted, passed)
     return infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
 
@@ -258,14 +258,14 @@ def labels_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes,
 def publish_tallies(
     run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, student: Student
 ) -> Summary:
-    """Publish what the rounds came to, and say how many rows have labels by it."""
+    """Publish the outcome of the rounds. Returns the summary, with the number of rows labelled."""
     summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student, codes=codes)
     figures = {"inferred": admitted.stream.rows, "student": {**summary.student, **student.figures}}
     return summary.model_copy(update=figures)
 
 
 def label_claim(admitted: Admitted[TalliedSession], passed: Disclosure) -> dict[str, Any]:
-    """What inferred labels promise, as it stands in the metadata of their table."""
+    """The guarantee of inferred labels, for the metadata of their table."""
     session, domain = passed.session, admitted.balance.domain
     return {
         "session": session.id,

@@ -1,4 +1,4 @@
-"""Students on private units set aside: the choice of one among candidates, and its test, as a plan asks for them."""
+"""The choice of a student among candidates, and its test, both on private units that the plan sets aside."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ from concord.tasks.mechanisms.student_choice import StudentChoice
 from concord.tasks.student.study import Student
 
 FitStudent = Callable[[RunContext, str], Student]
-"""How the student of a run's plan is fitted, to a file in that folder of released ones."""
+"""Fits the student of a run's plan, into a file in that folder of released files."""
 
 
 @dataclass(frozen=True)
 class ChosenRun:
-    """A run whose plan names one student, and what passed the door before it; `files` are what the choice released."""
+    """A run whose plan names one student, and the disclosure so far; `files` were released by the choice."""
 
     run: RunContext
     passed: Disclosure
@@ -52,10 +52,10 @@ class ChosenRun:
 
 
 def check_test(run: RunContext, admitted: Admitted[Asking]) -> Admitted[Asking]:
-    """What was admitted, if the domain covers the choice and the test that the plan asks for as well: what it lacks of
-    them is opened without being asked for again, since the plan asks for it.
+    """`admitted`, if the domain also covers the choice and the test that the plan asks for. Those not there yet are
+    opened without --new-session, since the plan asks for them.
 
-    Raises BudgetRefused if that is not covered, or if the session has chosen among others; spends nothing.
+    Raises BudgetRefused if they are not covered, or if the session chose among other candidates; spends nothing.
     """
     plan, session, domain = run.plan, admitted.session, admitted.balance.domain
     choice = planned_choice(plan)
@@ -86,7 +86,7 @@ def choices(run: RunContext, session: Session) -> list[Session]:
 
 
 def choice_asked(plan: Plan, choice: Once[StudentChoice], encoding: Encoding, vault: Vault) -> Asked:
-    """The session that a choice is asked for in."""
+    """The request for the session of a choice."""
     return Asked.once(plan, choice, encoding, vault, {"chosen": choice.settings()}, part=TEST)
 
 
@@ -100,10 +100,10 @@ def choose(
     *,
     also: Sequence[Ref] = (),
 ) -> ChosenRun:
-    """The run with the one student to publish: that of its plan, or the one chosen among its candidates, once.
+    """The run with the one student to publish: the plan's, or the one chosen among its candidates, once.
 
-    codes   what the decoded model of tallies reads of a row
-    also    files that this run published before, beside those that passed the door
+    codes   the codes by which the decoded model of tallies reads a row
+    also    files that this run published before, besides those that passed the door
     """
     plan, stores, session = run.plan, run.stores, passed.session
     known = with_chosen_student(stores, session, plan)
@@ -120,7 +120,7 @@ def choose(
 
 
 def _folder(session: Session) -> str:
-    """Where candidates lie until one is chosen: the others are never published, nor when counting began."""
+    """The folder of candidates until one is chosen: neither the others nor their files' times are ever published."""
     return f"{HELD}/{session.id}"
 
 
@@ -134,7 +134,7 @@ def _pass_choice(
     *,
     also: Sequence[Ref],
 ) -> Disclosure:
-    """Fit the candidates to what was released, count their errors in private, and choose one at the door."""
+    """Fit the candidates to the released labels, count their private errors, and choose one at the door."""
     plan, stores, encoding, session = run.plan, run.stores, admitted.stream.encoding, passed.session
     mechanism, each = planned_choice(plan), plan.student.each
     if mechanism is None:
@@ -164,13 +164,13 @@ def _pass_choice(
 
 
 def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
-    """What a test of a session's student may cost, with or without a choice among students."""
+    """The budget left for a test of a session's student, with or without a choice among students."""
     charges = [(choice.reserved, choice.epsilon) for choice in choices(run, session)]
     return left_for_test(session.reserved, session.epsilon, charges)
 
 
 def test_asked(plan: Plan, trial: Trial, encoding: Encoding, vault: Vault) -> Asked:
-    """The session that a test is asked for in."""
+    """The request for the session of a test."""
     depends, delta = {"tried": trial.settings()}, trial.mechanism.delta
     return Asked.once(plan, trial, encoding, vault, depends, delta=delta, part=TEST)
 
@@ -185,11 +185,11 @@ def try_student(
     *,
     also: Sequence[Ref] = (),
 ) -> Disclosure:
-    """The test that the plan asks for: of the first student of a session. Another one is not tested unasked.
+    """Make the test that the plan asks for, of the session's first student; later students are tested only on request.
 
-    codes   what a linear student reads of a row; others read encoded ones
-    also    files that this run published before, beside those that passed the door
-    Returns what passed the door before, at the moment the last of it did: none that is published may be earlier.
+    codes   the codes by which a linear student reads a row; other students read encoded rows
+    also    files that this run published before, besides those that passed the door
+    Returns `passed` with the time of the last release: no published time may be earlier.
     """
     if run.plan.test is None:
         return passed
@@ -212,7 +212,7 @@ def try_student(
 
 
 def _passed_over(plan: Plan, passed: Disclosure, why: str) -> Disclosure:
-    known = plan.tallied or (plan.votes and plan.student.learner != "universal")  # `concord test` has it again
+    known = plan.tallied or (plan.votes and plan.student.learner != "universal")  # `concord test` can repeat it
     more = f"; `concord test {passed.session.id}` tests it at a price" if known else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return passed
@@ -230,15 +230,15 @@ def pass_test(
     also: Sequence[Ref] = (),
     again: bool = False,
 ) -> Disclosure:
-    """Count in private, and release noisy counts at the door; or replay them. Raises BudgetRefused.
+    """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused.
 
-    again   make one more test if there is one of this student and these settings
+    again   make one more test even if there is one of this student and these settings
     """
     plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
     trial = trial_of(plan, mechanism, passed.session, student.ref, stores.vault)
     read = codes if plan.student.learner == "linear" else None
     asked = test_asked(plan, trial, encoding, stores.vault)
-    # Times of files published before would tell how long the units were counted, and so how many there are.
+    # Times of files published before would show how long counting took, and so how many units there are.
     note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
     counts = stages.try_out(run, plan, private.table, encoding, student.ref, read, run.erased)
     test = going_on(stores, asked, new_session=again)
@@ -253,7 +253,7 @@ def pass_test(
 
 
 def keep_aside(run: RunContext, admitted: Admitted[Any], private: Private, session: Session, counts: Ref) -> Session:
-    """A session that stands beside the one that learned, with what is to be forgotten with it."""
+    """Write the checkpoint of the session of a test or choice, with its counts to be forgotten with it. Returns it."""
     stream, plan = admitted.stream, run.kept
     checkpoint = Checkpoint(
         plan=plan, encoding=stream.encoding, teachers=(counts,), sources=stream.sources, private=private.with_rows

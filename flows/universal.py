@@ -1,8 +1,7 @@
-"""The flow of a chosen student (`tasks.door.choose`): with labels bought as well, or without a vote.
+"""The flow of a universal student, chosen by private errors (`tasks.door.choose`), with or without votes for labels.
 
 The choice has a session of its own. If the plan asks for labels as well (Nandi & Bassily 2020, universal labelling),
-theirs is a second session. The plan asks for both explicitly and they are admitted together, before anything private is
-read.
+they have a second session. Both are admitted together, before anything private is read.
 """
 
 from dataclasses import replace
@@ -39,7 +38,7 @@ def universal(plan: Plan, home: Path, new_session: bool = False, start_from: Sta
 
 
 def choose_student(run: RunContext) -> Summary:
-    """Nobody votes: the student is chosen by its errors on the private rows."""
+    """Choose the student by its errors on the private rows; nobody votes."""
     public = encode(run, run.plan, run.files("public"))
     rehearse(run, public.encoding)
     domain, stream = planned_domain(run.stores, run.plan), PublicStream(public.encoding, (run.own(public.batches),))
@@ -54,7 +53,7 @@ def choose_student(run: RunContext) -> Summary:
 
 
 def choose_with_labels(run: RunContext) -> Summary:
-    """Public rows are labelled by votes, and the student is chosen among all that tell those rows apart."""
+    """Label public rows by votes, and choose the student among all hypotheses that differ on those rows."""
     public = encode(run, run.plan, run.files("public"))
     run = decide(run, public)
     plan = run.plan
@@ -81,15 +80,15 @@ def choose_with_labels(run: RunContext) -> Summary:
 def admit_choice(
     run: RunContext, domain: Domain, stream: PublicStream, labels: Admitted[Mechanism] | None
 ) -> Admitted[UniversalChoice]:
-    """The choice, its session found or known to be covered.
+    """The choice, with its session open already or covered by the domain.
 
     labels   the session of the labels, as it was found; None if nobody votes
-    Raises BudgetRefused if what the plan lacks may not be opened, all of it at one price; spends nothing.
+    Raises BudgetRefused if the missing sessions may not be opened, all at one price; spends nothing.
     """
     chooser = UniversalChoice.of(run.plan, stream.encoding, stream.batches, run.stores.vault)
     run.wait_for(_asked(run, chooser, stream).identity)
     balance = Balance.of(run, domain)
-    for candidate in (chooser, chooser.earlier, chooser):  # none found: it is asked as this version does
+    for candidate in (chooser, chooser.earlier, chooser):  # none found: a new one is asked for as this version does
         asked = _asked(run, candidate, stream)
         session = going_on(run.stores, asked, new_session=run.new_session)
         if session is not None:
@@ -105,10 +104,10 @@ def _asked(run: RunContext, chooser: UniversalChoice, stream: PublicStream) -> A
 
 
 def _check_openings(run: RunContext, choice: Admitted[UniversalChoice], labels: Admitted[Mechanism] | None) -> None:
-    """Raise BudgetRefused if what the plan lacks may not be opened, all of it at one price; spends nothing."""
+    """Raise BudgetRefused if the missing sessions may not be opened, all at one price; spends nothing."""
     lacking, further = list[Asked](), _further(run, labels.session if labels else None)
     if labels is not None and (labels.session is None or (choice.session is None and not further)):
-        lacking.append(labels.asked)  # or what --new-session would buy anew, if that is what is missing
+        lacking.append(labels.asked)  # or the session that --new-session would open, if only that is missing
     if choice.session is None:
         lacking.append(choice.asked)
     if lacking:
@@ -118,13 +117,13 @@ def _check_openings(run: RunContext, choice: Admitted[UniversalChoice], labels: 
 
 
 def _further(run: RunContext, labels: Session | None) -> bool:
-    """Whether one more session may be opened: for labels that no student was chosen for yet, the choice is not a
-    further one, since the plan asks for both."""
+    """Whether one more session may be opened. A first choice for labels is not a further session, since the plan asks
+    for both."""
     return run.new_session or (labels is not None and not _chosen_for(run, labels))
 
 
 def _chosen_for(run: RunContext, labels: Session) -> bool:
-    """Whether a student was chosen after those labels were bought; labels bought anew get one of their own."""
+    """Whether a student was chosen for those labels; newly bought labels get their own choice."""
     since = dropwhile(lambda session: session.id != labels.id, run.stores.ledger.sessions(labels.domain))
     return any(item.mechanism["name"] == Universal.name for item in since)
 
@@ -138,5 +137,5 @@ def private_errors(run: RunContext, choice: Admitted[UniversalChoice], private: 
 
 
 def _of_labels(session: Session) -> dict[str, Any]:
-    """What a summary says of rows and teachers, from the session of the labels."""
+    """The summary's fields about rows and teachers, from the session of the labels."""
     return {name: getattr(session, name) for name in ("teachers", "asked", "answered", "refused")}

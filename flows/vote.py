@@ -1,10 +1,10 @@
-"""What only the flows of votes do: sessions of them, what teachers learn from, and public rows asked batch by batch.
+"""The steps of votes: admitting a session, training teachers, and asking them about public rows batch by batch.
 
     for each batch of public rows:  its votes are counted, a few batches ahead ─ it passes the door
 
-No more is counted once the session has ended. What decides that was released, so it tells nothing; but private work
-goes on after the first release, and no published time may show how long: files of labels get their times together, and
-the moment of the disclosure is the last one. Checked by tests/flows/test_interleaved.py
+Counting stops once the session has ended. That depends on released data alone, so it reveals nothing. But private work
+goes on after the first release, and no published time may show for how long: all files of labels get new times at the
+end, and the disclosure has the time of the end. Checked by tests/flows/test_interleaved.py
 """
 
 import os
@@ -33,16 +33,16 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
 
 FAR_AHEAD = 64
-"""Batches counted ahead on a cluster of others, whose size nobody says."""
+"""Batches counted ahead on a cluster that is not ours, whose size is unknown."""
 
 
 def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The session of votes that this plan goes on with, or that may be opened. Raises BudgetRefused."""
+    """The plan's session of votes: the open one, or a new one that may be opened. Raises BudgetRefused."""
     return saying_room(covered(run, find_votes(run, public)))
 
 
 def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The session of votes, before it is known whether it may be opened."""
+    """The plan's session of votes, without a check whether it may be opened."""
     plan, vault, domain = run.plan, run.stores.vault, planned_domain(run.stores, run.plan)
     mechanism = calibrated(plan, public.encoding, public.batches, domain.filter.order, vault)
     identity = session_identity(vault, plan, mechanism, public.encoding, public.batches)
@@ -51,11 +51,11 @@ def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
 
 @dataclass(frozen=True)
 class Training:
-    """What teachers learn from.
+    """The teachers' training rows.
 
     shards      blocks of shards
-    relabelled  what relabelling left, to be forgotten with the session
-    made_of     what answers follow from on the private side: how teachers are trained, and the shards
+    relabelled  files that relabelling wrote, to be forgotten with the session
+    made_of     everything private that answers depend on: how teachers are trained, and the shards
     """
 
     shards: Sequence[Ref]
@@ -69,7 +69,7 @@ def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
 
 
 def share(mechanism: Mechanism) -> float | None:
-    """How likely a unit is in the secret subset that is relabelled, if there is one."""
+    """The probability that a unit is in the secret subset that is relabelled, if there is one."""
     settings = relabelling_of(mechanism)
     return None if settings is None else settings.share
 
@@ -88,9 +88,9 @@ def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[R
 
 
 def teach(run: RunContext, admitted: Admitted[Mechanism], trained: Training) -> list[Ref]:
-    """Train one teacher a shard, block by block: as arrays if the plan wants that and its learner is known, or else by
-    its estimator. A session that goes on keeps the kind it began with, whatever version that was: their votes are on
-    record, and those of another kind differ on rows near a tie.
+    """Train one teacher per shard, block by block: as arrays if the plan wants that and the learner is known, otherwise
+    by its estimator. An open session keeps the kind it began with, in any version: its votes are on record, and those
+    of another kind differ on rows near a tie.
     """
     plan, encoding, session = run.plan, admitted.stream.encoding, admitted.session
     begun = read_checkpoint(run.stores.vault, session.id, online=False) if session else None
@@ -102,7 +102,7 @@ def teach(run: RunContext, admitted: Admitted[Mechanism], trained: Training) -> 
 
 
 def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teachers: Sequence[Ref]) -> Disclosure:
-    """Put the stream to the teachers and through the door, batch by batch; votes on rows asked online are there."""
+    """Have the teachers vote on the stream and pass it through the door, batch by batch."""
     stores, stream, classes = run.stores, admitted.stream, run.plan.data.classes
 
     def there(batch: PublicBatch) -> Ref | None:
@@ -121,26 +121,26 @@ def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teache
 
 
 def replay_labels(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
-    """The labels as they were released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
+    """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
     classes, batches = run.plan.data.classes, admitted.stream.batches
 
     def work() -> tuple[list[Ref], bool]:
         return replay(run.stores, session, admitted.mechanism, classes, batches), True
 
     released = run.stages.uncached("release", work)
-    _stamp_together(run.stores, session)  # an earlier command may have ended before it did
+    _stamp_together(run.stores, session)  # an earlier command may have been killed before this
     return Disclosure(session, released, 0, datetime.now(UTC))
 
 
 def _note_unstamped(door: Stores, session: Session) -> None:
-    """Note that files of labels from here on have times of their own, until they are stamped together."""
+    """Note that files of labels written from now on have their own times, until they are stamped together."""
     begun = session.batches - (session.pending is not None)
     door.vault.keep(_unstamped(session), lambda: str(begun).encode())
 
 
 def _stamp_together(door: Stores, session: Session) -> None:
-    """Give the files of labels that are noted their times, all at once: each file's own would tell how long the votes
-    after it were counted. Those of a run that ended before it came here are stamped by the next command.
+    """Give all noted files of labels new times at once: their own would show how long later votes took to count. Files
+    of a run that was killed before this are stamped by the next command.
     """
     noted = door.vault.find(_unstamped(session))
     if noted is not None:
@@ -154,7 +154,7 @@ def _unstamped(session: Session) -> str:
 
 
 def _ahead(teachers: TeachersPlan, session: Session) -> int:
-    """Batches that are counted before they are asked for: what keeps the machine busy, and none if none may be new."""
+    """The number of batches to count ahead: enough to keep the machine busy, none if no row can be new."""
     if session.ended:
         return 0
     return FAR_AHEAD if teachers.address else (os.cpu_count() or 1) - 1

@@ -1,8 +1,8 @@
 """The command line. Heavy packages are imported inside the commands, so that --help is instant.
 
-Offers       `main`, `command` and `app`; here are the commands that plan, run and extend
-Its own      `record` and `verify` (the other commands), `plan` and `init` (what two of them do), `show` (what is
-             printed), `app` (what all share, and the order in which --help shows the commands)
+Offers       `main`, `command` and `app`; this file has the commands that plan, run and extend
+Its own      `record` and `verify` (the other commands), `plan` and `init` (the work of those two commands), `show`
+             (printed output), `app` (shared options, and the order of commands in --help)
 """
 
 import gc
@@ -37,7 +37,7 @@ __all__ = ["app", "command", "main", "record", "verify"]
 """`record` and `verify` add their commands to `app` as they are imported."""
 
 INTERRUPTED = 130
-"""The exit status of what Ctrl-C ended, by the shell's rule: 128 and the signal's number."""
+"""The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
 
 YOUNG = 100_000
 """Objects that are made before garbage is looked for. Imports make half a million, none of them garbage: Python's own
@@ -45,17 +45,17 @@ YOUNG = 100_000
 
 
 def main() -> None:
-    """The console script: `command`, in a process of its own, which a signal ends at once."""
+    """The console script: runs `command` in a process that a signal ends at once."""
     gc.set_threshold(YOUNG)
     watch()
     try:
         command()
     finally:
-        gc.freeze()  # the system takes it all back: looking through it once more takes up to two seconds
+        gc.freeze()  # the process ends anyway: a last collection would take up to two seconds
 
 
 def command() -> None:
-    """The command line: a ConcordError becomes one sentence on stderr and its exit status, as a full disk does."""
+    """The command line: a ConcordError, or a full disk, becomes one sentence on stderr and an exit status."""
     speak_plainly()
     try:
         app()
@@ -94,7 +94,7 @@ def run_command(
 
             loaded, home = load_plan(plan), prepare(home)
             cached = is_known(loaded, home) and not (new_session or start_from)
-            if not cached:  # a run that is cached looks at them itself
+            if not cached:  # a cached run checks them itself
                 check_tables(loaded)
         with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
             from concord.flows.start import start
@@ -282,7 +282,7 @@ def estimate_command(
 
 @contextmanager
 def _served(home: Path, *, quiet: bool) -> Iterator[None]:
-    """While it lasts, the home's own server runs and is awake; nothing is shown of stages if that is asked for.
+    """Run the home's own server within the block, and wait until it answers; `quiet` hides the progress of stages.
 
     Packages are loaded while it starts.
     """
@@ -300,7 +300,7 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
-    """A home that is there, of this version's format, with Prefect's server."""
+    """An existing home, upgraded to this version's format, with Prefect's server within the block."""
     with starting(quiet):
         from concord.flows.environment import reopen
 
@@ -311,7 +311,7 @@ def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
 
 @contextmanager
 def _packed(*, quiet: bool) -> Iterator[None]:
-    """The same without a server: packages are loaded, and a run that is cached needs no more."""
+    """As `_served`, without a server: packages are loaded, and a cached run needs nothing else."""
     with starting(quiet):
         importlib.import_module("concord.flows.start")
     with hushed(quiet):

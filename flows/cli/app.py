@@ -1,4 +1,4 @@
-"""What all commands share: the application, its options, its examples, and how it speaks.
+"""Shared parts of all commands: the application, its options, its examples and its output.
 
 Each command ends its `--help` with the examples below. Checked by tests/flows/cli/test_help.py.
 """
@@ -63,14 +63,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "ui": ("concord ui --port 8080",),
 }
-"""Of every command, in the order in which --help shows them."""
+"""Examples of every command, in the order in which --help shows them."""
 
 
 class WithExamples(TyperGroup):
-    """The commands, in the order of their examples, with which each ends its help."""
+    """The command group, in the order of EXAMPLES; each command's help ends with its examples."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Their names, in the order of EXAMPLES."""
+        """The names of the commands, in the order of EXAMPLES."""
         return list(EXAMPLES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -96,7 +96,7 @@ YesOption = Annotated[
 ]
 HOME = Path(".concord")
 PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
-"""Letters of ours in ASCII; any other goes without its accents, or is a question mark."""
+"""ASCII for letters of our own texts; any other letter loses its accents, or becomes a question mark."""
 
 
 def _version(wanted: bool) -> None:
@@ -121,7 +121,7 @@ def options(
 
 @contextmanager
 def starting(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Say, at a terminal, what the command waits for before it begins, and for how long; gives what changes that."""
+    """Show at a terminal what the command waits for before it begins, and for how long; yields a setter of the text."""
     columns = (SpinnerColumn(), TextColumn("starting: {task.description}"), TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
         bar = bars.add_task("packages are loaded")
@@ -139,7 +139,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def speak_plainly() -> None:
-    """A terminal or a file that cannot take a letter gets a plain one instead: what was done is reported after all."""
+    """Replace letters that the terminal or file cannot encode by plain ones, so that the output never fails."""
     codecs.register_error("concord.plain", _in_plain_letters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -1,4 +1,4 @@
-"""The command `init`: ask what a plan must say, and write one that can be run as it stands."""
+"""The command `init`: ask for what a plan needs, and write one that can be run as it is."""
 
 import math
 import os
@@ -29,7 +29,7 @@ from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, word
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
-"""What nobody can guess. If all are given, nothing is asked, and the rest is what is usual."""
+"""Settings that cannot be guessed. If all are given, nothing is asked, and the others get their defaults."""
 PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels",
@@ -47,11 +47,12 @@ PROMPTS = {
 
 
 def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None) -> dict[str, Any]:
-    """Write the plan at `path` and say what is in it.
+    """Write the plan at `path`. Returns a summary of its content.
 
-    home      whose ledger, if there is one, says what the domain has left
-    tallies   whether private rows are asked themselves, or teachers vote; None for what is expected to teach more
-    Raises WrongInput if something is missing, wrong or there, BudgetRefused if the lifetime does not cover it.
+    home      the home whose ledger, if there is one, has the domain's remaining budget
+    tallies   whether to use tallies rather than votes; None for the one expected to teach more
+    Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
+    not cover it.
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
@@ -71,7 +72,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
 
 
 def wishes_of(given: Mapping[str, Any]) -> Wishes:
-    """What was given, and for the rest what is answered at the terminal, or is usual. Raises WrongInput."""
+    """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, ())}
     missing = [name for name in REQUIRED_WISHES if name not in stated and not (name == "classes" and "test" in stated)]
     if missing and not sys.stdin.isatty():
@@ -90,7 +91,7 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
 
 
 def show_begun(found: Mapping[str, Any]) -> None:
-    """What was written, and what comes next."""
+    """Print what was written and the next step."""
     out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["format"]:
@@ -99,7 +100,7 @@ def show_begun(found: Mapping[str, Any]) -> None:
 
 
 def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those columns of few whole numbers of which it is answered at the terminal that they name things."""
+    """Columns of few whole numbers that the operator, asked at the terminal, says are names of things."""
     table = open_public(stated["public"], "--public", stated["format"])
     remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
     doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
@@ -122,7 +123,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
 
 
 def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
-    """The answer at the terminal. A wrong one is refused at once, and asked for again."""
+    """The answer at the terminal. A wrong one is refused and asked for again."""
     shown = ",".join(default) if isinstance(default, tuple) else default
     while True:
         answer = typer.prompt(PROMPTS[name], default=shown, err=True, show_default=bool(shown))
@@ -133,7 +134,7 @@ def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
 
 
 def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
-    """A value as it is meant, given those stated before it. Raises WrongInput if it cannot be."""
+    """The parsed value of a setting, given those stated before it. Raises WrongInput if it is not valid."""
     option = f"--{name.replace('_', '-')}"
     if name in ("private", "public", "test"):
         try:
@@ -161,7 +162,7 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
 
 
 def _classes(value: Any) -> tuple[str, ...]:
-    """Several as they are; one, or an answer, cut at its commas."""
+    """The classes: a list as it is; a single text, such as an answer, split at its commas."""
     several = (value,) if isinstance(value, str) else tuple(value)
     words = several[0].split(",") if len(several) == 1 else several
     classes = tuple(word.strip() for word in words if word.strip())
@@ -189,7 +190,7 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the plan, and beside it the schema that its first line names."""
+    """Write the plan, and next to it the schema that its first line names."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""The command `plan`: what it is asked, and what it says of mechanisms, of another ε, and of a chosen student."""
+"""The command `plan`: its input, and its report on mechanisms, other values of ε, and chosen students."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -46,10 +46,10 @@ FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 def report(
     path: Path | None, agreement: str | None, figure: Path | None, home: Path, **given: float | None
 ) -> dict[str, Any]:
-    """What to expect of a plan, or of the figures `given`, which go before it; its figure is written if wanted.
+    """What to expect of a plan, with the figures `given` in place of its own; draws the figure if `figure` is a path.
 
-    home   whose ledger, if there is one, says what the plan's domain has left
-    Raises WrongInput if a figure is missing or makes no sense, BudgetRefused if the domain does not cover the plan.
+    home   the home whose ledger, if there is one, has the domain's remaining budget
+    Raises WrongInput if a figure is missing or not valid, BudgetRefused if the domain does not cover the plan.
     """
     if path is None:
         return {**_of_votes(None, None, agreement, figure, **given), "candidates": None, "lifetime": None}
@@ -81,7 +81,7 @@ def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
 def _of_votes(
     plan: Plan | None, public: PublicFacts | None, agreement: str | None, figure: Path | None, **given: float | None
 ) -> dict[str, Any]:
-    """What to expect of every mechanism that votes, and of tallies beside them."""
+    """What to expect of every mechanism of votes, and of tallies for comparison."""
     asked = _asked(plan, public, agreement, **given)
     stream = asked.stream
     votes = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
@@ -113,7 +113,7 @@ def _of_votes(
 
 
 def show_plan(found: dict[str, Any]) -> None:
-    """The mechanisms as a table, best first, and the one to take; what another ε would change; and what is chosen."""
+    """Print the mechanisms as a table, best first, and the advised one; the effect of another ε; and any choice."""
     if found["mechanisms"]:
         _show_mechanisms(found)
     if found["choice"]:
@@ -129,7 +129,7 @@ def show_plan(found: dict[str, Any]) -> None:
 
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
-    """The figures to plan for: those given, and for the rest those of the plan. Raises WrongInput."""
+    """The figures to plan for: those given, otherwise the plan's. Raises WrongInput."""
     rows = None if plan is None or public is None else plan.labeling.queries or public.rows
     result = premises_of(plan, given["queries"] or rows) if plan else {}
     result |= {} if public is None else {"fields": fields_of(public.encoding)}
@@ -154,7 +154,7 @@ def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[s
 
 
 def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: float | None) -> dict[str, Any]:
-    """What tallies cost and what to expect of them."""
+    """The cost of tallies, and what to expect of them."""
     for name, value in given.items():
         if value is not None and name not in ("epsilon", "delta", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
@@ -215,7 +215,7 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
 
 
 def _why_not(found: dict[str, Any]) -> dict[str, str]:
-    """Why each of the others is not advised."""
+    """For each mechanism that is not advised, why not."""
     best = found["recommended"]
     return {
         item["name"]: f"it would teach as much as {item['worth']:,.0f} labels" if item["feasible"] else item["reason"]
@@ -225,7 +225,7 @@ def _why_not(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _show_teachers(rows: list[dict[str, Any]]) -> None:
-    """What other teachers would change: more of them hide noise better, and know less."""
+    """Print the effect of other numbers of teachers: more of them drown noise better, and each knows less."""
     table = _table("the best, for other numbers of teachers", "teachers", "agreement", "mechanism", "cutoff", "worth")
     for row in rows:
         figures = (f"{row['agreement']:.1%}", row["name"] or "–", _count(row["cutoff"]), _count(row["worth"]))
@@ -234,7 +234,7 @@ def _show_teachers(rows: list[dict[str, Any]]) -> None:
 
 
 def _shared_out(found: dict[str, Any]) -> list[str]:
-    """How the plan's ε is shared out before the mechanism has the rest of it."""
+    """Sentences on the shares of the plan's ε that are taken before the mechanism gets the rest."""
     parts = []
     if found["choice"]:
         parts.append(f"Of ε = {found['epsilon']:g}, {found['choice']['epsilon']:g} is for the choice of the student.")
@@ -258,7 +258,7 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
 
 
 def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
-    first = 3 if rows[0]["name"] == TALLIES else 0  # what is said of votes has no meaning for sums
+    first = 3 if rows[0]["name"] == TALLIES else 0  # columns about votes do not apply to sums
     headings = ["cutoff", "rows answered", "labels changed", "worth", "lost", "of the private rows"]
     table = _table(f"{rows[0]['name']} at another ε", "ε", *headings[first : None if relabelled else -1])
     for row in rows:
@@ -320,7 +320,7 @@ def _table(title: str, first: str, *headings: str) -> Table:
 
 
 def _expected(details: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    """The cells of an option: cutoff, rows answered, labels changed, worth, lost."""
+    """The table cells of an option: cutoff, rows answered, labels changed, worth, lost."""
     rows, worth = _count(details["expected_answered"]), _count(details["worth"])
     lost = "–" if details["lost"] is None else f"{details['lost']:.1%}"
     return _count(details["cutoff"]), rows, f"{details['label_error']:.1%}", worth, lost

@@ -1,4 +1,4 @@
-"""The commands of the record: budgets and caps, sessions that end, data that goes, a student that is handed on."""
+"""The commands for budgets and caps, ending sessions, erasing data, and using a published student."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def restore_command(
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
-    home = reopen(home, as_it_is=True)  # an upgrade writes, which a ledger that is behind refuses
+    home = reopen(home, as_it_is=True)  # an upgrade would write, which a ledger behind its witness refuses
     Ledger.of(home).restore(reason)
     home = reopen(home)
     figures = budget_of(home)

@@ -1,4 +1,4 @@
-"""What the console shows: a run's outcome, the budget, and an erasure with what it cannot undo."""
+"""Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
 WHERE = {"public_test": "on public test rows", "private_test": "by the private test: noisy counts"}
 MOST_SHOWN = 7
-"""Classes up to which a console shows a table of them."""
+"""The most classes for which the console shows a table."""
 OUTCOMES = ("asked", "answered", "refused")
 
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
-    """The outcome of a run, and where to look next; or quietly the path of its certificate alone."""
+    """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
     from concord.flows.outcome import chosen_in_words, public_in_words, spent_in_words, tested_in_words
 
     if quiet:
@@ -70,7 +70,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
 
 
 def show_classes(test: dict[str, Any] | None, where: str) -> None:
-    """Recall, precision and confusion by class, if there is a test and its classes fit a console."""
+    """Print recall, precision and confusion by class, if there is a test with few enough classes."""
     if test is None or len(test["recall"]) > MOST_SHOWN:
         return
     table = Table(title=where, title_justify="left", **NARROW)
@@ -90,7 +90,7 @@ def _share(share: float | dict[str, float] | None) -> str:
 
 
 def budget_of(home: Path) -> dict[str, Any]:
-    """Every domain of the ledger with its cap, what is spent and remains, and its sessions."""
+    """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions."""
     return Ledger.of(home).at_once(lambda now: {"domains": [_domain(now, domain) for domain in now.domains()]})
 
 
@@ -114,14 +114,14 @@ def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
 
 
 def _added_up(cap: AnyFilter, total: Charge) -> dict[str, Any]:
-    """Budget and charge in the measure in which the domain's filter adds them up."""
+    """Budget and charge in the unit that the domain's filter adds up."""
     if cap.kind == "renyi":
         return {"renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)}}
     return {"gaussian": {"mu_squared": str(cap.budget), "charged": str(total.mu_squared)}}
 
 
 def _parts(ledger: Reading, domain: Domain) -> dict[str, Any] | None:
-    """What each part of a divided domain's units is charged; the domain is charged the most of any."""
+    """The charge of each part of a divided domain; the domain's charge is the largest of them."""
     division = ledger.division(domain.name)
     if division is None:
         return None
@@ -130,7 +130,7 @@ def _parts(ledger: Reading, domain: Domain) -> dict[str, Any] | None:
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
-    """One session as the budget lists it. Raises WrongInput if there is none."""
+    """One session as `budget_of` lists it. Raises WrongInput if there is none."""
     session = ledger.session(name)
     return _session(ledger.domain_of(session), session, ledger)
 
@@ -152,7 +152,7 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
 
 
 def show_budget(figures: dict[str, Any]) -> None:
-    """The budget as a table a domain."""
+    """Print the budget, one table per domain."""
     if not figures["domains"]:
         out.print("no domain has been named yet")
     for domain in figures["domains"]:
@@ -184,7 +184,8 @@ def _pair(amounts: tuple[float, float]) -> dict[str, float]:
 
 
 def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
-    """Erase a unit, or every unit, of a domain; and what its sessions have published. Raises as `tasks.door.erase`."""
+    """Erase a unit, or every unit, of a domain. Returns the details, with what its sessions have published. Raises as
+    `tasks.door.erase`."""
     from concord.artifacts.mlflow.read import Records
     from concord.tasks.door.erase import erase
     from concord.tasks.door.release import Stores
@@ -200,7 +201,7 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
 
 
 def show_erasure(details: dict[str, Any]) -> None:
-    """What is gone, what is beyond recall, and what is left to the owner of the table."""
+    """Print what was erased, what cannot be recalled, and what the owner of the table must still do."""
     result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
     out.print(
         f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten",

@@ -1,4 +1,4 @@
-"""The commands of an auditor: verify what was written, attack a mechanism, look at what was published."""
+"""An auditor's commands: verify files and ledger, attack a mechanism, and open MLflow."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.checks import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
-"""Columns of a row and their codes in all, of the tallies that are attacked."""
+"""The columns of a row, and the total number of their codes, in an attack on tallies."""
 
 
 def audit_calibrated(
@@ -41,14 +41,14 @@ def audit_calibrated(
     elif alone := {form.name: form for form in FORMS.values()}.get(name):
         mechanism = alone(epsilon=epsilon, delta=delta)
     else:
-        mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain charges it
+        mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain is charged
     votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
     with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
         return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
 
 
 def show_audit(report: "AuditReport") -> None:
-    """What was attacked, how, and what that proved."""
+    """Print the mechanism attacked, the attack, and the bound it proved."""
     table = Table.grid(padding=(0, 2))
     table.add_row("mechanism", report.mechanism)
     table.add_row("claim", f"ε = {report.epsilon_claimed:g}, δ = {report.delta:g}")
@@ -65,16 +65,16 @@ MARKS = {
     (True, True): "[yellow]warn[/yellow]",
     (False, False): "[red]FAIL[/red]",
 }
-"""What stands before a check, by whether it holds and whether it warns."""
+"""The mark before a check, by whether it holds and whether it warns."""
 
 
 def checks_of(
     subject: str | None, home: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
 ) -> "list[Check]":
-    """What is found of a session, a run or everything in a home; or of a published folder, wherever it lies.
+    """The checks of a session, a run or everything in a home, or of a published folder anywhere.
 
-    key    what must have signed, as a reader names it
-    kept   a published folder that the home's ledger, or the later folder that is checked, must not deny
+    key    the key that must have signed, as `PublicKey.named` takes it
+    kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
     """
     from concord.artifacts.home.signing import PublicKey
     from concord.flows.environment import reopen
@@ -96,7 +96,7 @@ def checks_of(
 
 
 def _in_one_line(text: str) -> str:
-    """A text as it is shown: names in it are of whoever made the folder, and may not pass for lines of ours."""
+    """A text on one line: names in it come from whoever made the folder, and must not look like our own lines."""
     return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
 
 
