@@ -1,12 +1,12 @@
-"""What rows that are asked online leave in the vault: a file of rows, one of votes, and one of noise if any was kept.
+"""Vault files of rows asked online: their rows, their votes, and noise if any was kept.
 
-    sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     written before their batch is begun
-    votes/DOMAIN/ENSEMBLE/online-DIGEST              which can be counted again
-    sessions/ID/answers-INDEX.npz                    which can not
+    sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     rows, written before their batch is begun
+    votes/DOMAIN/ENSEMBLE/online-DIGEST              votes, which can be counted again
+    sessions/ID/answers-INDEX.npz                    answers made with noise, which cannot be made again
 
-Small files are merged by the thousand (artifacts.home.merged). A merged one that is damaged stops its session, since
-who does not know all rows that were asked could answer one of them twice; no other session reads it, and nothing that
-was released does. Checked by tests/tasks/door/test_asked.py and tests/promises/test_crash_merged.py
+Small files are merged by the thousand (artifacts.home.merged). A damaged merged file stops its session, since a process
+that does not know all rows that were asked could answer one of them twice; it affects no other session and no released
+file. Checked by tests/flows/test_online_known.py and tests/promises/test_crash_merged.py
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,8 +1,8 @@
-"""What is published of a session, from released files and the ledger alone.
+"""Publish a session, from released files and the ledger alone.
 
-Offers       `describe` (what a certificate says), `certify` (its files, with the report), `track` (what MLflow is
-             given); of what was published: `statements` (a certificate in the words of others), `export` (a student as
+Offers       `describe` (the content of a certificate), `certify` (its files, with the report), `track` (its records in
+             MLflow); from published files: `statements` (a certificate in the terms of others), `export` (a student as
              a folder), `predict` (classes of further rows); `plan_figure`
-Its own      `outcomes` (what became of the rows), `attest` (the evidence beside a certificate), `figures`,
+Its own      `outcomes` (rows by outcome), `attest` (the evidence published with a certificate), `figures`,
              `disclosures` (prose: model card, registry, guideline)
 """

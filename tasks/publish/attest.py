@@ -1,4 +1,4 @@
-"""Attest: what is published beside a certificate so that it can be checked without the home it came from.
+"""Attest: publish evidence with a certificate, so that it can be checked without the home it came from.
 
 An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
 (artifacts.attestation), its schema, and the public half of the key; of a student's file its own signature and key
@@ -40,7 +40,7 @@ from concord.artifacts.schemas import Ref
 from concord.tasks.publish.describe import domain_charge
 
 CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", "restore")
-"""Kinds of entries after which a domain may be charged otherwise."""
+"""Kinds of entries that may change the charges of a domain."""
 
 
 def publish_certificate(
@@ -54,8 +54,8 @@ def publish_certificate(
 ) -> tuple[Ref, Ref, *tuple[Ref, ...]]:
     """Publish a certificate, and before it its schema and its evidence: excerpt, key, statement and its schema.
 
-    files   what is published with it and it does not name
-    Returns certificate, schema and evidence. Raises NotVerified if the ledger never stood as the certificate says.
+    files   files published with the certificate that it does not name
+    Returns certificate, schema and evidence. Raises NotVerified if the certificate agrees with no state of the ledger.
     """
     excerpt, key, folder = excerpt_of(certificate, ledger, vault), SigningKey.of(vault), certificate.session
     text = certificate.model_dump_json(indent=2).encode()
@@ -93,7 +93,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
-    """What the ledger said of the domain's charges when it stood as the certificate says. Raises NotVerified."""
+    """The ledger's excerpt on the domain, as of a moment that agrees with the certificate. Raises NotVerified."""
     name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
     made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
     if _says(certificate, made.reading):
@@ -110,7 +110,7 @@ def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
 
 
 def rows_covered(certificate: Promising, ledger: Reading) -> dict[str, int]:
-    """How many rows were asked in the batches that a certificate covers, by session."""
+    """Number of rows asked in the batches that a certificate covers, by session."""
     files = set(certificate.files)
     sessions = [certificate.session]
     if isinstance(certificate, Certificate):
@@ -126,6 +126,6 @@ def rows_covered(certificate: Promising, ledger: Reading) -> dict[str, int]:
 
 
 def _says(certificate: Promising, moment: Reading) -> bool:
-    """Whether the domain was charged then as the certificate says."""
+    """Whether the domain's charges at that moment are those in the certificate."""
     domain = moment.domain(certificate.domain.name)
     return domain is not None and domain_charge(domain, moment) == certificate.domain

@@ -3,8 +3,8 @@
 The report is the certificate as one page that opens offline and fetches nothing.
 
 Assumes      as in tasks.publish.describe
-Guarantees   the same certificate gives the same files, and it is the last of them to appear: there is none without
-             its signature. Of the vault, nothing is read here but as in tasks.publish.attest
+Guarantees   the same certificate gives the same files, and it is the last of them to appear, so it is never without its
+             signature. Of the vault, only the secrets named in tasks.publish.attest are read
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/publish/test_certify.py and test_report.py
 """
@@ -62,12 +62,12 @@ from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
 EXPECTED_DIGITS = 6
-"""Of a share that is expected."""
+"""Digits to which an expected share is rounded."""
 
 
 def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
-    """The page. `figures` are SVG documents by what they show: spend, what_if, labels, expected and budget, if
-    there are such; all else is escaped."""
+    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, expected and budget, if they
+    exist; all other content is escaped."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -76,7 +76,7 @@ def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
 
 
 def _inline(name: str, figure: str) -> Markup:
-    """A figure as a part of the page: scaled to its column, without a document's head, its ids its own."""
+    """A figure to inline in the page: scaled to its column, without a document's head, and with unique ids."""
     image = figure[figure.index("<svg") :]
     image = re.sub(
         r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', rf'\1 role="img" aria-labelledby="{name}-caption"', image
@@ -97,14 +97,14 @@ def certificate_of(
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
-    """What is certified of a session as the ledger stands, not yet with the versions that `written_now` adds.
+    """The certificate of a session by the present ledger, without the versions that `written_now` adds.
 
-    labels       released files of all batches in order, those not asked among them; of a choice, the hypothesis; of
-                 tallies, the rounds and the labels that were inferred from them
-    beside       what other sessions of the same run released, by session
+    labels       released files of all batches in order, also of those not asked; for a choice, the hypothesis; for
+                 tallies, the rounds and the labels inferred from them
+    beside       released files of other sessions of the same run, by session
     features     columns of a row that the student may read
-    expected     what other ε would be expected to teach
-    Raises NotVerified if a file is not what was written, or its rows are not those on record, or the ledger is
+    expected     expected results at other ε
+    Raises NotVerified if a file is not what was written, if its rows are not those on record, or if the ledger is
     behind its witness.
     """
     ledger.check_witness()
@@ -122,7 +122,7 @@ def certificate_of(
 
 
 def written_now(certificate: Certificate) -> Certificate:
-    """What `certificate_of` made, with the versions of the libraries that write it."""
+    """A certificate made by `certificate_of`, with the versions of the libraries that write it."""
     return certificate.model_copy(update={"versions": library_versions() | certificate.versions})
 
 
@@ -135,11 +135,11 @@ def write(
     released: Released,
     vault: Vault,
 ) -> Certified:
-    """Write a certificate, and what is drawn of it and of its labels, into its session's folder.
+    """Write a certificate, its report and its figures into its session's folder.
 
     The same certificate gives the same files.
 
-    per_refusal  what the mechanism says one refusal costs; None if it is charged whole
+    per_refusal  the mechanism's cost of one refusal; None if it is charged whole
     Raises NotVerified if a file of labels is not what was written.
     """
     session = ledger.session(certificate.session)
@@ -165,7 +165,7 @@ def write(
 
 
 def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vault) -> Ref:
-    """Write the certificate of all that a session of questions released, with its evidence. Raises NotVerified."""
+    """Write the certificate of a session of questions, with its evidence. Raises NotVerified."""
     ledger.check_witness()
     certificate = ledger.at_once(lambda now: describe_answers(session, answers_of(now, session), now, released))
     return publish_certificate(certificate, answers_schema(), (), ledger=ledger, released=released, vault=vault)[0]
@@ -186,10 +186,10 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
 
 
 def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Released) -> Noise | None:
-    """What part of the released labels noise is expected to have changed, from public things alone: the noisy counts if
-    they were released (their margins are as far from the true ones either way), else the plan's guess of agreement.
+    """The share of released labels that noise is expected to have changed, from public things alone: the noisy counts
+    if they were released (their margins err equally in both directions), otherwise the plan's guess of agreement.
 
-    None if no label was released by itself, or the guess is a table that is not there any more.
+    None if no single label was released, or if the guess is a table that no longer exists.
     """
     if session.mechanism["name"] not in MECHANISMS or not session.answered:
         return None

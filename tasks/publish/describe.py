@@ -1,10 +1,10 @@
-"""Describe: what a certificate says of a session, from the ledger as it stood at a moment.
+"""Describe: the content of a session's certificate, from the ledger as of one moment.
 
-What it says of a private test follows from the noisy counts that were released, and from nothing else. A session in
-which shards answer questions has a certificate of its own kind, without a student.
+Its figures of a private test follow from the released noisy counts and nothing else. A session in which shards answer
+questions has a certificate of its own kind, without a student.
 
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
-Guarantees   nothing here reads the vault: all that is said is a function of what was published before
+Guarantees   nothing here reads the vault: the content is a function of what was published before
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/verify/test_verify_certificate.py and tests/tasks/publish/test_certify.py
 """
@@ -68,9 +68,9 @@ from concord.tasks.publish.outcomes import classes_named
 
 SINGLE = {form.name: form for form in FORMS.values()}
 WITH_PARTS = "0.2.0"
-"""The first version whose certificates tell of parts of units."""
+"""The first version whose certificates name parts of units."""
 MOST_COUNTS_LISTED = 20
-"""Classes up to which a certificate lists all noisy counts of a test; the file that was released has them anyway."""
+"""Most classes for which a certificate lists all noisy counts of a test; the released file always has them."""
 
 
 def describe(
@@ -84,11 +84,12 @@ def describe(
     by: str = __version__,
     form: CertificateFormat = CERTIFICATE_FORMAT,
 ) -> Certificate:
-    """The certificate of a session as the ledger stands; `labels` and `beside` as in `certify`.
+    """The certificate of a session by `ledger`; `labels` and `beside` as in `certify`.
 
-    Raises NotVerified if what a test released is not what was written.
+    Raises NotVerified if the released file of a test is not what was written.
 
-    by     the version of Concord that writes it: it says what that one knew, in the format `form`
+    by     the version of Concord that writes it, which decides the caveats it knows
+    form   the format of the certificate
     """
     session = ledger.session(session_id)
     domain, choice = ledger.domain_of(session), ledger.choice(session)
@@ -127,14 +128,14 @@ def describe(
 
 
 def form_of(by: str, claimed: CertificateFormat) -> CertificateFormat:
-    """The format in which that version wrote a certificate: the one that is claimed if it wrote such, or its latest."""
+    """The format in which that version wrote a certificate: the claimed one if it could write that, else its latest."""
     if older(by, WITH_PARTS):
         return FIRST_FORMAT
     return SECOND_FORMAT if claimed == SECOND_FORMAT else CERTIFICATE_FORMAT
 
 
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
-    """What a domain is charged for each of its sessions, as the ledger stands."""
+    """The charges of a domain for each of its sessions, by `ledger`."""
     sessions = ledger.sessions(domain.name)
     divided = ledger.division(domain.name) is not None
     parts = {session.id: ledger.part_of(session.id) for session in sessions} if divided else None
@@ -148,8 +149,8 @@ def caveats(
     by: str = __version__,
     form: CertificateFormat = CERTIFICATE_FORMAT,
 ) -> tuple[str, ...]:
-    """What the certificate of those sessions of a domain does not promise, as the ledger stands; version `by` knew, and
-    said in that format."""
+    """The caveats of a certificate of these sessions of a domain, by `ledger`; those that version `by` knew, in the
+    format `form`."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
@@ -163,7 +164,7 @@ def caveats(
 
 
 def proof_of(settings: Mapping[str, Any]) -> str:
-    """Where the guarantee of such a session is proved."""
+    """Where the guarantee of a session with these settings is proved."""
     if settings["name"] in SINGLE:
         return SINGLE[settings["name"]].proof
     if settings["name"] == Universal.name:
@@ -181,7 +182,7 @@ def proof_of(settings: Mapping[str, Any]) -> str:
 def latest_test(
     learned: Session, student: Ref, ledger: Reading, released: Released, form: CertificateFormat
 ) -> TestRecord | None:
-    """The latest test of that very student, as the ledger stands; None if there is none."""
+    """The latest test of exactly this student, by `ledger`; None if there is none."""
     everything = ledger.sessions(learned.domain)
     its_own = [item for item in trials_of(everything, learned.id) if item.mechanism["student"] == student.digest]
     done = [(item, batch.outcome.released) for item in its_own for batch in ledger.batches(item.id) if batch.outcome]
@@ -195,7 +196,7 @@ def latest_test(
 
 
 def record(session: Session, file: Ref, text: bytes, *, earlier: int, among: int) -> TestRecord:
-    """What the released counts of a test say."""
+    """The record of a test, from its released counts."""
     result = json.loads(text)
     noisy = [result["right"], result["wrong"], *(count for row in result["matrix"] for count in row)]
     mechanism, matrix = PrivateTest.from_settings(session.mechanism), result["matrix"]
@@ -223,14 +224,14 @@ def record(session: Session, file: Ref, text: bytes, *, earlier: int, among: int
 
 
 def _majority(matrix: ConfusionMatrix) -> float | None:
-    """The share of the largest class, by noisy counts; None if they say nothing."""
+    """The share of the largest class by noisy counts; None if no count is positive."""
     of_class = [max(0, sum(row)) for row in matrix]
     return max(of_class) / sum(of_class) if any(of_class) else None
 
 
 def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[Budget, bool]]:
-    """The claims of all tests of students of those sessions and choices among them; and whether each touches no unit
-    that the sessions do."""
+    """The claims of all tests of, and choices among, students of these sessions, each with whether it uses no unit that
+    the sessions use."""
     learning = all(ledger.part_of(session.id) == LEARNING for session in sessions)
     return [
         (Budget(epsilon=test.epsilon, delta=test.delta), learning and ledger.part_of(test.id) == TEST)
@@ -239,7 +240,7 @@ def claims_of_tests(sessions: Sequence[Session], ledger: Reading) -> list[tuple[
 
 
 def tests_of(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
-    """All tests of students of those sessions, and choices among them."""
+    """All tests of, and choices among, students of these sessions."""
     everything = ledger.sessions(sessions[0].domain)
     return [
         test
@@ -256,7 +257,7 @@ def answers_of(ledger: Reading, session: str) -> list[Ref]:
 def describe_answers(
     session_id: str, answers: Sequence[Ref], ledger: Reading, released: Released, by: str = __version__
 ) -> AnswersCertificate:
-    """The certificate of those answers of a session as the ledger stands; version `by` of Concord writes it.
+    """The certificate of these answers of a session, by `ledger`; version `by` of Concord writes it.
 
     Raises NotVerified if a file is not what was released.
     """
@@ -279,7 +280,7 @@ def describe_answers(
 
 
 def record_of(file: Ref, released: dict[str, Any]) -> AnswerRecord:
-    """What a released file says. Raises NotVerified if it is no answer."""
+    """The record of a released answer. Raises NotVerified if the file is no answer."""
     try:
         return AnswerRecord(file=file, **{name: released[name] for name in ("question", "code", "outcome", "answer")})
     except (KeyError, ValueError):

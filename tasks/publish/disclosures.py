@@ -1,7 +1,7 @@
-"""Disclosures: a published certificate in prose, as users of the model, a registry and a guideline ask for it.
+"""Disclosures: a published certificate in prose, for users of the model, a registry and a guideline.
 
-The model card says what a published student is, what is promised, what it takes and what it is meant for. Of the other
-two, subjects and keys are theirs, the words are ours; what is missing is said.
+The model card describes a published student, its guarantee, its inputs and its purpose. The other two use the subjects
+and keys of the registry and the guideline, in our words, and list what is missing.
 
 Checked by tests/tasks/publish/test_export.py and tests/tasks/publish/test_statements.py
 """
@@ -39,7 +39,7 @@ COMPOSITION = (
 )
 
 MOST_FOUND = 20
-"""Classes of which the card says how many are found."""
+"""Most classes whose recall the card lists."""
 TAKES = {
     "numeric": "a number",
     "boolean": "a truth value",
@@ -51,7 +51,7 @@ TAKES = {
 
 
 def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
-    """Its lines, in Markdown. `student` is the published one, as the certificate digests it."""
+    """The lines of the model card, Markdown. `student` is the published one that the certificate digests."""
     guarantee, counts, record, about = certificate.promise, certificate.counts, certificate.student, certificate.about
     yield f"# A classifier of {', '.join(_plain(str(name)) for name in student.classes_)}\n"
     yield (
@@ -81,20 +81,20 @@ def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
 
 
 def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
-    """The first part that each column goes through, and all columns that go with it."""
+    """For each column, the first part of the pipeline that reads it, and all columns of that part."""
     parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
     return {name: (part, names) for part, names in reversed(parts) for name in names}
 
 
 def holds(part: Pipeline) -> str:
-    """What a column holds that goes through that part first."""
+    """Content of a column that is read by this part first, in words."""
     if isinstance(part[-1], HashingVectorizer):
         return "free text, of which the words count and not their order"
     return TAKES[part[0].kind].format(part[0].size)
 
 
 def test_in_words(test: TestRecord) -> str:
-    """What a test on private units found, in one sentence."""
+    """The result of a test on private units, in one sentence."""
     of = test.accuracy
     unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
     return (
@@ -104,7 +104,7 @@ def test_in_words(test: TestRecord) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name in one line of Markdown, that ends no cell of a table and begins no tag."""
+    """A name on one line, escaped so that it neither ends a cell of a Markdown table nor begins a tag."""
     return "".join(f"\\{letter}" if letter in "\\`*_|<[" else letter for letter in " ".join(name.split()))
 
 
@@ -182,7 +182,7 @@ def registry(certificate: Certificate) -> str:
 
 
 def nist(certificate: Certificate) -> str:
-    """What the publication asks about, from the top of its pyramid to the bottom, and what is missing."""
+    """Answers to the publication's subjects, from the top of its pyramid to the bottom, and a list of missing ones."""
     return "\n".join(_nist(certificate))
 
 
@@ -239,7 +239,7 @@ def _mechanism(certificate: Certificate) -> str:
 
 
 def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Settings that are read at a glance; tables of numbers are in the certificate."""
+    """Scalar settings; tables of numbers are in the certificate."""
     return ((name, value) for name, value in settings.items() if isinstance(value, int | float) and name != "name")
 
 

@@ -1,9 +1,9 @@
 """Export: a published student as a folder that needs nothing of Concord.
 
-    student.skops         the very file that the certificate digests
-    concord_student.py    what scikit-learn lacks to read it
+    student.skops         the file that the certificate digests
+    concord_student.py    estimators of the student that scikit-learn lacks
     model.onnx            the student from clean cells on, if skl2onnx knows its parts
-    MODEL_CARD.md         what it is, what is promised, what it takes
+    MODEL_CARD.md         the student, its guarantee and its inputs
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
     model.sig             the student's own signature in the OpenSSF's form, by model-key.pem
@@ -50,17 +50,17 @@ print(student.predict(rows))
 
 @dataclass(frozen=True)
 class Exported:
-    """The files of a folder, and why model.onnx is not among them, if so."""
+    """The files of a folder, and the reason if model.onnx is not among them."""
 
     files: tuple[str, ...]
     without_onnx: str | None
 
 
 def export(source: Path, target: Path) -> Exported:
-    """Write the student that `source`, a session's published folder, holds to the new or empty folder `target`.
+    """Write the student of `source`, a session's published folder, to the new or empty folder `target`.
 
-    Raises WrongInput if nothing was published there, or an earlier version did; NotVerified if the student's file is
-    not the one that the certificate names.
+    Raises WrongInput if nothing was published there, or if an earlier version published it; NotVerified if the
+    student's file is not the one that the certificate names.
     """
     certificate, file = read_published(source)
     if is_older(file):
@@ -90,7 +90,7 @@ def export(source: Path, target: Path) -> Exported:
 
 
 def example_row(student: Pipeline) -> dict[str, str]:
-    """A middling value of each column, as Python writes it: the public median, or the most frequent public word."""
+    """A typical value of each column, as Python source: the public median, or the most frequent public word."""
     return {name: _example(part, names.index(name)) for name, (part, names) in columns_of(student).items()}
 
 
@@ -114,7 +114,7 @@ def _example(part: Pipeline, at: int) -> str:
 
 
 def _write_onnx(student: Pipeline, file: Path) -> str | None:
-    """Write the graph; or why there is none."""
+    """Write the ONNX graph; returns the reason if there is none."""
     try:
         from concord.tasks.student.onnx import to_onnx
     except ModuleNotFoundError as absent:
@@ -127,14 +127,14 @@ def _write_onnx(student: Pipeline, file: Path) -> str | None:
 
 
 def _needed(estimator: str) -> list[str]:
-    """What the example needs: the student's own package too, but not Concord, whose part of it lies beside it."""
+    """Packages that the example needs, with the student's own; not Concord, whose part is in the folder."""
     package = estimator.split(".")[0]
     own = [] if package == "concord" else packages_distributions().get(package, [])
     return sorted({*NEEDED, *own})
 
 
 def _to_check(target: Path) -> Iterator[str]:
-    """What the card says of the evidence, if it was published: that is so since the third format."""
+    """The card's section on the evidence, if it was published, as it is since the third format."""
     if (target / ATTESTATION_FILE).is_file():
         yield (
             "## To check it\n\n`concord verify .` in this folder recomputes the guarantee and what the domain was "
@@ -145,7 +145,7 @@ def _to_check(target: Path) -> Iterator[str]:
 
 
 def _to_use(without_onnx: str | None) -> Iterator[str]:
-    """What the card of a folder says of its other files."""
+    """The card's section on the other files of the folder."""
     yield "## To use it\n\n`pip install -r requirements.txt`, then `python example.py` in this folder.\n"
     if without_onnx is None:
         yield (

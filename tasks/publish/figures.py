@@ -1,9 +1,9 @@
-"""Figures of a session, from released labels and the ledger alone, as SVG that is the same for the same facts.
+"""Figures of a session as SVG, from released labels and the ledger alone; the same input gives the same bytes.
 
 Lines and words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's
-light or dark scheme. One figure shows what the session would have promised if it had been planned to end sooner: rows
-that were answered would have been answered all the same, and a mechanism that is planned to end there costs what it
-says itself. Checked by tests/tasks/publish/test_figures.py and test_what_if.py.
+light or dark scheme. One figure shows the ε that the session would have promised if it had been planned to end sooner:
+the rows answered until then would be the same, and the mechanism computes the cost of ending there. Checked by
+tests/tasks/publish/test_figures.py and test_what_if.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a run that is cached draws nothing
     from matplotlib.figure import Figure
 
 POINTS_DRAWN = 200
-"""Points of a series: what a figure can show."""
+"""Most points of a series that a figure draws."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
 BLUE, ORANGE, GREY = "#3b7dd8", "#d9822b", "#8a8f98"
 STYLE: dict[Any, Any] = {
@@ -51,8 +51,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Spending:
-    """What the rows so far have been charged: ε (points,) at the session's δ, after that many rows were asked (points,)
-    and that many of them answered (points,)."""
+    """Charges over a session: ε at its δ, after `rows` were asked and `answered` of them answered; all (points,)."""
 
     rows: Integers
     answered: Integers
@@ -62,15 +61,15 @@ class Spending:
 def spending(
     session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], rows: Integers | None = None
 ) -> Spending:
-    """The charge of a session as its rows were asked; at `rows` (points,), by default POINTS_DRAWN of them.
+    """The charge of a session over the rows it was asked, at `rows` (points,), by default POINTS_DRAWN of them.
 
-    refused   (asked,) whether each of them was
+    refused   (asked,) whether each row was refused
     A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
-    These are charges: the guarantee is the session's claim, at its end.
+    These are charges, not guarantees: the guarantee is the session's claim, at its end.
     """
     asked, places = len(refused), np.flatnonzero(refused)
     at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
-    had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first so many rows
+    had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first `at` rows
     if per_refusal is None:
         return Spending(at, at - had, np.full(len(at), session.epsilon))
     charged = {count: charge_of(session, per_refusal, count) for count in set(had.tolist())}
@@ -102,9 +101,9 @@ def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: C
 
 
 def what_if_figure(session: Session, sooner: Spending) -> str:
-    """ε that would have been promised for the rows answered so far alone, against those rows.
+    """ε that would have been promised if the session ended, against the rows answered by then.
 
-    Dashed, where a session is going that pays by refusal, if rows go on being refused as often: a guess, no promise.
+    The dashed line extrapolates a session that pays by refusal at its present rate of refusals: a guess, no promise.
     """
     figure, axes = _axes("rows answered", f"ε at δ = {session.delta:g}")
     axes.plot(sooner.answered, sooner.epsilon, color=BLUE, linewidth=2, label="planned to end there")
@@ -117,7 +116,7 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 
 
 def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
-    """How many labels without noise are expected to teach as much at each ε, the session's own marked."""
+    """Number of labels without noise that are expected to be worth as much, by ε, with the session's ε marked."""
     from matplotlib.ticker import StrMethodFormatter
 
     figure, axes = _axes("ε of the session", "labels without noise\nthat would teach as much")
@@ -134,7 +133,7 @@ def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
 
 
 def budget_figure(domain: DomainCharge) -> str:
-    """The domain's budget over its life, session by session: charges add up by its filter."""
+    """The domain's spent budget, session by session: charges add up by its filter."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     shares = np.array([charge.share for charge in domain.charges])
@@ -156,7 +155,7 @@ def budget_figure(domain: DomainCharge) -> str:
 
 
 def _before(domain: DomainCharge) -> Iterator[float]:
-    """What was charged before each session to the units it touches: to the part that had most, if it touches all."""
+    """For each session, the earlier charge of the units it touches; if it touches all, the largest of any part."""
     totals = dict.fromkeys(PARTS, domain.lost)
     for charge in domain.charges:
         touched = PARTS if charge.part == EVERY else (charge.part,)
@@ -206,10 +205,10 @@ PLANS = 50
 
 
 def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | None:
-    """ε that the session would have promised, had it been planned to answer the rows so far alone; at some of `spent`.
+    """ε that the session would have promised if it had been planned to end sooner, at some points of `spent`.
 
-    A mechanism that pays by refusal goes on to the next refusal, so that one is planned for. None if there is no such
-    plan: nothing was asked, nobody voted, or rows were relabelled, which costs the whole whatever is asked.
+    A mechanism that pays by refusal goes on to the next refusal, so the plan includes that one. None if there is no
+    such plan: nothing was asked, there are no teachers, or rows were relabelled, which is always charged whole.
     """
     if session.mechanism["name"] not in MECHANISMS or "relabel" in session.mechanism or not session.asked:
         return None

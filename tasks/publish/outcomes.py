@@ -1,7 +1,7 @@
-"""Outcomes: what became of the public rows of a session, as its released files have it, read one at a time.
+"""Outcomes: which public rows of a session were answered, refused or not asked, by its released files.
 
 Assumes      files of labels are released ones of the session, in order
-Guarantees   memory is bounded by one file, and a byte a row that was asked
+Guarantees   memory is bounded by one file, and one byte per row that was asked
 Not covered  whether the ledger names those files: tasks.verify. Checked by tests/tasks/publish/test_outcomes.py
 """
 
@@ -25,7 +25,7 @@ from concord.artifacts.sessions import Session
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of the public rows of a session.
+    """Public rows of a session by outcome.
 
     refused    (asked,) whether each row that was asked was refused, in order
     by_class   rows answered, by the class of their labels
@@ -38,7 +38,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, session: Session, files: Sequence[Ref], released: Released) -> "Outcomes":
-        """Those that the released files say. A choice, and each round of tallies, counts as one row, answered.
+        """The outcomes in released files. A choice, and each round of tallies, counts as one answered row.
 
         Raises NotVerified if a file is not what was written.
         """
@@ -48,7 +48,7 @@ class Outcomes:
         return cls(np.zeros(rounds if session.mechanism["name"] == TALLIES else 1, dtype=bool), {}, 0)
 
     def counted(self, session: Session) -> Counts:
-        """Rows by outcome. Raises NotVerified if released labels and ledger do not say the same."""
+        """Numbers of rows by outcome. Raises NotVerified if released labels and ledger differ."""
         asked, refused = len(self.refused), int(self.refused.sum())
         if (asked - refused, refused) != (session.answered, session.refused):
             raise NotVerified(
@@ -65,7 +65,7 @@ def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
 
 @lru_cache(maxsize=8)
 def classes_named(files: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
-    """The classes that released labels name. They are read once, though a session is described as of many moments."""
+    """The classes that released labels name; cached, because a session may be described as of many moments."""
     return tuple(_labelled(files, released).by_class)
 
 

@@ -1,5 +1,5 @@
-"""The figure of a plan: what each mechanism is expected to do, and what other teachers or another ε would change; or
-how many private units a chosen student takes.
+"""The figure of a plan: the expected result of each mechanism, and of other numbers of teachers and other ε; or the
+private units that a chosen student takes.
 
 Checked by tests/flows/cli/test_plan_command.py.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:  # most plans draw nothing
 def write_plan_figure(
     path: Path, options: Sequence[Option], other: Sequence[AtEpsilon], teachers: Sequence[AtTeachers], asked: Premises
 ) -> None:
-    """Draw the options that were planned for what was asked, one of them at `other` ε, and the best that votes by
-    teachers, and write them to `path`.
+    """Draw the planned options, one of them at `other` ε, and the best voting mechanism by number of teachers, into the
+    file `path`.
 
-    The format is that of its suffix.
-    Raises WrongInput if no such format is known, EnvironmentFailed if the file cannot be written.
+    The suffix decides the format. Raises WrongInput for an unknown format, EnvironmentFailed if the file cannot be
+    written.
     """
     with _drawn(path, width=15) as figure:
         left, middle, right = figure.subplots(1, 3)
@@ -42,7 +42,7 @@ def write_plan_figure(
 
 
 def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
-    """Draw the private units that a chosen student takes, and write them to `path`. Raises likewise."""
+    """Draw the private units that a chosen student takes, and write the figure to `path`. Raises as above."""
     with _drawn(path, width=7.5) as figure:
         axes = figure.add_subplot()
         for excess, units in sorted(choice.private_units.items()):
@@ -59,7 +59,7 @@ def write_choice_figure(path: Path, choice: ChosenStudent) -> None:
 
 @contextmanager
 def _drawn(path: Path, width: float) -> Iterator[Figure]:
-    """A figure to draw on, which is written to `path` then."""
+    """Context with a figure to draw on, which is written to `path` at the end."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -76,7 +76,7 @@ def _drawn(path: Path, width: float) -> Iterator[Figure]:
 
 
 def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
-    """Of the public rows: those with the teachers' label, those with another, and those without."""
+    """Bars of the public rows: those with the teachers' label, with another label, and without one."""
     from matplotlib.ticker import PercentFormatter
 
     places = range(len(options))
@@ -96,7 +96,7 @@ def _draw_rows(axes: Axes, options: Sequence[Option], queries: int) -> None:
 
 
 def _draw_teachers(axes: Axes, other: Sequence[AtTeachers], asked: Premises) -> None:
-    """Labels without noise that would teach as much, by the number of teachers."""
+    """Number of labels without noise worth as much, by the number of teachers."""
     teachers = [item.teachers for item in other]
     axes.plot(
         teachers, [item.worth for item in other], color=BLUE, marker="o", markersize=3, label="the best that votes"
@@ -114,7 +114,7 @@ def _draw_teachers(axes: Axes, other: Sequence[AtTeachers], asked: Premises) -> 
 
 
 def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> None:
-    """Rows that one mechanism answers, and what they are worth, by the ε of the plan."""
+    """Rows that one mechanism answers, and the labels they are worth, by the ε of the plan."""
     epsilons = [item.epsilon for item in other]
     answered, worth = ([getattr(item.option, of) for item in other] for of in ("expected_answered", "worth"))
     axes.plot(epsilons, answered, color=BLUE, marker="o", markersize=3, label="rows answered")
@@ -128,7 +128,7 @@ def _draw_epsilon(axes: Axes, other: Sequence[AtEpsilon], asked: Premises) -> No
 
 
 def _scale(axes: Axes, queries: int) -> None:
-    """Both ways logarithmic, up to all rows, with a legend."""
+    """Make both axes logarithmic, up to all rows, and add a legend."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(1, queries * 1.3)

@@ -1,9 +1,9 @@
 """Predict: classes and probabilities of the rows of any table, by a published student.
 
 Assumes      the student's file is the one that its certificate names
-Guarantees   it is post-processing of what was published: no vault, no ledger; nothing is spent
-             A file appears whole or not at all, and never over another
-Not covered  who may see the rows: they are whose they were. Checked by tests/tasks/publish/test_predict.py
+Guarantees   this is post-processing of published files: no vault, no ledger; nothing is spent. A file appears whole or
+             not at all, and never replaces another
+Not covered  who may see the rows. Checked by tests/tasks/publish/test_predict.py
 """
 
 import os
@@ -40,9 +40,10 @@ def student_of(subject: str, home: Path) -> AnyRows:
 
 
 def predict_table(student: Any, table: str, target: Path) -> int:
-    """Write class and probabilities of every row of a table, in order, to a new Parquet or CSV file; how many rows.
+    """Write class and probabilities of every row of a table, in order, to a new Parquet or CSV file.
 
-    Raises WrongInput if the table lacks a column of the student's, or the file is there or of another kind.
+    Returns the number of rows. Raises WrongInput if the table lacks a column of the student, or if the file exists or
+    has another suffix.
     """
     if target.suffix.lower() not in WRITERS:
         raise WrongInput(f"--out must be a new file named .parquet or .csv, got {target}")
@@ -61,7 +62,7 @@ def predict_table(student: Any, table: str, target: Path) -> int:
 
 
 def predictions(student: Any, frames: Iterator[pl.DataFrame]) -> Iterator[pa.Table]:
-    """Of each frame: CLASS and, if the student gives them, a column of probabilities for each class."""
+    """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class."""
     for frame in frames:
         columns = {CLASS: pa.array(student.predict(frame).tolist(), pa.string())}
         if hasattr(student, "predict_proba"):

@@ -1,14 +1,14 @@
-"""A published certificate in the words of others: a registry, a guideline, an inventory, a lineage, a model card.
+"""A published certificate in other formats: for a registry, a guideline, an inventory, a lineage, a model card.
 
     registry      a record of OpenDP's registry of deployments, YAML
-    nist          what NIST SP 800-226 asks of a guarantee, subject by subject, Markdown
+    nist          the subjects of NIST SP 800-226 on a guarantee, one by one, Markdown
     cyclonedx     an inventory with a model card, CycloneDX 1.6, JSON
     dataset       the released labels as MLflow describes datasets, JSON
     openlineage   the run that published it, with datasets by digest, JSON
     markdown      the model card of `concord export`
 
-What only the publisher knows (who, what for, where, why) comes from `[about]` of the plan. If it is absent, the
-statement says so, and `lacking` names the keys. Nothing is invented, and no clock is read.
+Facts that only the publisher knows (who, what for, where, why) come from `[about]` of the plan. If one is absent, the
+statement says so, and `lacking` names its key. Nothing is invented, and no clock is read.
 
 Assumes      the session's folder holds what was published
 Guarantees   only published things are read: no vault, no ledger; nothing is spent
@@ -29,7 +29,7 @@ from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, la
 from concord.tasks.student.model import load, read_published
 
 DATED = ("registry", "openlineage")
-"""Statements that are nothing without a date."""
+"""Statements that require a date."""
 PRODUCER = f"urn:concord:{__version__}"
 LINEAGE = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 RUN_FACET = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
@@ -37,10 +37,10 @@ VERSION_FACET = "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetF
 
 
 def statement(folder: Path, kind: str) -> tuple[str, list[str]]:
-    """The certificate of a published folder as a text of that kind, and what it lacks.
+    """The certificate of a published folder as a text of that kind, and the keys it lacks.
 
-    Raises WrongInput if nothing was published there, the kind is none, or it is nothing without a date and there is
-    none; NotVerified if the student's file is not the one that the certificate names.
+    Raises WrongInput if nothing was published there, the kind is unknown, or it requires a date and there is none;
+    NotVerified if the student's file is not the one that the certificate names.
     """
     if kind not in ABOUT:
         raise WrongInput(f"--as must be one of {', '.join(ABOUT)}, got {kind!r}")
@@ -156,7 +156,7 @@ def _json(value: object) -> str:
 
 
 def _identity(certificate: Certificate) -> UUID:
-    """The same for the same certificate, in every statement."""
+    """An identifier that is the same for the same certificate in every statement."""
     return uuid5(NAMESPACE_URL, f"urn:concord:{certificate.session}:{certificate.student.file.digest}")
 
 
@@ -166,7 +166,7 @@ def _version(digest: str) -> dict[str, Any]:
 
 
 def _figures(certificate: Certificate) -> Iterator[tuple[str, float]]:
-    """What was measured on public test rows, by the names of the field."""
+    """Measures on public test rows, by the field's standard names."""
     if test := certificate.student.public_test:
         yield "accuracy", test.accuracy
         yield "balanced accuracy", test.balanced_accuracy

@@ -1,7 +1,7 @@
 """Track: hand a certified session to MLflow, from released files and public rows alone.
 
 Assumes      public rows are public; the door was reached at `started`
-Guarantees   what is recorded holds nothing that the certificate, the released files and the public rows do not
+Guarantees   the record follows from the certificate, the released files and the public rows
 Not covered  see artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py
 """
 
@@ -62,7 +62,7 @@ def track(
     """Record the session in MLflow and register its student.
 
     batches   the staged public rows
-    started   when the door was passed; `studied` when the student was there
+    started   time at which the door was passed; `studied`, at which the student was ready
     Raises NotVerified if a released file is not what was written, EnvironmentFailed if MLflow fails.
     """
     from concord.tasks.student.trust import trusted_types
@@ -104,14 +104,14 @@ def session_of(certified: Certified) -> str:
 
 
 def digests_of(certified: Certified) -> dict[str, str]:
-    """The digests of the files that a certificate comes with, by their names, as MLflow shows them."""
+    """The digests of the files published with a certificate, by the names that MLflow shows."""
     return {Path(ref.path).name: ref.digest for ref in certified.files}
 
 
 def _series(
     session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], ledger: Ledger
 ) -> dict[str, MetricPoints]:
-    """What SERIES name: ε charged over rows and over batches, and to the domain over its sessions."""
+    """The metrics named by SERIES: ε charged over rows and over batches, and to the domain over its sessions."""
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
     by_row = spending(session, per_refusal, refused)
     by_batch = spending(session, per_refusal, refused, np.cumsum(committed, dtype=np.int64))
@@ -127,10 +127,10 @@ def _series(
 
 
 def column_types(path: str, encoding: Encoding) -> dict[str, ColumnType]:
-    """What MLflow should let through for each feature column, as the public table at `path` has it.
+    """The type of each feature column in MLflow's signature, by the public table at `path`.
 
-    Whole numbers, lists of them and text files are "any": the same column arrives as int64, float64 (with a null) or
-    text, which MLflow does not take for one another.
+    Integers, lists of them and columns of text files are "any": the same column may arrive as int64, float64 (with a
+    null) or text, which MLflow does not convert.
     """
     table = open_public(path, form=encoding.format)
     text = table.files[0].is_text
@@ -156,7 +156,7 @@ def _example(batch: PublicBatch, encoding: Encoding, vault: Vault) -> object:
     rows = read_frame(batch.ref, vault).head(EXAMPLE_ROWS)
     absent = [pl.lit(None).alias(name) for name in encoding.features if name not in rows.columns]
     frame = rows.with_columns(absent).select(encoding.features).to_pandas()
-    frame.columns = frame.columns.astype(object)  # MLflow compares them in a way that pandas' own text will not allow
+    frame.columns = frame.columns.astype(object)  # MLflow's comparison of names fails on pandas' own text type
     for column in encoding.columns:
         if column.kind == "list":
             frame[column.name] = [None if cell is None else cell.tolist() for cell in frame[column.name]]

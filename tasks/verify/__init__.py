@@ -1,4 +1,4 @@
-"""What was written, checked by another path than the one that wrote it.
+"""Checks of written files by code independent of the code that wrote them.
 
 Offers       `verify` (all of a home), `published` (a session's folder by itself), `audit` (attacks on a mechanism as it
              runs)

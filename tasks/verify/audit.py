@@ -1,13 +1,13 @@
-"""Audit: attack a mechanism as it runs, with real randomness, and say what ε that proves at least.
+"""Audit: attack a mechanism as it runs, with real randomness, and compute the lower bound on ε that this proves.
 
 Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
-key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept. What the scores of many
-trials prove is a lower bound on ε that holds whatever the mechanism is.
+key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept. The scores of many trials
+prove a lower bound on ε that holds for any mechanism.
 
 Assumes      trials are independent, those of either neighbour alike; δ is the claimed one
 Guarantees   with probability at least `confidence`, no (ε, δ) guarantee holds for any ε below `lower_bound`
-Ends         one bound a sample: the half an event was chosen on is not the half it is counted in
-Not covered  upper bounds: an attack that shows nothing proves nothing
+Ends         one bound per sample: the half on which an event is chosen is not the half in which it is counted
+Not covered  upper bounds: an attack that finds nothing proves nothing
 
 Proof. (ε, δ)-DP says Pr[E here] ≤ e^ε·Pr[E there] + δ for every event E, and the same with here and there exchanged, so
 ε ≥ ln((p − δ) / q). The event is chosen on one half. On the other, each of p's lower and q's upper limit (Clopper &
@@ -41,13 +41,13 @@ TAIL_CUTS = 200
 
 @dataclass(frozen=True)
 class ScoreEvent:
-    """The score is at least `cut`, more likely here; or else, not `above`, it is below, more likely there."""
+    """The event that the score is at least `cut` (`above`, more likely here), or below it (more likely there)."""
 
     cut: float
     above: bool
 
     def hits(self, scores: Floats) -> int:
-        """In how many of the trials (trials,) it happened."""
+        """Number of trials, of scores (trials,), in which the event happened."""
         return int(np.count_nonzero((scores >= self.cut) == self.above))
 
 
@@ -64,7 +64,7 @@ def log_ratio(likely: Any, rare: Any, trials: int, delta: float, confidence: flo
 
 
 def best_event(here: Floats, there: Floats, delta: float, confidence: float) -> tuple[ScoreEvent, float]:
-    """The event that would prove most if it were counted on these very scores, two times (trials,), and how much."""
+    """The event with the largest bound if it were counted on these same scores, two of (trials,), and that bound."""
     trials = len(here)
     cuts = _cuts(np.concatenate([here, there]))
     at_least = [trials - np.searchsorted(np.sort(scores), cuts) for scores in (here, there)]
@@ -110,7 +110,7 @@ class Fresh:
         self._pools: dict[tuple[Callable[[float, int], Ints], float], Ints] = {}
 
     def next_trial(self) -> None:
-        """Forget what the last trial drew."""
+        """Begin the next trial, forgetting the draws of the last one."""
         self._trial += 1
         self._once: dict[str, Ints] = {}
 
@@ -130,7 +130,7 @@ class Fresh:
         return self._take(noise.gaussian, scale, size)
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
-        """What `draw` gave the first time in this trial."""
+        """The value that `draw` gave at its first call in this trial."""
         if name not in self._once:
             self._once[name] = draw()
         return self._once[name]
@@ -203,7 +203,7 @@ def _sizes(trials: int, rows: int) -> Iterator[int]:
 
 
 def _block(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:
-    """Scores (trials,) of sessions on one side, each from its beginning."""
+    """Scores (trials,) of whole sessions on one side."""
     side, trials = job
     source = Fresh(trials, attack.rows)
     scores = np.empty(trials)

@@ -1,14 +1,15 @@
-"""Verify certificates against the ledger: each says what the ledger said once, when the session had gone so far.
+"""Verify certificates against the ledger: each must agree with the ledger as it was at one moment of its history.
 
-The ledger goes on after a certificate is written, so any one moment will do at which the session, and those beside it,
-had answered what the certificate covers. The history is read once for all certificates: a certificate tells how many
-sessions its domain had by then and how many of them were open, and only if that was so is it written again.
+The ledger goes on after a certificate is written, so it must agree at any one moment at which the session, and those
+beside it, had answered exactly the batches that the certificate covers. The history is read once for all certificates.
+A certificate states how many sessions its domain had and how many of them were open; only at moments with these numbers
+is it computed again and compared.
 
 Assumes      the ledger's chain holds; released labels are read as the certificate digests them
-Guarantees   found and named: a field that says what the ledger never did at that moment; a label file that it leaves
-             out before others that it covers; counts that its files do not hold
-Not covered  `versions` of what wrote it: only what opened the session is compared. Faults that were not known to the
-             version that wrote it are no caveat of it. Checked by tests/tasks/verify/test_verify_certificate.py
+Guarantees   found and named: a field that never agreed with the ledger at such a moment; a label file that is left out
+             before others that are covered; counts that differ from those of its files
+Not covered  the version that wrote it: only the one that opened the session is compared. Caveats about faults that were
+             not known to the version that wrote it. Checked by tests/tasks/verify/test_verify_certificate.py
 """
 
 from collections import Counter
@@ -38,12 +39,12 @@ DomainStanding = tuple[str, int, int]
 
 @dataclass
 class Claim:
-    """A certificate, and what is found of it; of the certificate itself, which may be long, only its file is kept.
+    """A certificate and the result of its comparison so far; it may be long, so only a reference to its file is kept.
 
     by        the version of Concord that wrote it
-    standing  how its domain stood by its own words
+    standing  the state of its domain, as the certificate states it
     covered   batches of each session that it covers; `since` counts the rows answered after those
-    alike     how many of FIELDS were so at the best moment yet, in their order; `wrong` is about the next
+    alike     number of COMPARED_FIELDS that agreed at the best moment so far; `wrong` is about the next field
     """
 
     ref: Ref
@@ -60,7 +61,7 @@ class Claim:
 
     @classmethod
     def of(cls, subject: CheckedSession) -> "Claim":
-        """The claim of a session's certificate. Raises NotVerified if its files are not what it says."""
+        """The claim of a session's certificate. Raises NotVerified if its files are not as it states."""
         path = f"{subject.session.id}/certificate.json"
         ref = subject.released.find(path)
         if ref is None:
@@ -90,7 +91,7 @@ class Claim:
         )
 
     def compare(self, moment: Reading, released: Released) -> None:
-        """Write the certificate as it should have been at that moment, and keep what is found if it is the best yet."""
+        """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
         certificate = promising(released.read(self.ref), self.ref.path, asks=self.stated is None)
         due = self._due(certificate, moment, released)
         compared = [name for name in COMPARED_FIELDS if name in type(certificate).model_fields]
@@ -108,12 +109,12 @@ class Claim:
         return describe(self.session, own, self.counts, self.stated, labels, moment, released, self.by, form)
 
     def gone_so_far(self, moment: Reading) -> bool:
-        """Whether each session had committed by then just the batches that the certificate covers."""
+        """Whether each session had committed exactly the batches that the certificate covers."""
         return all(_committed(moment, name) == count for name, count in self.covered.items())
 
 
 class Certificates:
-    """What the history of a ledger says of the certificates of some sessions."""
+    """The certificates of some sessions, compared with the history of a ledger."""
 
     def __init__(self, subjects: Iterable[CheckedSession], ledger: Ledger, released: Released) -> None:
         self._released = released
@@ -189,7 +190,7 @@ def _labels(certificate: Promising) -> dict[str, tuple[Ref, ...]]:
 
 
 def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading) -> tuple[int, int]:
-    """How many batches of a session those files cover, and the rows answered after them. Raises NotVerified."""
+    """Number of batches of a session that these files cover, and of rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
     named = set(labels)
     known = [outcome.released in named for outcome in committed]
@@ -207,7 +208,7 @@ def _as_of(session: Session, batches: int, ledger: Reading) -> Session:
 
 
 def _committed(moment: Reading, name: str) -> int | None:
-    """How many batches a session had committed by then; None if it was not open yet."""
+    """Number of batches that a session had committed at that moment; None if it was not open yet."""
     try:
         session = moment.session(name)
     except WrongInput:
@@ -236,7 +237,7 @@ def _part(certificate: Promising, name: str) -> object:
 
 
 def _differing(item: object, other: object) -> object:
-    """What of one value is not so in the other: a sentence about both then shows where they differ."""
+    """The parts of one value that differ from the other, so that an error message shows the difference."""
     match item:
         case BaseModel():
             return {name: value for name, value in item if value != getattr(other, name, None)}

@@ -1,10 +1,10 @@
-"""Checks: what verification looks at of one session and of the whole home, and how it says what it found.
+"""Checks of one session and of the whole home, and their results.
 
-A check of a session is a function of a `CheckedSession`: it says what it found, or raises NotVerified naming what is
-not as it was released or certified. MLflow is a mirror of the ledger and of released files, and is rebuilt from them,
-so only what an auditor relies on is compared. The home is checked for sessions that the ledger does not know: a ledger
-that was deleted, emptied or cut back, or another one named by mistake, follows its chain and keeps its rule, and that
-the home holds more than it says is what gives it away.
+A check of a session is a function of a `CheckedSession`: it returns a sentence about what it found, or raises
+NotVerified naming the difference. MLflow is a mirror of the ledger and of released files, and is rebuilt from them, so
+only facts that an auditor relies on are compared. The home is searched for sessions that the ledger does not know. A
+ledger that was deleted, emptied or cut back, or another one named by mistake, has an intact chain and keeps its rule;
+only the further sessions in the home show that it is wrong.
 
 Assumes      the certificate was compared with the ledger; MLflow gives back what it holds; a session's recipe is in the
              vault when its first row is asked, and its folder in `released` afterwards
@@ -42,10 +42,10 @@ TO_DO = (
 
 
 class Check(BaseModel):
-    """One thing that was checked, whether it holds, and what was found.
+    """The result of one check: whether it holds, and what was found.
 
-    warning   it holds, and whoever relies on it must know what was found
-    faults    names of known vulnerabilities (artifacts.vulnerabilities) that it is about
+    warning   it holds, but a reader must know what was found
+    faults    names of the known vulnerabilities (artifacts.vulnerabilities) that it is about
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,7 +58,7 @@ class Check(BaseModel):
 
 
 def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> Iterator[Check]:
-    """A warning of those faults of the version that opened a session; nothing if there are none."""
+    """A warning of known faults of the version that opened a session, if there are any."""
     if found:
         text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
         yield Check(
@@ -72,12 +72,12 @@ def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> 
 
 @dataclass(frozen=True)
 class CheckedSession:
-    """One session and what there is to check about it.
+    """One session with the records to check it against.
 
-    run     what MLflow has of it: its latest run, or the one asked for; None if it has none
+    run     its latest run in MLflow, or the run asked for; None if there is none
     latest  whether that is the session's latest run, whose files are those now released
-    test    where the public test table is, if that is said
-    key     by which what is published must be signed, in hex, if that is said
+    test    path of the public test table, if it was given
+    key     key in hex by which published files must be signed, if it was given
     """
 
     session: Session
@@ -95,7 +95,7 @@ class CheckedSession:
 
 
 def checked(name: str, check: Callable[[], str]) -> Check:
-    """What a check found, whatever it fails with."""
+    """Run a check and return its result, whatever exception it raises."""
     try:
         return Check(name=name, ok=True, detail=check())
     except ConcordError as wrong:
@@ -105,7 +105,7 @@ def checked(name: str, check: Callable[[], str]) -> Check:
 
 
 def parsed(text: bytes, path: str) -> Certificate:
-    """The certificate that a file holds. Raises NotVerified if it is none."""
+    """The certificate in a file. Raises NotVerified if the file holds none."""
     try:
         return Certificate.model_validate_json(text)
     except ValidationError:
@@ -113,7 +113,7 @@ def parsed(text: bytes, path: str) -> Certificate:
 
 
 def equal(what: str, found: object, recorded: object) -> None:
-    """Raise NotVerified, naming `what`, if it was found to be other than was recorded."""
+    """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
     if found != recorded:
         raise NotVerified(f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}")
 
@@ -128,7 +128,7 @@ MOST_NAMED = 5
 
 
 class Home:
-    """The sessions of which a home holds something, by where that is."""
+    """The sessions of which a home holds files or records, by their place."""
 
     def __init__(self, home: Path, ledger: Reading, tracked: set[str]) -> None:
         """`tracked`: the sessions that MLflow shows, if they are all of this home."""
@@ -154,7 +154,7 @@ class Home:
         return self.known - self._begun - set().union(*self.held.values()) if self._shared else set()
 
     def checks(self) -> list[Check]:
-        """What is found of both."""
+        """The checks of sessions that only the home knows, and of those that only the ledger knows."""
         name, found = "the home's sessions", [*self._unknown()]
         text = "; ".join(found)
         if found and self._restored:
@@ -178,7 +178,7 @@ class Home:
 
 
 BY_ONE = (("round", "a round"), ("answer", "an answer"))
-"""What is released one by one, a file a batch, in a folder of that name."""
+"""Releases with one file per batch, in a folder of that name, and what to call one."""
 
 
 def labels(subject: CheckedSession) -> str:

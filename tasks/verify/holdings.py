@@ -1,7 +1,7 @@
-"""What the reckoning keeps of domains and sessions: exact amounts, a domain's budget, and what a session owes.
+"""State of the reckoning: exact amounts, the budget and charges of each domain, and what each session owes.
 
-Written from ARCHITECTURE "The ledger's rule", not from concord.artifacts.privacy and artifacts.sessions, which it
-checks. Amounts are fractions; a budget is computed to 60 digits and rounded down. Checked by
+Written from the ledger's rule (see reckoning.py), independently of concord.artifacts.privacy and artifacts.sessions,
+which it checks. Amounts are fractions; a budget is computed to 60 digits and rounded down. Checked by
 tests/tasks/verify/test_reckoning.py.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from concord.tasks.verify.recompute_filter import largest_mu_squared
 
 RecordBody = dict[str, Any]
-"""What a record's body says."""
+"""The body of a record."""
 
 RENYI_ORDERS = (
     *(1 + Fraction(quarter, 4) for quarter in range(1, 21)),
@@ -25,16 +25,16 @@ RENYI_ORDERS = (
     *map(Fraction, (60, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1024)),
 )
 TIE = Decimal("1e-8")
-"""Orders as good as the best but for this part may have been taken for it."""
+"""Orders that are worse than the best by no more than this share may have been chosen instead of it."""
 BUDGET_DIGITS = 60
 NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?(E[-+]?[0-9]{1,3})?", re.IGNORECASE)
-"""As text: a stranger's 1e1000000000 has a billion digits."""
+"""Numbers allowed as text: a stranger's 1e1000000000 has a billion digits."""
 LEAST_CHARGED = Fraction(1, 10**36)
 """The last digit of additive δ: an answer of exactly the δ_A of a Gaussian filter is within it."""
 
 
 def exact(value: Any) -> Fraction:
-    """A number of a record, exactly. Raises ValueError if it is written so that it may take hours to read."""
+    """A number of a record, exactly. Raises ValueError if its text is one that may take hours to convert."""
     if isinstance(value, str) and not NUMBER.fullmatch(value):
         raise ValueError("no ledger writes a number so")
     return Fraction(value)
@@ -42,7 +42,7 @@ def exact(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Amount:
-    """Rényi nats at a domain's order, additive δ, and μ²: a filter covers nats or μ², and nothing of the other."""
+    """Rényi nats at a domain's order, additive δ, and μ². A filter covers either nats or μ², and none of the other."""
 
     nats: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
@@ -50,7 +50,7 @@ class Amount:
 
     @classmethod
     def of(cls, body: RecordBody) -> "Amount":
-        """An amount as a record says it."""
+        """The amount in a record."""
         return cls(exact(body["renyi"]), exact(body["delta"]), exact(body.get("mu_squared", 0)))
 
     def __add__(self, other: "Amount") -> "Amount":
@@ -64,22 +64,22 @@ class Amount:
         return f"{float(self.nats):.6g} nats{squares} and δ {float(self.delta):.3g}"
 
     def times(self, count: int | Fraction) -> "Amount":
-        """That amount, so often."""
+        """The amount multiplied by `count`."""
         return Amount(self.nats * count, self.delta * count, self.square * count)
 
     def least(self, other: "Amount") -> "Amount":
-        """The smaller of each."""
+        """The smaller of each component."""
         return Amount(min(self.nats, other.nats), min(self.delta, other.delta), min(self.square, other.square))
 
     def lacking(self, other: "Amount") -> "Amount":
-        """What has to be added so that no part is less than in `other`."""
+        """The amount to add so that no component is less than in `other`."""
         less = other + self.times(-1)
         return Amount(*(max(Fraction(0), part) for part in (less.nats, less.delta, less.square)))
 
 
 @dataclass
 class DomainSums:
-    """A domain. `terms` never change, the order among them, of which a Gaussian filter has none; `lost` says whether
+    """A domain. `terms` (unit, neighbours, and order, which a Gaussian filter has not) never change; `lost` is true if
     sessions may be missing from the record."""
 
     terms: tuple[str, str, Fraction | None]
@@ -92,13 +92,13 @@ class DomainSums:
 
     @classmethod
     def of(cls, body: RecordBody) -> "DomainSums":
-        """A domain as a record says it."""
+        """The domain in a record."""
         cap, split = cap_of(body["filter"])
         return cls((body["unit"], body["neighbours"], order_of(body["filter"])), cap, split)
 
     @property
     def neighbours(self) -> str:
-        """Which tables the domain's claims compare."""
+        """The neighbouring tables that the domain's claims compare."""
         return self.terms[1]
 
     @property
@@ -107,17 +107,17 @@ class DomainSums:
         return self.terms[2]
 
     def charge(self, amount: Amount, part: str = "") -> None:
-        """Charge a part of the units, or each of them."""
+        """Charge one part of the units, or with no name each part."""
         for name in self.charged if part == "" else (part,):
             self.charged[name] += amount
 
     def touched(self, body: RecordBody) -> str:
-        """The part that a session opened now touches alone, by the division on record; empty: it may touch all."""
+        """The only part of the recorded division that a session opened now reads; empty if it may read all."""
         known = self.divided is not None and body.get("division") == self.divided["commitment"]
         return str(body.get("part", "")) if known else ""
 
     def lacking(self, seen: Amount) -> Amount:
-        """What every part is charged beyond its own, so that none is charged less than the largest was seen to be."""
+        """The amount to charge to every part so that none is charged less than `seen`."""
         return reduce(Amount.least, self.charged.values()).lacking(seen)
 
     @property
@@ -131,7 +131,7 @@ class DomainSums:
             return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with its split of δ."""
+        """Sentences about faults in its split of δ."""
         whole, rule = self.cap[1], "halves it" if self.order is not None else "leaves a quarter for additive δ"
         additive = whole / 2 if self.order is not None else whole / 4
         if self.split != (whole - additive, additive) or not 0 < whole < 1:
@@ -139,7 +139,7 @@ class DomainSums:
             yield f"its δ of {float(whole):.6g} is divided into {parts}, but the rule {rule}"
 
     def at_first(self) -> Iterator[str]:
-        """What is wrong with its order, if no other cap came before."""
+        """Sentences about faults in its order, for its first cap."""
         if self.order is None:
             return
         with localcontext(prec=BUDGET_DIGITS):
@@ -153,7 +153,7 @@ class DomainSums:
 
 @dataclass
 class Holding:
-    """A session: what is held for it, and how far it went."""
+    """A session: the amount held for it, and its progress."""
 
     domain: str
     reserved: Amount
@@ -176,8 +176,8 @@ class Holding:
 
     @property
     def owed(self) -> Amount:
-        """What it is charged by its refusals, or by the rounds that were begun; a batch that may have been drawn counts
-        as refused, up to the cutoff."""
+        """Its charge by refusals, or by the rounds that were begun. A batch that may have been drawn counts as refused,
+        up to the cutoff."""
         if self.rounds and self.rows < len(self.rounds):
             begun = reduce(Amount.__add__, self.rounds[: self.rows], Amount())
             return begun if begun <= self.reserved else self.reserved
@@ -188,14 +188,14 @@ class Holding:
 
 
 def order_of(body: RecordBody) -> Fraction | None:
-    """α* of a filter; None if it is the one that adds up μ². Raises ValueError if it says that it is another."""
+    """α* of a filter; None for the filter that adds up μ². Raises ValueError for an unknown kind."""
     if body.get("kind", "gaussian") != "gaussian":
         raise ValueError(f"no filter is called {body['kind']!r}")
     return None if "kind" in body else exact(body["order"])
 
 
 def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-    """(ε, δ) of a cap; and what is left of its δ for the divergence, and δ_A."""
+    """(ε, δ) of a cap, and the split of its δ: the part left for the divergence, and δ_A."""
     epsilon, delta, additive = (exact(body[name]) for name in ("epsilon", "delta", "delta_additive"))
     return (epsilon, delta), (exact(body["delta_renyi"]) if "delta_renyi" in body else delta - additive, additive)
 

@@ -1,15 +1,15 @@
-"""Verify measures: what a certificate says of public test rows follows from its counts, and these from the student.
+"""Verify measures: a certificate's shares on public test rows must follow from its counts, and these from the student.
 
     certificate ─ counts ─ shares          always
-    student + test table ─ counts          if the table is at hand: where it lay, or where `concord verify --test` says
+    student + test table ─ counts          if the table is available: at its path, or at that of `concord verify --test`
 
-By another path than `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
+Independent of `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
 Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give
-Not covered  rows on which another machine's last bits turn a tie: up to TIED_SHARE of them. How sure the student is,
-             which only illustrates. CSV whose plan declared another format than is found in it: a certificate does not
-             hold that. Checked by tests/tasks/verify/test_verify_measured.py
+Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise. The student's
+             confidence, which only illustrates. CSV whose plan declared another format than is detected: a certificate
+             does not record it. Checked by tests/tasks/verify/test_verify_measured.py
 """
 
 import math
@@ -32,14 +32,14 @@ from concord.tasks.student.evaluate import digest_of_table, remembered
 from concord.tasks.verify.checks import equal
 
 TIED_SHARE = 1 / 1000
-"""Part of the rows that another machine may answer otherwise."""
+"""Share of the rows that another machine may predict differently."""
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
     """The measures on public test rows follow from one another, and are the student's. Raises NotVerified.
 
-    read    the bytes of a released file
-    named   where the test table is, if that is said; else it is looked for where `home` remembers it
+    read    returns the bytes of a released file
+    named   path of the test table, if it was given; otherwise the path that `home` remembers
     """
     test = certificate.student.public_test
     if test is None:
@@ -48,7 +48,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     table = _table(test, named, home)
     if table is None:
         return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
-    from concord.tasks.student.model import load  # with all of scikit-learn, which nothing else here needs
+    from concord.tasks.student.model import load  # imports all of scikit-learn, which nothing else here needs
 
     student = load(read(certificate.student.file))
     _answers(test, _counted(student, certificate.features, test, table))
@@ -80,7 +80,7 @@ def _shares_of(test: PublicTest, matrix: Ints) -> None:
 
 
 def _answers(test: PublicTest, matrix: Ints) -> None:
-    """Raise NotVerified if those are not the test's answers; of too many classes to list, how many are right."""
+    """Raise NotVerified if the matrix differs from the test's, or the number of right ones if the test lists none."""
     if test.matrix is None:
         other = abs(int(np.trace(matrix)) - round(test.accuracy * test.rows))
     else:
@@ -95,7 +95,7 @@ def _close(what: str, found: float, recorded: float) -> None:
 
 
 def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None:
-    """Where the test table is; None if it is not where it lay. Raises NotVerified if another one is named."""
+    """Path of the test table; None if it is no longer there. Raises NotVerified if `named` is another table."""
     path = remembered(home, test.table) if named is None and home is not None else named
     try:
         found = None if path is None else digest_of_table(path)

@@ -1,4 +1,4 @@
-"""Verify what was published, by itself: a session's folder, or a copy of it, without the home it came from.
+"""Verify a published folder of a session, or a copy of it, without the home it came from.
 
 Assumes      the folder holds the certificate and the files beside it; those of other sessions, if it names any, lie in
              folders beside this one
@@ -50,7 +50,7 @@ from concord.tasks.verify.signed import (
 )
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
-"""Files of which one says that a folder was published."""
+"""Files whose presence shows that a folder was published."""
 SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
 LEFT = (
@@ -71,9 +71,9 @@ def verify_published(
 ) -> list[Check]:
     """Check a session's published folder, or the certificate in it.
 
-    test   where the public test table is
+    test   path of the public test table
     key    the key, or its fingerprint, that the reader trusts, in hex
-    kept   a folder that was published of the same domain before, which this one must not deny
+    kept   an earlier published folder of the same domain, which this one must not contradict
     """
     try:
         at = PublishedSession.at(path)
@@ -99,7 +99,7 @@ def verify_published(
 
 
 def _not_denied(at: PublishedSession, kept: Path) -> str:
-    """The ledger's excerpt says and binds all that one said which was kept."""
+    """Check that the ledger's excerpt holds all entries of the earlier excerpt."""
     earlier = PublishedSession.at(kept)
     session, by = earlier.certificate.session, signer(earlier.certificate, earlier.read)
     found = kept_excerpt(earlier.certificate, earlier.read, None)
@@ -110,7 +110,7 @@ def _not_denied(at: PublishedSession, kept: Path) -> str:
 
 
 def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
-    """What was not checked, and what a reader has to know of who signed."""
+    """Warnings about what was not checked, and about the signer."""
     session = at.certificate.session
     if unsigned(at):
         yield Check(name=f"{session}: signature", ok=True, warning=True, detail=UNSIGNED)
@@ -135,7 +135,7 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
 
 
 def _as_written(certificate: Promising, text: bytes) -> str:
-    """The file is, byte by byte, how Concord writes what it says."""
+    """Check that the file has exactly the bytes that Concord writes for its content."""
     if text != certificate.model_dump_json(indent=2, exclude_unset=True).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
     by = certificate.versions.get("concord", "")
@@ -149,7 +149,7 @@ def _as_written(certificate: Promising, text: bytes) -> str:
 
 
 def _proved(certificate: Promising) -> str:
-    """The settings prove the claim, and what follows from the claim follows."""
+    """Check that the settings prove the claim, and that the other numbers follow from the claim."""
     claim, settings = certificate.guarantee, certificate.mechanism.settings
     equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
     equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
@@ -170,7 +170,7 @@ def _proved(certificate: Promising) -> str:
 
 
 def _secret(neighbours: str) -> str:
-    """What is secret of a unit between such neighbours. Raises NotVerified if Concord compares none such."""
+    """The secret part of a unit for these neighbours. Raises NotVerified if Concord has no such neighbours."""
     secret = next((secret for secret, words in NEIGHBOURS.items() if words == neighbours), None)
     if secret is None:
         raise NotVerified(f"Concord proves nothing of neighbours {neighbours!r}")
@@ -178,7 +178,7 @@ def _secret(neighbours: str) -> str:
 
 
 def _within_cap(certificate: Promising) -> str:
-    """The domain's charges, which name this session with its claim, stay within its cap in each part of its units."""
+    """Check that the domain's charges include this session's claim, and stay within the cap in each part of units."""
     domain, claim = certificate.domain, certificate.guarantee
     equal("the number of sessions", len(domain.charges), domain.sessions)
     own = [(charge.epsilon, charge.delta) for charge in domain.charges if charge.session == certificate.session]
@@ -204,7 +204,7 @@ def _within_cap(certificate: Promising) -> str:
 
 
 def _consistent(certificate: Certificate) -> str:
-    """The student's accuracy stands twice alike, and no warning or caveat that must stand is left out."""
+    """Check that both figures of the student's accuracy are equal, and that no due warning or caveat is left out."""
     if (measured := certificate.student.public_test) is not None:
         equal("the student's accuracy", certificate.student.accuracy, measured.accuracy)
     if certificate.versions.get("concord") == __version__:
@@ -216,16 +216,16 @@ def _consistent(certificate: Certificate) -> str:
 
 
 def _files(at: PublishedSession) -> str:
-    """Every file that the certificate names is there, with the bytes it digests."""
+    """Check that every file named by the certificate is there and has its digest."""
     for ref in at.certificate.files:
         at.check(ref)
     return f"{len(at.certificate.files)} files are as the certificate digests them"
 
 
 def _counts(at: PublishedSession) -> str:
-    """The released labels are as many as it counts, and no more than its settings pay for.
+    """Check that there are as many released labels as it counts, and no more than its settings pay for.
 
-    What was not asked row by row has no such labels.
+    Sessions that were not asked row by row have no such labels.
     """
     certificate = at.certificate
     counts, settings = certificate.counts, certificate.mechanism.settings
@@ -255,7 +255,7 @@ def _counts(at: PublishedSession) -> str:
 
 
 def _answers(certificate: AnswersCertificate, at: PublishedSession) -> str:
-    """Each released answer is the one that it tells of, and they are as many as it counts."""
+    """Check that each released answer is the recorded one, and that there are as many as it counts."""
     for record in certificate.answers:
         released = json.loads(at.named(record.file))
         recorded = {

@@ -1,11 +1,11 @@
-"""Reckoning: the ledger's rule kept a second time, from the raw records and the mechanisms' recorded settings alone.
+"""Reckoning: check the ledger's rule a second time, from the raw records and the mechanisms' recorded settings alone.
 
-No line of ledger, filter, sessions or charges is used: a fault there that wrote a wrong ledger, and chained it well, is
-found here. Amounts are exact fractions; the budget is computed to 60 digits and rounded down; what settings cost comes
-from `tasks.verify.recompute`. After a record that is wrong, the reckoning goes on with what the record says.
+No code of ledger, filter, sessions or charges is used: a fault there that wrote a wrong ledger with an intact chain is
+found here. Amounts are exact fractions; the budget is computed to 60 digits and rounded down; the cost of settings is
+from `tasks.verify.recompute`. After a wrong record, the reckoning goes on with the numbers of that record.
 
 Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
-Guarantees   named if it is not so (ARCHITECTURE "The ledger's rule"):
+Guarantees   every breach of the ledger's rule is named:
              1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap. Of
                 the filter `gaussian` a quarter of δ is additive, and there is no order. A recap keeps order and filter
                 and covers what is charged already
@@ -37,12 +37,12 @@ from concord.tasks.verify import recompute, recompute_filter
 from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless, order_of
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
-"""By how much of itself an amount may have been rounded up."""
+"""Largest share by which an amount may have been rounded up."""
 QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
-"""By how much else, in nats and additive δ a refusal: the last digits of double arithmetic, and of what is stored."""
+"""Further rounding allowed per refusal, in nats and additive δ: last digits of double arithmetic and of storage."""
 
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
-"""The neighbours that a mechanism hides whose settings say what is secret of a unit."""
+"""The neighbours that a mechanism hides, by the `secret` in its settings."""
 
 
 Price = tuple[float, ...]
@@ -50,7 +50,7 @@ Price = tuple[float, ...]
 
 
 class RecordKept(Protocol):
-    """A record of the ledger as it is kept."""
+    """A stored record of the ledger."""
 
     @property
     def seq(self) -> int: ...
@@ -65,7 +65,7 @@ class RecordKept(Protocol):
 
 
 class Reckoning:
-    """Domains and sessions as the records so far leave them."""
+    """Domains and sessions after the records so far."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, DomainSums] = {}
@@ -87,7 +87,7 @@ class Reckoning:
         }
 
     def enter(self, record: RecordKept) -> Iterator[str]:
-        """Take the next record in; what it says and the rule does not."""
+        """Process the next record; yields a sentence for each breach of the rule."""
         yield from self._enter[record.kind](record, json.loads(record.body))
 
     def _domain(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
@@ -137,7 +137,7 @@ class Reckoning:
 
     def _end_all(self) -> None:
         for holding in self.holdings.values():
-            holding.open = False  # at its whole charge, which is what is held for it
+            holding.open = False  # at its whole charge, which is the amount held for it
 
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account, mechanism, each = self.accounts[record.domain], body["mechanism"], body["per_refusal"]
@@ -208,7 +208,7 @@ class Reckoning:
 
 
 def reckon(records: Iterable[RecordKept]) -> Iterator[str]:
-    """One sentence for everything that a record says and the rule does not, naming the entry and whose it is."""
+    """One sentence for each breach of the rule, naming the entry and its session or domain."""
     reckoning = Reckoning()
     for record in records:
         named = f"entry {record.seq} ({record.kind} {record.session or record.domain})"
@@ -231,7 +231,7 @@ def _named(order: Fraction | None) -> str:
 
 
 def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> Iterator[str]:
-    """What is wrong with a session's charges, if its settings say what it and one refusal cost."""
+    """Sentences about faults in a session's charges, if the cost of its settings can be recomputed."""
     try:
         whole, each = _prices(json.dumps(mechanism, sort_keys=True), None if order is None else float(order))
     except NotVerified as unknown:

@@ -1,10 +1,10 @@
-"""The guarantee of a session recomputed from its recorded settings alone, by no line of the code that claimed it.
+"""Recompute the guarantee of a session from its recorded settings, independently of the code that claimed it.
 
-Where the mechanisms use doubles and rounding towards safety, this uses 40 decimal digits or exact sums; where they
-bound, this enumerates, and the other way round. So a fault would have to be made twice, in two ways.
+If the mechanisms use doubles and rounding towards safety, this uses 40 decimal digits or exact sums; if they bound,
+this enumerates, and the other way round. So a fault would have to be made twice, in two ways.
 
-Assumes      settings are those that ran (the ledger's chain says so); the theorems named below
-Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is what a domain must hold
+Assumes      settings are those that ran (as the ledger's chain records); the theorems named below
+Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is the charge due in a domain
 Not covered  mechanisms without a route here: refused
              Checked by tests/tasks/verify/test_recompute.py, against the mechanisms and with settings tampered with
 """
@@ -26,28 +26,28 @@ from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, 
 from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
 
 WIDE = 12
-"""Roots of how many responses there are beyond which none is summed: less than 1e-125, which is added."""
+"""Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
 AT_ONCE = 1 << 20
-"""Outcomes of noise that are held in memory: a stranger's scale may ask for any number of them."""
+"""Outcomes of noise held in memory at once: a stranger's scale may ask for any number of them."""
 MOST_PLAYED = 10
-"""Refusals up to which Concord plays the game out."""
+"""Most refusals for which Concord computes the game."""
 SLACK = 1 + 1e-9
-"""For what doubles lose on the way; claims are rounded up by more."""
+"""Allowance for rounding of doubles; claims are rounded up by more."""
 ROUNDING_ROOM = SLACK**2
-"""By how much less than its ε a choice is drawn at: what rounding of its cost may take."""
+"""Factor by which a choice is drawn below its ε, as head-room for the rounding of its cost."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """How one mechanism's settings are priced: δ at an ε; and Rényi nats at an order with the additive δ."""
+    """The recomputation of one mechanism: δ at an ε, and Rényi nats at an order with additive δ."""
 
     least_delta: Callable[[PublicSettings, float], float]
     charge: Callable[[PublicSettings, float], tuple[float, float]]
 
 
 def least_delta(settings: PublicSettings, epsilon: float) -> float:
-    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if no other path is known."""
+    """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
     if "relabel" in settings:
         return _relabelled_delta(settings, epsilon)
     return _route(settings).least_delta(settings, epsilon)
@@ -72,16 +72,16 @@ def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
 
 
 def charge_of_refusal(settings: PublicSettings, order: float) -> tuple[float, float] | None:
-    """Nats and δ of one refusal; None if nothing that was reserved may return: all but stable voting, and stable
-    voting on relabelled rows, are charged whole. Raises NotVerified."""
+    """Nats and δ of one refusal; None if the session is charged whole, as all are except stable voting on rows that are
+    not relabelled. Raises NotVerified."""
     if settings.get("name") != "stable" or "relabel" in settings:
         return None
     return charge({**settings, "cutoff": 1}, order)
 
 
 def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
-    """Back from the whole to the mechanism at the door: amplification (Li, Qardaji & Su 2012), LabelBoost for an added
-    or removed row, and group privacy over a row's copies; then δ as it grows on the way there again."""
+    """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012), LabelBoost for an
+    added or removed row, and group privacy over a row's copies; then δ forward again."""
     relabel = settings["relabel"]
     copies = int(relabel["copies"])
     with localcontext(prec=DIGITS):
@@ -146,12 +146,12 @@ def _converted(nats: float, order: float, epsilon: float) -> float:
 
 
 def _moved(settings: PublicSettings, rows: str) -> int:
-    """How many noisy counts one teacher moves by one over that many rows."""
+    """Number of noisy counts that one teacher moves by one over all rows."""
     return int(settings[rows]) * (1 if settings["classes"] == 2 else 2)
 
 
 def _gaussian_delta(settings: PublicSettings, epsilon: float) -> float:
-    """From the laws of one or two sums: of all counts that are released, and of the noise of all tests."""
+    """δ from the laws of one or two sums: of all released counts, and of the noise of all tests."""
     return sums_delta(epsilon, *groups(settings))
 
 
@@ -192,8 +192,8 @@ def _laplace_charge(settings: PublicSettings, order: float) -> tuple[float, floa
 
 
 def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    """The worst of all two-valued losses that spread over ε (Dong, Durfee & Rogers 2020), searched for; of a session
-    of version 0.1.0, which does not say what was secret, randomised response's, as it was charged."""
+    """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search. A session of version 0.1.0,
+    which does not record `secret`, is charged as randomised response, as it was then."""
     if "secret" not in settings:
         return _pure_charge(settings, order)
     with localcontext(prec=DIGITS):
@@ -222,9 +222,9 @@ def _pure_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
 
 
 def pure(settings: PublicSettings) -> float:
-    """ε of one pure release: of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
-    the ε of its settings less HEADROOM; of an estimated error, how many steps a shard moves the sum over the noise's
-    scale."""
+    """ε of one pure release. Of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
+    the ε of its settings divided by ROUNDING_ROOM; of an error estimate, the steps by which a shard moves the sum,
+    divided by the noise's scale."""
     if settings["name"] in ("universal", "student_choice"):
         return float(settings["epsilon"]) / ROUNDING_ROOM
     return int(settings["steps"]) / float(settings["scale"])
@@ -235,8 +235,8 @@ def _question_charge(settings: PublicSettings, order: float) -> tuple[float, flo
 
 
 def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
-    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each if it stays, and
-    its labels change."""
+    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each if only its labels
+    change."""
     if settings["secret"] not in VOTES_MOVED:
         raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
     moved = VOTES_MOVED[settings["secret"]]
@@ -244,17 +244,17 @@ def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
 
 
 def epochs(settings: PublicSettings) -> tuple[float, float]:
-    """ε of one epoch of a sparse vector, of which there are `cutoff`; and the probability that a label escapes."""
+    """ε of one of the `cutoff` epochs of a sparse vector, and the probability that a label escapes."""
     return _epoch(settings), _escapes(settings)
 
 
 def laplace_moves(settings: PublicSettings) -> tuple[float, int]:
-    """ε of one Laplace count that a teacher moves, and how many it does."""
+    """ε of one Laplace count that a teacher moves, and the number of such counts."""
     return 1 / float(settings["scale"]), _moved(settings, "queries")
 
 
 def groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
-    """Counts under Gaussian noise that a unit moves by one, and the scale: of votes, of tests of a student."""
+    """Pairs (counts under Gaussian noise that a unit moves by one, their scale), for votes or the test of a student."""
     if settings["name"] == "private_test":
         return _test_groups(settings)
     if settings["name"] == "noisy_votes":
@@ -273,7 +273,7 @@ def _escapes(settings: PublicSettings) -> float:
 
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
     threshold = int(settings["threshold"])
-    reach = threshold + math.ceil(80 * across)  # beyond is e^(-80) of what is summed
+    reach = threshold + math.ceil(80 * across)  # the rest is e^(-80) of the sum
     parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
     chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
     return int(settings["cutoff"]) * math.fsum(float(chance.sum()) for chance in chances)

@@ -1,12 +1,12 @@
-"""The filter `gaussian` recomputed: what a session's settings are charged there, and what a cap covers.
+"""Recompute the filter `gaussian`: the charge of a session's settings, and the μ² that a cap covers.
 
-Written from the theorems that artifacts/gaussian.py and tasks/mechanisms/noise.py prove, by no line of theirs:
+Written from the theorems that artifacts/gaussian.py and tasks/mechanisms/noise.py prove, but with other methods:
 quantiles are SciPy's, while they sum series in decimals; δ is an integral over the law of the privacy loss, while they
 have its closed form; the δ of rounding to integers is summed to 60 digits.
 
 Assumes      settings are those that ran
-Guarantees   `gaussian_charge` is μ² and additive δ that the settings are proved to cost, less QUANTILES of it at
-             most; `largest_mu_squared` is the cap's μ², more QUANTILES of it at most
+Guarantees   `gaussian_charge` is the μ² and additive δ that the settings are proved to cost, lower by at most a share
+             QUANTILES; `largest_mu_squared` is the cap's μ², higher by at most a share QUANTILES
 Not covered  mechanisms without a route here: refused. Checked by tests/tasks/verify/test_recompute_filter.py
 """
 
@@ -24,9 +24,9 @@ from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_bey
 from concord.tasks.verify.recompute_questions import question_slip
 
 QUANTILES = 1e-9
-"""What quantiles and integrals in doubles may be off by, relatively."""
+"""Largest relative error of quantiles and integrals in doubles."""
 LEAST_SCALE = 3
-"""Least scale of a discrete Gaussian that is taken for a continuous one of variance σ² − VARIANCE."""
+"""Least scale of a discrete Gaussian that is treated as a continuous one of variance σ² − LATTICE²."""
 LATTICE = Decimal(2)
 FILTER_DIGITS = 60
 PartMoves = Sequence[tuple[int, int, float]]
@@ -34,7 +34,7 @@ PartMoves = Sequence[tuple[int, int, float]]
 
 
 def gaussian_charge(settings: PublicSettings) -> tuple[float, float]:
-    """μ² and the additive δ that the settings cost. Raises NotVerified if no other path is known."""
+    """μ² and the additive δ that the settings cost. Raises NotVerified if they cannot be recomputed."""
     square, delta = _charge(settings)
     return square * (1 - QUANTILES), delta
 
@@ -76,7 +76,7 @@ def _charge(settings: PublicSettings) -> tuple[float, float]:
 
 
 def _whole(settings: PublicSettings) -> tuple[float, float]:
-    """By the (ε, δ) of the whole session, if its settings prove it: one answer of (ε, 0), and δ."""
+    """The charge by the (ε, δ) of the whole session, if its settings prove it: that of one (ε, 0) answer, and δ."""
     epsilon, delta = recompute.stated_budget(settings)
     return _pure(epsilon), delta
 
@@ -95,7 +95,7 @@ def _moves(settings: PublicSettings) -> PartMoves:
 
 
 def _moved(moves: PartMoves) -> tuple[float, float]:
-    """Σ N/(σ² − t²), and e^a + e^b − 2 for what rounding to integers changes."""
+    """Σ N/(σ² − t²), and e^a + e^b − 2 for the rounding to integers."""
     with localcontext(prec=FILTER_DIGITS):
         square = sum((Decimal(norm) / (Decimal(scale) ** 2 - LATTICE**2) for norm, _, scale in moves), Decimal(0))
         near = theta(LATTICE)

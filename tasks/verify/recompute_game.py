@@ -53,22 +53,22 @@ Points = NDArray[np.int64]
 Steps = list[tuple[int, int]]
 ALL_DRAWS = 2**64
 CELLS = 32
-"""Of the grid, to the largest step that a refusal takes in log x."""
+"""Cells of the grid per largest step that a refusal takes in log x."""
 BEYOND = 8.0
 """How far the grid reaches below 1 and above e^ε in log x, in units of 1/(order − 1), over which values fall e-fold."""
 FINEST_GRID = 4096
-"""Of the grid from 1 to e^ε, however small the steps: any grid gives a bound."""
+"""Most cells of the grid from 1 to e^ε, however small the steps: any grid gives a bound."""
 MOST_POINTS, MOST_MOVES = 1 << 17, 1 << 24
-"""Of the grid, and of large steps at its points: a stranger's table may ask for any number of them."""
+"""Most points of the grid, and most large steps at them: a stranger's table may ask for any number."""
 WORTH_ERROR = 2e-15
-"""How far double arithmetic puts a query's worth off at most."""
+"""Largest rounding error of a query's worth in double arithmetic."""
 ROUNDS = 60
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Queries from every grid point but x_0, all (queries, points): refused with `chance`, to `there`; if not, on to
-    the points `near` and `far` with odds that add up to 1 − chance."""
+    """Queries from every grid point but x_0, all (queries, points): a refusal, with `chance`, leads to `there`; a label
+    leads to the points `near` and `far`, with odds that add up to 1 − chance."""
 
     there: Doubles
     chance: Doubles
@@ -96,7 +96,8 @@ def _played(refusal: str, cutoff: int, order: float, epsilon: float) -> float:
 
 
 def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Doubles:
-    """0, and powers of one number, among them e^ε; above it room for all refusals at their largest step."""
+    """Grid points: 0 and powers of one number, with e^ε among them and room above for all refusals at their largest
+    step."""
     largest = max(math.log1p((high - low) / low) for high, low in steps)
     cells, margin = max(1, round(min(FINEST_GRID, epsilon * CELLS / max(largest, 1e-300)))), BEYOND / (order - 1)
     below, above = (math.ceil(room / epsilon * cells) for room in (margin, margin + cutoff * largest))
@@ -106,13 +107,13 @@ def _grid(steps: Steps, cutoff: int, order: float, epsilon: float) -> Doubles:
 
 
 def _moves(steps: Steps, x: Doubles) -> Moves:
-    """Every adjacent pair, either way round; of those of small steps one each way."""
+    """Every adjacent pair, either way round; pairs of small steps are merged, one for each way."""
     ways = [*_one_way(steps, x, up=True), *_one_way([(low, high) for high, low in steps], x, up=False)]
     return Moves(*(np.concatenate([getattr(way, field.name) for way in ways]) for field in fields(Moves)))
 
 
 def _one_way(steps: Steps, x: Doubles, *, up: bool) -> Iterator[Moves]:
-    """Queries of integers (p, q), refused with probability p against q: a label moves x up if p is the larger."""
+    """Queries of integers (p, q), refused with probability p against q; a label moves x up if p is larger."""
     width = x[2] / x[1] - 1 if up else 1 - x[1] / x[2]
     small = [(p, q) for p, q in steps if abs(p - q) <= width * (1 - 1e-12) * (ALL_DRAWS - p)]
     large = [(p, q) for p, q in steps if abs(p - q) > width * (1 - 1e-12) * (ALL_DRAWS - p)]
@@ -125,7 +126,7 @@ def _one_way(steps: Steps, x: Doubles, *, up: bool) -> Iterator[Moves]:
 
 
 def _small(rho: float, width: float, x: Doubles, *, up: bool) -> Moves:
-    """One query whose label leads to the next point: x_0 below the first, and the last itself above it."""
+    """One query whose label leads to the next point; below the first point to x_0, and from the last to itself."""
     points = np.arange(1, len(x))
     widths = np.full(len(points), width)
     widths[-1 if up else 0] = math.inf if up else 1.0
@@ -135,7 +136,7 @@ def _small(rho: float, width: float, x: Doubles, *, up: bool) -> Moves:
 
 
 def _large(steps: Steps, x: Doubles) -> Moves:
-    """Queries whose label leads beyond the next point, to between two others."""
+    """Queries whose label leads beyond the next point, between two others."""
     p, q, label = (
         np.array(column)[:, None]
         for column in zip(*((p / ALL_DRAWS, q / ALL_DRAWS, _label(p, q)) for p, q in steps), strict=True)
@@ -148,12 +149,12 @@ def _large(steps: Steps, x: Doubles) -> Moves:
 
 
 def _label(p: int, q: int) -> float:
-    """What an answer multiplies x by."""
+    """The factor by which an answer multiplies x."""
     return (ALL_DRAWS - q) / (ALL_DRAWS - p)
 
 
 def _level(moves: Moves, x: Doubles, before: Doubles, slip: float) -> Doubles:
-    """A certificate for one refusal more than `before` is one for."""
+    """A certificate for one more refusal than that of `before`."""
     refused = moves.chance * np.interp(moves.there, x, before)
     differing = slip + (1 - slip) * before[1:]
     value, points = np.concatenate([[1.0], differing]), np.arange(len(x) - 1)
@@ -176,7 +177,7 @@ def _worth(moves: Moves, refused: Doubles, value: Doubles) -> Doubles:
 
 
 def _solved(moves: Moves, refused: Doubles, differing: Doubles, chosen: Points) -> Doubles:
-    """The value at every point but x_0 of always asking `chosen` there, −1 for labels that differ."""
+    """The value at every point but x_0 if `chosen` is always asked there; −1 stands for labels that differ."""
     points, asks = np.arange(len(chosen)), chosen >= 0
     here = points[asks]
     at = chosen[asks], here

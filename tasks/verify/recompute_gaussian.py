@@ -1,4 +1,4 @@
-"""What discrete Gaussians cost, by another path than the one that certified it: those of votes, and those of tallies.
+"""Recompute the cost of discrete Gaussians, of votes and of tallies, independently of the code that certified it.
 
 `sums_delta`: δ of many draws, each shifted by one, from the laws of their sums: of two scales at most.
 
@@ -47,16 +47,16 @@ from scipy.special import log_ndtr
 from concord.artifacts.errors import NotVerified
 
 Group = tuple[int, float]
-"""How many draws, and of which scale."""
+"""A number of draws, and their scale."""
 
 HALF_LAW = 10
 """Half of a law, in widths of at least a standard deviation."""
 MOST_PLACES = 1 << 20
-"""Places of a law up to which it is computed; a wider one is taken for continuous."""
+"""Largest size of a law that is computed; a wider one is treated as continuous."""
 COARSE = 4.0
 """Scale from which a lattice Gaussian has the mean and the sum of a continuous one, to 1e-130."""
 FINE = 1e-12
-"""By how much less than ε it is summed at, relatively: rounding may move a loss by this."""
+"""Relative amount by which ε is lowered before summing, since rounding may move a loss by this."""
 SUMS_ROUNDING = 1e-9
 """Added to δ, relatively."""
 LEAST_DELTA = 1e-290
@@ -77,7 +77,7 @@ def sums_delta(epsilon: float, *groups: Group) -> float:
 
 
 def _on_lattices(epsilon: float, narrow: Group, wide: Group) -> float:
-    """ln δ by both laws, tilted: for each value of the narrower, what the wider has above the rest of ε."""
+    """ln δ by both tilted laws: for each value of the narrower, the part of the wider above the rest of ε."""
     tilt = _tilt(epsilon, narrow, wide)
     (first, here, middle), (second, there, other) = _law(*narrow, tilt), _law(*wide, tilt)
     above, lowered = (np.append(0.0, np.cumsum(second * _exp(-power * there))) for power in (tilt, tilt + 1))
@@ -88,7 +88,7 @@ def _on_lattices(epsilon: float, narrow: Group, wide: Group) -> float:
 
 
 def _continuous(epsilon: float, narrow: Group, wide: Group) -> float:
-    """ln δ if the wider, or both, are taken for continuous: the integral, and the largest values."""
+    """ln δ if the wider law, or both, are treated as continuous: the integral plus the largest values."""
     if _places(narrow) > MOST_PLACES:
         integral, continuous = float(_log_smooth(_mu(narrow, wide), epsilon)), [narrow, wide]
     else:
@@ -105,8 +105,8 @@ def _continuous(epsilon: float, narrow: Group, wide: Group) -> float:
 
 
 def _log_peak(epsilon: float, mu: float) -> float:
-    """ln of a bound on a normal density times (1 − e^(ε − L))⁺, as a part of the density's largest value: the least,
-    over t, of E e^(t(L − ε)) times t^t/(1 + t)^(1 + t), which is the most that 1 − e^(−x) is of e^(tx)."""
+    """ln of a bound on a normal density times (1 − e^(ε − L))⁺, relative to the density's largest value: the least over
+    t of E e^(t(L − ε)) times t^t/(1 + t)^(1 + t), the largest ratio of 1 − e^(−x) to e^(tx)."""
 
     def bound(log_t: float) -> float:
         t = math.exp(log_t)
@@ -126,7 +126,7 @@ def _log_smooth(mu: float, epsilon: Any) -> Any:
 
 
 def _places(group: Group) -> int:
-    """Places of the law of a sum: a lattice Gaussian has a variance of at most σ² + 1/4, whatever it lies about."""
+    """Size of the law of a sum: a lattice Gaussian has a variance of at most σ² + 1/4, wherever its centre is."""
     count, scale = group
     return 2 * math.ceil(HALF_LAW * math.sqrt(count * (scale**2 + 0.25))) + 1
 
@@ -189,7 +189,7 @@ LATTICE_SCALE = Decimal("1.5")
 TALLIES_DIGITS = 60
 NODES = 256
 WIDTHS = 14.0
-"""Of the normal law beyond where the loss is ε: what is left out is below 1e-40 of what is not."""
+"""Widths of the normal law summed beyond the point of loss ε: the rest is below 1e-40 of the sum."""
 TALLIES_ROUNDING = 1e-11
 """Added to δ, relatively."""
 
@@ -201,7 +201,7 @@ def tallies_charge(settings: PublicSettings, order: float) -> tuple[float, float
 
 
 def tallies_delta(settings: PublicSettings, epsilon: float) -> float:
-    """δ of all rounds at ε: by whichever of the two proofs gives less."""
+    """δ of all rounds at ε, the smaller of two proofs."""
     with localcontext(prec=TALLIES_DIGITS):
         return min(_by_rounding(settings, epsilon), _by_curve(float(_rho(settings)), epsilon))
 
@@ -223,7 +223,7 @@ def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
 
 
 def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
-    """The squared norm of one row's residual, over what a model may expect of it: the largest is among them."""
+    """Squared norms of one row's residual over expectations a model may have; the largest norm is among them."""
     if what == "codes":
         return [steps**2]
     if classes == 2:
@@ -239,7 +239,7 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
 
 
 def _rounds(settings: PublicSettings) -> list[tuple[int, int, Decimal]]:
-    """N, numbers and scale of each."""
+    """N, number of numbers, and scale of each round."""
     return [
         (moved_norm(settings, each), int(each["cells"]), Decimal(float(each["scale"]))) for each in settings["rounds"]
     ]
@@ -281,7 +281,7 @@ def _legendre() -> tuple[Any, Any]:
 
 
 def expected_beyond(mu: float, epsilon: float) -> float:
-    """E (1 − e^(ε − L))⁺, L = μ²/2 + μ·x, by Gauss and Legendre from where L is ε."""
+    """E (1 − e^(ε − L))⁺, L = μ²/2 + μ·x, by Gauss–Legendre quadrature from the point at which L = ε."""
     start = (epsilon - mu**2 / 2) / mu
     first = max(start, -WIDTHS)
     stretch = min(WIDTHS + max(0.0, -first), 60 / max(first, 1e-9))

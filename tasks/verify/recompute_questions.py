@@ -1,6 +1,6 @@
-"""One question by itself (A_stab), recomputed from its settings: in decimals, over every pair of neighbours.
+"""Recompute a single question (A_stab) from its settings, in decimals and over every pair of neighbours.
 
-Two neighbours are at distances one apart, either way round; or their answers differ, and both are at distance 0.
+The distances of two neighbours differ by one, either way round; or their answers differ, and both are at distance 0.
 Checked by tests/tasks/verify/test_recompute.py
 """
 
@@ -18,12 +18,12 @@ TWO_TO_64 = 2**64
 OPTIMAL = "optimal_release"
 QuestionSettings = Mapping[str, Any]
 Chances = tuple[Decimal, Decimal]
-"""Of being answered, and of being refused."""
+"""Probabilities of being answered and of being refused."""
 
 
 def question_delta(settings: QuestionSettings, epsilon: float) -> float:
-    """The least δ at which the settings are (epsilon, δ)-DP: what the likelier outcomes have over e^ε times the other
-    side's, at its worst."""
+    """The least δ at which the settings are (epsilon, δ)-DP: the largest excess of one side's probabilities over e^ε
+    times the other's."""
     with localcontext(prec=DIGITS):
         odds, grows = _odds(settings), Decimal(epsilon).exp()
         sides = [pair[::way] for pair in pairwise(odds) for way in (1, -1)]
@@ -31,7 +31,7 @@ def question_delta(settings: QuestionSettings, epsilon: float) -> float:
 
 
 def question_slip(settings: QuestionSettings) -> float:
-    """The additive δ that one question is charged: the one asked for, or of the papers' form the tail of its noise."""
+    """The additive δ that one question is charged: the planned one, or in the papers' form the tail of its noise."""
     with localcontext(prec=DIGITS):
         return float(settings["delta"] if settings["name"] == OPTIMAL else _odds(settings)[0][0])
 
@@ -41,7 +41,7 @@ def _over(here: Chances, there: Chances, grows: Decimal) -> Decimal:
 
 
 def _odds(settings: QuestionSettings) -> list[Chances]:
-    """By distance. Of the papers' form, up to where they only go on as they did on the other side of the threshold."""
+    """Probabilities by distance; in the papers' form up to the distance at which they mirror those at 0."""
     if settings["name"] == OPTIMAL:
         table = [int(entry) for entry in np.frombuffer(base64.b64decode(settings["refusal"]), "<u8")]
         return [(Decimal(TWO_TO_64 - entry) / TWO_TO_64, Decimal(entry) / TWO_TO_64) for entry in table]
@@ -50,7 +50,7 @@ def _odds(settings: QuestionSettings) -> list[Chances]:
 
 
 def _tail(scale: Decimal, least: int) -> Chances:
-    """Of discrete Laplace noise: that it is at least `least`, and that it is below."""
+    """Probabilities that discrete Laplace noise is at least `least`, and that it is below."""
     ratio = (-1 / scale).exp()
     small = ratio ** (least if least > 0 else 1 - least) / (1 + ratio)
     return (small, 1 - small) if least > 0 else (1 - small, small)

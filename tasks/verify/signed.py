@@ -1,13 +1,14 @@
-"""Verify the evidence beside a certificate: who signed what, and whether the ledger's excerpt carries the claim.
+"""Verify the evidence published with a certificate: the signature, and the excerpt of the ledger that proves the claim.
 
-The rule of the ledger is kept a second time over the excerpt (tasks.verify.reckoning), and what the certificate says of
-its domain, its unit and its session must be what the excerpt adds up to.
+The ledger's rule is checked over the excerpt (tasks.verify.reckoning), and the certificate's statements about its
+domain, its unit and its session must agree with the excerpt.
 
-Assumes      the certificate was read from the bytes that are there; files are read by their paths
+Assumes      the certificate was parsed from the published bytes; files are read by their paths
 Guarantees   found and named: a file that is not the one signed, or that the statement leaves out; a statement that
              claims other than the certificate; another signer than was named; an excerpt that breaks the ledger's rule,
              or that carries another unit, cap, charge, claim or count than is certified
-Not covered  an excerpt made up as a whole, with all else, by who has the key; and without the key, if none is named
+Not covered  an excerpt made up as a whole, with all other files, by the holder of the key, or by anyone if no key is
+             named
              Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes, and by
              test_verify_excerpt.py
 """
@@ -54,7 +55,7 @@ UNSIGNED = (
     "domain was charged is not checked here. A publisher who signs can publish it again; name their key with --key"
 )
 BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
-"""What a statement covers of a session's folder, whatever else is in it."""
+"""Files of a session's folder that a statement always covers."""
 
 LARGEST_SETTINGS = {
     **dict.fromkeys(("steps", "threshold"), 2**22),
@@ -64,18 +65,18 @@ LARGEST_SETTINGS = {
     "cutoff": 2**30,
     "queries": 2**40,
 }
-"""Larger numbers than a mechanism runs with: to recompute the cost of one might not end."""
+"""Numbers larger than any mechanism runs with: recomputing the cost of larger ones might not end."""
 LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
-"""The same for one mechanism: of a single question, every distance up to the threshold is looked at."""
+"""The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
 
 LONGEST_TABLE = 2**23
 """Characters of a table of refusals, which are more than 700,000 entries: each is priced by itself."""
 MOST_ROUNDS = 2**8
-"""More than a session has: each is priced by itself, with all other settings."""
+"""More rounds than a session has; each is priced separately, with all other settings."""
 
 
 def evidence(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
-    """The checks of what lies beside the certificate; none of one that never had it, unless a key is named."""
+    """The checks of excerpt and signature; none for a certificate that never had them, unless a key is named."""
     if unsigned(at) and key is None:
         return {}
     return {
@@ -85,7 +86,7 @@ def evidence(at: PublishedSession, key: str | None) -> dict[str, Callable[[], st
 
 
 def unsigned(at: PublishedSession) -> bool:
-    """Whether it is of the one format that was published without evidence, and nothing of any is there."""
+    """Whether the certificate has the only format that was published without evidence, and no evidence is there."""
     files = (at.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
     return at.certificate.format == FIRST_FORMAT and not any(map(os.path.lexists, files))
 
@@ -109,7 +110,7 @@ def check_counts(settings: object) -> None:
 
 
 def signer(certificate: Promising, read: Read) -> PublicKey:
-    """The key that is published with a certificate. Raises NotVerified if it is none."""
+    """The key that is published with a certificate. Raises NotVerified if the file holds no key."""
     try:
         return PublicKey.of_pem(read(f"{certificate.session}/{KEY_FILE}"))
     except NotVerified as wrong:
@@ -124,7 +125,7 @@ def _named(certificate: Promising, read: Read, trusted: str | None) -> PublicKey
 
 
 def signature(at: PublishedSession, trusted: str | None) -> str:
-    """Everything is as one key signed it, which is the `trusted` one if that is named. Raises NotVerified."""
+    """Check that one key, the `trusted` one if it is named, signed everything as it is. Raises NotVerified."""
     certificate, read = at.certificate, at.read
     key = _named(certificate, read, trusted)
     statement = statement_of(certificate, read, key)
@@ -163,7 +164,7 @@ def _model(file: Ref, bundle: bytes, key: bytes) -> None:
 
 
 def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Excerpt:
-    """The excerpt that was signed with a certificate, whatever else was kept of what was published.
+    """The excerpt that was signed with a certificate; other published files need not be there.
 
     Raises NotVerified if certificate or excerpt is not what the key signed, or the key is not the `trusted` one.
     """
@@ -191,7 +192,7 @@ def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statemen
 
 
 def excerpt(certificate: Promising, read: Read) -> str:
-    """The ledger's excerpt keeps the ledger's rule, and carries what is certified. Raises NotVerified."""
+    """Check that the excerpt keeps the ledger's rule and agrees with the certificate. Raises NotVerified."""
     found = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
     for line in found.entries:
         check_counts(line.body)
@@ -222,7 +223,7 @@ def excerpt(certificate: Promising, read: Read) -> str:
 
 
 def _claimed(session: Session) -> None:
-    """The settings of another session, which is promised together with the certificate's, prove what it claims."""
+    """Check that the settings of another session covered by the certificate prove its claim."""
     stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
     for term in ("epsilon", "delta"):
         claim = getattr(session, term)
@@ -252,9 +253,9 @@ def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
 
 
 def _in_words(certificate: Promising, moment: Reading, domain: Domain, session: Session) -> None:
-    """The proof that is named is the mechanism's, and no caveat that the excerpt asks for is left out.
+    """Check that the named proof is the mechanism's, and that no caveat due by the excerpt is left out.
 
-    Of a witness, which may have been named since, none may be claimed that the excerpt does not know.
+    A witness may have been added later; the certificate may not claim one that is not in the excerpt.
     """
     equal("the proof", certificate.mechanism.proof, proof_of(session.mechanism))
     form = certificate.format if isinstance(certificate, Certificate) else CERTIFICATE_FORMAT

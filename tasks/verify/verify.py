@@ -1,13 +1,13 @@
-"""Verify: check what was written against the ledger, and the guarantee against its own settings.
+"""Verify: check released files and records against the ledger, and the guarantee against its own settings.
 
-Of the whole: the ledger's chain, its rule kept a second time, and that it knows every session the home holds. For every
-session: every released file; the certificate's words against the ledger's; MLflow's numbers, files and registered
-model; and the guarantee, recomputed from the recorded settings by another path. Nothing is changed and nothing private
-is read: the vault stays closed, but for one secret if a kept certificate is compared. The ledger is read once and its
-history once more, however many sessions there are.
+For the home: the ledger's chain, its rule (checked a second time), and that it knows every session the home holds. For
+every session: every released file; the certificate against the ledger; MLflow's numbers, files and registered model;
+and the guarantee, recomputed independently from the recorded settings. Nothing is changed and nothing private is read:
+the vault stays closed, except for one secret if a kept certificate is compared. The ledger is read once and its history
+once more, however many sessions there are.
 
-Assumes      the ledger's chain, once it holds, says what happened
-Guarantees   a byte changed in a file or record named here is found, and the check that finds it names the file
+Assumes      a ledger whose chain holds records what happened
+Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file
 Not covered  a home folder put back whole to an older copy, if no witness is named. A certificate in the words of
              an earlier version is found as well: running its plan again writes it anew and spends nothing
              Checked by tests/tasks/verify/test_verify.py
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from concord.artifacts.mlflow.read import Records
 
 SHOWN = 3
-"""Faults of the ledger that are named; the others are counted."""
+"""Most faults of the ledger that are named; the others are counted."""
 
 
 def verify(home: Path, subject: str | None = None, test: str | None = None, key: str | None = None) -> list[Check]:
     """Check a session, an MLflow run, or everything.
 
-    test   where the public test table is, if it was moved
-    key    the key, or its fingerprint, by which what is published must be signed, in hex
+    test   path of the public test table, if it was moved
+    key    the key, or its fingerprint, by which published files must be signed, in hex
     Raises WrongInput if there is no such session or run.
     """
     try:
@@ -134,9 +134,9 @@ def _subjects(
 
 
 def _known(subject: CheckedSession) -> Iterator[Check]:
-    """Which known faults of the version that opened the session may weaken its guarantee; nothing if none may.
+    """A warning of known faults of the version that opened the session, if one may weaken its guarantee.
 
-    What was written verifies all the same, so this warns: whether such a fault did harm, private data alone can tell.
+    It is only a warning: the files verify in spite of it, and only private data can show whether a fault did harm.
     """
     session = subject.session
     found = concerning(session, subject.ledger.domain_of(session))
@@ -166,7 +166,7 @@ def _public_test(subject: CheckedSession) -> str:
 
 
 def _signature(subject: CheckedSession) -> str:
-    """What is published is as it was signed, and the excerpt of the ledger beside it carries it."""
+    """Check the signature of the published files, and the excerpt of the ledger published with them."""
     try:
         at = PublishedSession.at(subject.released.root / subject.session.id)
     except WrongInput as missing:
@@ -175,10 +175,10 @@ def _signature(subject: CheckedSession) -> str:
 
 
 def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
-    """Check that the home's ledger holds all that a certificate which somebody kept says and commits to.
+    """Check that the home's ledger holds all entries that an earlier certificate was signed with.
 
     kept   a published folder, or a copy of it; certificate, excerpt, key and attestation are enough
-    Of the vault, the secret alone is read that hides entries in excerpts. Raises WrongInput if there is no certificate.
+    Of the vault, only the secret that hides entries in excerpts is read. Raises WrongInput if there is no certificate.
     """
 
     def check() -> str:
