@@ -262,7 +262,8 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableF
 def _local(place: Path) -> list[Path]:
     if place.is_dir():
         return [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
-    return [place] if place.is_file() else sorted(Path(match) for match in glob.glob(str(place), recursive=True))
+    matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
+    return sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
 
 
 def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFormat) -> TableFile:
@@ -318,8 +319,7 @@ def _declare(wrong: BaseException) -> str:
 
 def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
     """So many rows at a time, or fewer that are long."""
-    group: list[list[str]] = []
-    size = 0
+    group, size = list[list[str]](), 0
     for line in lines:
         group.append(line)
         size += len(line) + sum(map(len, line))

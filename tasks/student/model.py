@@ -302,8 +302,13 @@ def _students_of(domain: str, released: Path) -> Iterator[str]:
 
 
 def is_older(file: bytes) -> bool:
-    """Whether an earlier version published that student, whose encoding was a type of Concord's own."""
+    """Whether an earlier version published that student, whose encoding was a type of Concord's own.
+
+    Raises NotVerified if it would unpack to more than it is: Concord packs none, and a stranger's might fill memory.
+    """
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        if (held := sum(part.file_size for part in archive.infolist())) > len(file):
+            raise NotVerified(f"the student's file holds {held:,} bytes in its {len(file):,}: Concord packs no student")
         return OLDER.search(archive.read("schema.json").decode()) is not None
 
 

@@ -17,6 +17,7 @@ Not covered  what nobody can tell without the ledger (`LEFT`, which a check list
 
 import json
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -120,8 +121,7 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
             detail = f"signed by the key {by.fingerprint}, which you did not name: give one that you trust with --key"
             yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
         covered = statement_of(at.certificate, at.read, by).digests
-        files = (file for file in at.folder.rglob("*") if file.is_symlink() or not file.is_dir())
-        there = {f"{session}/{file.relative_to(at.folder)}" for file in files}
+        there = {f"{session}/{file.relative_to(at.folder)}" for file in _files_in(at.folder)}
         others = sorted(there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"})
         if others:
             more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -132,6 +132,16 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
         found = faults_of(opened, at.certificate.mechanism.settings, at.certificate.guarantee)
         yield from known_faults(session, opened, found)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """All that lies in a folder; of a folder in it that cannot be listed, or is a link, itself."""
+    closed = list[OSError]()
+    for place, folders, files in os.walk(folder, onerror=closed.append):
+        below = Path(place)
+        yield from (below / name for name in files)
+        yield from (below / name for name in folders if os.path.islink(below / name))
+    yield from (Path(failed.filename) for failed in closed)
 
 
 def _as_written(certificate: Promising, text: bytes) -> str:

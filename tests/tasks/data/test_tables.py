@@ -1,5 +1,6 @@
 """Tables: three formats, one meaning; every fault of a public table told in one sentence."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,6 +178,13 @@ def test_a_cell_of_a_csv_file_is_the_same_in_public_as_in_private(tmp_path: Path
 def test_a_missing_file_is_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"^data\.test must be a file, .* does not exist$"):
         open_public(str(tmp_path / "none.csv"), "data.test")
+
+
+def test_a_pipe_is_no_table_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.csv")
+    for named in ("rows.csv", "*.csv", ""):
+        with pytest.raises(WrongInput, match=r"^data\.test must be a file, "):
+            open_public(str(tmp_path / named), "data.test")
 
 
 def test_a_table_that_changed_its_type_does_not_fit_the_encoding(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import zipfile
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,9 @@ import pytest
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_schema, table_bytes
+from concord.tasks.student.model import load
 from concord.tasks.verify.folder import LARGEST_PARSED, unpacked
+from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
 
@@ -127,10 +131,32 @@ def test_a_certificate_of_a_terabyte_of_nothing_is_not_read(folder: Path) -> Non
 
 def test_a_student_is_digested_in_pieces_and_one_without_end_is_not(folder: Path) -> None:
     student = folder / "student.skops"
-    os.truncate(student, student.stat().st_size + 2**28)
+    os.truncate(student, student.stat().st_size + 2**25)
     assert "student.skops is not the one" in faults(folder)["files"]
     os.truncate(student, 2**42)
     assert "student.skops holds 4,398,046,511,104 bytes" in faults(folder)["files"]
+
+
+def test_a_folder_too_deep_to_be_listed_is_named_and_hides_no_fault(folder: Path) -> None:
+    (folder / "report.html").write_bytes(b"another")
+    inside = os.open(folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("x" * 200, dir_fd=inside)
+        inside, outer = os.open("x" * 200, os.O_RDONLY, dir_fd=inside), inside
+        os.close(outer)
+    os.close(inside)
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+    assert not checks["signature"].ok
+    assert "not signed with the rest: people-1/xxx" in checks["other files"].detail
+
+
+def test_a_student_that_unpacks_to_more_than_it_is_is_not_unpacked(folder: Path) -> None:
+    whole = BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json", bytes(2**22))
+    with pytest.raises(NotVerified, match="Concord packs no student"):
+        load(whole.getvalue())
+    assert load((folder / "student.skops").read_bytes()) is not None
 
 
 def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
