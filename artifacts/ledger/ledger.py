@@ -125,7 +125,8 @@ class Ledger(Reading):
         session's next batch; BudgetRefused if nothing is left to draw.
         """
         return self._write(
-            lambda state: state.begin(session, batch), lambda state: state.batches(session, batch.index)[0]
+            lambda state: state.begin(session, batch),
+            lambda state: state.batches(session, batch.index, batch.index + 1)[0],
         )
 
     def commit_batch(

@@ -148,10 +148,10 @@ class LedgerState:
         """The domain's sessions, in the order they were opened."""
         return tuple(session for session in self.sessions.values() if session.domain == domain)
 
-    def batches(self, session: str, first: int = 0) -> tuple[Batch, ...]:
-        """The session's batches from that one on, with the outcomes of those committed. Raises WrongInput if there is
-        no such session."""
-        return tuple(self._batches[self.session(session).id][first:])
+    def batches(self, session: str, first: int = 0, end: int | None = None) -> tuple[Batch, ...]:
+        """The session's batches from that one on, or before `end`, with the outcomes of those committed. Raises
+        WrongInput if there is no such session."""
+        return tuple(self._batches[self.session(session).id][first:end])
 
     def batch(self, session: str, index: int) -> Batch | None:
         """One of the session's batches, if it was begun. Raises WrongInput if there is no such session."""

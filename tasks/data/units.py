@@ -204,6 +204,9 @@ def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
     )
 
 
+NAMES_BYTES = 1 << 24
+
+
 def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
     """The shard of each unit: 64 keyed bits modulo the number of shards."""
     return pl.Series((keyed_bits(units, key, b"shard") % shards).astype(np.uint32))
@@ -216,12 +219,18 @@ def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
 
 
 def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
-    """64 keyed bits of each unit, for one purpose. A name that several rows of a series have is hashed once."""
+    """64 keyed bits of each unit, for one purpose; of a series NAMES_BYTES at a time, a name among those once."""
     if isinstance(units, pl.Series):
-        once = units.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-        which: NDArray[np.int32] = once.indices.to_numpy()
-        return keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[which]
+        rows = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size())))
+        parts = (units[first : first + rows] for first in range(0, max(1, len(units)), rows))
+        return np.concatenate([_bits(part, key, purpose) for part in parts])
     return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
+
+
+def _bits(units: pl.Series, key: bytes, purpose: bytes) -> NDArray[np.uint64]:
+    once = units.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
+    which: NDArray[np.int32] = once.indices.to_numpy()
+    return keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[which]
 
 
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:

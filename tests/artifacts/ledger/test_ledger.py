@@ -266,3 +266,22 @@ def test_what_was_released_can_be_replayed_after_the_end(ledger: Ledger) -> None
     commit(ledger, "one", outcome())
     ledger.settle("one", give_back=True)
     assert ledger.begin_batch("one", batch()).outcome == outcome()
+
+
+def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:
+    """A session of many batches is replayed one by one: to copy those after each would be quadratic."""
+
+    class Counted(list[Batch]):
+        def __getitem__(self, at: Any) -> Any:
+            found = super().__getitem__(at)
+            copied.append(len(found) if isinstance(at, slice) else 1)
+            return found
+
+    copied = list[int]()
+    ledger.open_session(opening())
+    for index in range(6):
+        ledger.begin_batch("one", batch(index=index, first=index, rows=1))
+        commit(ledger, "one", outcome(index=index, asked=1))
+    ledger._state._batches["one"] = Counted(ledger._state._batches["one"])
+    assert ledger.begin_batch("one", batch(index=1, first=1, rows=1)).outcome is not None
+    assert max(copied) == 1

@@ -1,17 +1,20 @@
 """Split: one unit, one shard, whatever stands in its rows and in all the others."""
 
 from collections import Counter
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
+from concord.tasks.data import units as data_units
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
@@ -328,3 +331,21 @@ def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
         units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
         assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
         assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
+
+
+def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bits are as ever, in whatever company a name is copied."""
+    names = [bytes([at % 7]) * (at % 40) for at in range(300)]
+    units, copied = pl.Series(names, dtype=pl.Binary), list[int]()
+    whole = keyed_bits(units, KEY, b"shard").tolist()
+
+    def noted(contents: Iterable[bytes], *how: Any) -> list[bytes]:
+        held = list(contents)
+        copied.append(sum(map(len, held)))
+        return hashed(held, *how)
+
+    monkeypatch.setattr(data_units, "NAMES_BYTES", 200)
+    monkeypatch.setattr(data_units, "hashed", noted)
+    assert keyed_bits(units, KEY, b"shard").tolist() == whole
+    assert max(copied) <= 400
+    assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
