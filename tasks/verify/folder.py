@@ -15,7 +15,7 @@ Not covered  JSON may take 36 times its bytes while it is parsed
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from struct import calcsize, iter_unpack, unpack_from
 from typing import Self
@@ -35,7 +35,7 @@ LARGEST_PARSED = 2**28
 LARGEST_DIGESTED = 2**36
 """Bytes of a file that is digested: a disk may claim to hold any number of zeros."""
 DIGESTED_AT_ONCE = 2**20
-MOST_CLASSES = 2**10
+WIDEST_SCORES = 2**10
 """More than a plan may declare."""
 LONGEST_ROW = 2**12
 """Bytes of a row of labels without its scores: its number, class, outcome and session."""
@@ -54,6 +54,7 @@ class PublishedSession:
     certificate: Promising
     text: bytes
     folder: Path
+    _digests: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -70,11 +71,13 @@ class PublishedSession:
         return b"".join(self._content(path, most, at_once=most))
 
     def digest(self, path: str) -> str:
-        """SHA-256 in hex of a published file. Raises NotVerified as `read` does."""
-        digest = hashlib.sha256()
-        for piece in self._content(path, LARGEST_DIGESTED, DIGESTED_AT_ONCE):
-            digest.update(piece)
-        return digest.hexdigest()
+        """SHA-256 in hex of a published file, computed once. Raises NotVerified as `read` does."""
+        if path not in self._digests:
+            digest = hashlib.sha256()
+            for piece in self._content(path, LARGEST_DIGESTED, DIGESTED_AT_ONCE):
+                digest.update(piece)
+            self._digests[path] = digest.hexdigest()
+        return self._digests[path]
 
     def named(self, ref: Ref, most: int = LARGEST_PARSED) -> bytes:
         """A file that the certificate names. Raises NotVerified unless it is the one that it digests."""
@@ -92,7 +95,7 @@ class PublishedSession:
         Raises NotVerified if one is not what Concord writes, or would fill more memory than `rows` do.
         """
         for ref in labels:
-            data = self.named(ref, _bytes_of(rows, MOST_CLASSES))
+            data = self.named(ref, _bytes_of(rows, WIDEST_SCORES))
             for batch in unpacked(data, ref.path, rows):
                 yield ref, batch
                 rows -= batch.num_rows
@@ -142,8 +145,8 @@ def unpacked(data: bytes, path: str, rows: int) -> Iterator[pa.RecordBatch]:
     """The batches of a file of labels, of at most that many rows, in memory of which so many bytes and rows ask."""
     file = pa.ipc.open_file(pa.BufferReader(data))
     scores = file.schema.field("scores").type
-    classes = scores.list_size if isinstance(scores, pa.FixedSizeListType) else MOST_CLASSES
-    if classes >= MOST_CLASSES or not file.schema.equals(labels_schema(classes, {})):
+    classes = scores.list_size if isinstance(scores, pa.FixedSizeListType) else WIDEST_SCORES
+    if classes >= WIDEST_SCORES or not file.schema.equals(labels_schema(classes, {})):
         raise NotVerified(f"the published file {path} holds other columns than those of labels")
     sizes = [*_sizes(memoryview(data))]
     held, asked = sum(length for length, _ in sizes), sum(size for _, size in sizes)

@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.measures import warnings_of
-from concord.artifacts.schemas import Budget
+from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_version, older
@@ -43,7 +43,7 @@ from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.signed import (
     UNSIGNED,
     check_counts,
-    evidence,
+    checks_beside,
     kept_excerpt,
     signer,
     statement_of,
@@ -54,6 +54,8 @@ SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""
 SIGNING = "0.2.0"
 """The first version that signs what it publishes."""
+LARGEST_ANSWER = 2**24
+"""Bytes of the file of an answer, of which a certificate may name any number."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
@@ -92,7 +94,7 @@ def verify_published(
         student = certificate
         checks["public test"] = lambda: public_test(student, at.named, test, None)
         checks["what it says"] = lambda: _consistent(student)
-    checks |= evidence(at, key)
+    checks |= checks_beside(at, key)
     if kept is not None:
         checks["kept certificate"] = lambda: _not_denied(at, kept)
     found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
@@ -245,6 +247,7 @@ def _counts(at: PublishedSession) -> str:
             raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
     if isinstance(certificate, AnswersCertificate):
         return _answers(certificate, at)
+    _named_once(certificate.labels)
     if not certificate.teachers:
         if certificate.mechanism.name in MECHANISMS:
             raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
@@ -264,10 +267,18 @@ def _counts(at: PublishedSession) -> str:
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
+def _named_once(files: Sequence[Ref]) -> None:
+    """Raise NotVerified if a file is named again, by which reading them would never end."""
+    for path, named in Counter(file.path for file in files).items():
+        if named > 1:
+            raise NotVerified(f"the published file {path} is named {named:,} times")
+
+
 def _answers(certificate: AnswersCertificate, at: PublishedSession) -> str:
     """Check that each released answer is the recorded one, and that there are as many as it counts."""
+    _named_once(certificate.files)
     for record in certificate.answers:
-        released = json.loads(at.named(record.file))
+        released = json.loads(at.named(record.file, LARGEST_ANSWER))
         recorded = {
             "question": record.question,
             "code": record.code,

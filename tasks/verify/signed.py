@@ -69,13 +69,13 @@ LARGEST_SETTINGS = {
 LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
 """The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
 
-LONGEST_TABLE = 2**23
+LONGEST_REFUSALS = 2**23
 """Characters of a table of refusals, which are more than 700,000 entries: each is priced by itself."""
 MOST_ROUNDS = 2**8
 """More rounds than a session has; each is priced separately, with all other settings."""
 
 
-def evidence(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
+def checks_beside(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
     """The checks of excerpt and signature; none for a certificate that never had them, unless a key is named."""
     if unsigned(at) and key is None:
         return {}
@@ -97,7 +97,7 @@ def check_counts(settings: object) -> None:
     for name, item in settings.items() if isinstance(settings, dict) else ():
         if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
             raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
-        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_TABLE:
+        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_REFUSALS:
             raise NotVerified("the mechanism's table of refusals is longer than any that Concord runs with")
         if name not in largest or item is None:
             continue

@@ -44,7 +44,7 @@ from concord.tasks.verify.checks import (
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
-from concord.tasks.verify.signed import UNSIGNED, evidence, kept_excerpt
+from concord.tasks.verify.signed import UNSIGNED, checks_beside, kept_excerpt
 
 if TYPE_CHECKING:
     from concord.artifacts.mlflow.read import Records
@@ -171,7 +171,7 @@ def _signature(subject: CheckedSession) -> str:
         at = PublishedSession.at(subject.released.root / subject.session.id)
     except WrongInput as missing:
         raise NotVerified(str(missing)) from None
-    return "; ".join(check() for check in evidence(at, subject.key).values()) or UNSIGNED
+    return "; ".join(check() for check in checks_beside(at, subject.key).values()) or UNSIGNED
 
 
 def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:

@@ -15,7 +15,7 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_schema, table_bytes
 from concord.tasks.student.model import load
-from concord.tasks.verify.folder import LARGEST_PARSED, unpacked
+from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession, unpacked
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
@@ -157,6 +157,16 @@ def test_a_student_that_unpacks_to_more_than_it_is_is_not_unpacked(folder: Path)
     with pytest.raises(NotVerified, match="Concord packs no student"):
         load(whole.getvalue())
     assert load((folder / "student.skops").read_bytes()) is not None
+
+
+def test_a_file_that_is_named_many_times_is_digested_once_and_refused(folder: Path) -> None:
+    rewrite(folder, lambda values: values.update(labels=values["labels"] * 100))
+    at = PublishedSession.at(folder)
+    (folder / "student.skops").unlink()
+    assert "batch-00000.arrow is named 100 times" in faults(folder)["released labels"]
+    at.check(at.certificate.files[-1])
+    (folder / "labels" / "batch-00002.arrow").unlink()
+    at.check(at.certificate.files[-1])
 
 
 def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
