@@ -38,7 +38,7 @@ def online_rows(
     Raises NotVerified or EnvironmentFailed, which say what that means, if a file is damaged or cannot be read.
     """
     pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
-    with _saying(
+    with saying(
         f"it holds rows that session {session} was asked, one of which could be answered twice without it: put back a "
         f"copy of it, or end the session by `concord close {session}`"
     ):
@@ -55,12 +55,12 @@ def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str
 
 def recounted() -> AbstractContextManager[None]:
     """What a file of votes means that is damaged or cannot be read, in the block: votes can be cast again."""
-    return _saying("it holds votes: put back a copy of it, or remove it, and they are cast again, which spends nothing")
+    return saying("it holds votes: put back a copy of it, or remove it, and they are cast again, which spends nothing")
 
 
 @contextmanager
-def _saying(what: str) -> Iterator[None]:
-    """The block, whose failures to read a file of the vault say what it is and what to do."""
+def saying(what: str) -> Iterator[None]:
+    """The block, whose failures to read a file of the vault say `what` it holds and what to do."""
     try:
         yield
     except NotVerified as wrong:

@@ -28,7 +28,7 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.door.asked import online_rows
+from concord.tasks.door.asked import online_rows, saying
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
 
@@ -87,7 +87,13 @@ class Randomness:
 
     def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
         """The arrays that `make` gave at its first call under this name, stored in the vault before this returns."""
-        kept = self.vault.keep(f"sessions/{self.session}/{name}.npz", lambda: _packed(make()))
+        path = f"sessions/{self.session}/{name}.npz"
+        with saying(
+            f"it holds noise of session {self.session}, which is not drawn again: put back a copy of it, or end the "
+            f"session by `concord close {self.session}`"
+        ):
+            self.vault.find(path)
+        kept = self.vault.keep(path, lambda: _packed(make()))
         with np.load(io.BytesIO(self.vault.read(kept)), allow_pickle=False) as arrays:
             return [arrays[array] for array in arrays.files]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home import merged
 from concord.artifacts.home.merged import Merged
 from concord.artifacts.home.released import Released
@@ -189,3 +190,15 @@ def test_a_vault_that_overlooked_merged_files_would_draw_anew(tmp_path: Path, mo
             answering(home)
         released.append(Left.by(home).released)
     assert released[0] != released[1]
+
+
+def test_noise_whose_merged_file_is_damaged_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base_of(tmp_path / "home")
+    monkeypatch.setattr(merged, "MANY", BATCHES)
+    merge(tmp_path / "home")
+    (pack,) = (tmp_path / "home/vault/sessions/d-1" / merged.MERGED).iterdir()
+    pack.write_bytes(pack.read_bytes()[:-1])
+    before = crashes.files(tmp_path / "home/released")
+    with pytest.raises(NotVerified, match=f"{pack.name} is not what was written; it holds noise.*`concord close d-1`"):
+        answering(tmp_path / "home")
+    assert crashes.files(tmp_path / "home/released") == before
