@@ -43,8 +43,8 @@ SCORE = 9
 """Bytes of a score, and of whether it is there, for each class."""
 MOST_PACKED = 255
 """Bytes that LZ4 holds in one."""
-RECORD_BATCH = 3
-"""What a message of Arrow says that it is."""
+FIFTH_VERSION, RECORD_BATCH = 4, 3
+"""What a message of Arrow says of its form, and what it is."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,11 @@ def _sizes(data: memoryview) -> Iterator[tuple[int, int]]:
         raise ValueError("labels have no dictionaries")
     for start, metadata, _ in footer.records(3, "<qi4xq"):
         message = FlatTable.behind(data, start + 8)
-        if data[start : start + 4] != b"\xff" * 4 or message.number(1, "<B") != RECORD_BATCH:
-            raise ValueError("it is a batch of labels, after the mark of a message and its length")
+        # or Arrow reads it otherwise than is done here: body and packing of older forms are said elsewhere
+        if unpack_from("<iI", data, start) != (-1, metadata - 8) or message.number(0, "<h") != FIFTH_VERSION:
+            raise ValueError("a batch of labels follows the mark of a message and its length, of today's form")
+        if message.number(1, "<B") != RECORD_BATCH:
+            raise ValueError("it is a batch of labels")
         batch, body = FlatTable.behind(data, message.place(2)), start + metadata
         packed = batch.place(3) > 0
         buffers = [_filled(data, body + at, length, packed) for at, length in batch.records(2, "<qq")]

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from struct import pack, unpack_from
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_schema, table_bytes
 from concord.tasks.student.model import load
-from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession, unpacked
+from concord.tasks.verify.folder import LARGEST_PARSED, FlatTable, PublishedSession, unpacked
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
@@ -78,6 +79,23 @@ def test_of_a_buffer_that_says_to_hold_a_terabyte_nothing_is_unpacked(size: int)
     assert data.count(said) == 1  # before the bytes of the rows' numbers
     with pytest.raises((NotVerified, ValueError)):
         list(unpacked(data.replace(said, size.to_bytes(8, "little", signed=True)), "labels", 1000))
+
+
+def test_what_arrow_would_read_in_an_older_form_is_not_read_at_all() -> None:
+    """Of the fourth version Arrow finds elsewhere how buffers are packed; of a longer head, where they lie."""
+    data = of_nothing(10, "lz4")
+    view = memoryview(data)
+    footer = FlatTable.behind(view, len(data) - 10 - unpack_from("<i", data, len(data) - 10)[0])
+    ((start, head, body),) = footer.records(3, "<qi4xq")
+    blocks = pack("<qi4xq", start, head, body)
+    version = FlatTable.behind(view, start + 8).place(0)
+    assert (data.count(blocks), data[version : version + 2]) == (1, b"\4\0")
+    older = data[:version] + b"\3\0" + data[version + 2 :]
+    longer = data.replace(blocks, pack("<qi4xq", start, head + 8, body))
+    assert len(list(unpacked(data, "labels", 10))) == 1
+    for changed in (older, longer):
+        with pytest.raises(ValueError, match="of today's form"):
+            list(unpacked(changed, "labels", 10))
 
 
 def honest(tmp_path: Path, rows: int, classes: int, counts: bool) -> bytes:
