@@ -3,10 +3,10 @@
 Each rule looks at one cell alone and cannot fail: whatever does not fit becomes null, and a label that is not declared
 becomes the first declared class. So no row can change another row, a column's type or the exit status.
 
-A rule converts, compares and chooses; it computes nothing. Polars leaves out a sum that looks neutral, or multiplies
-where it should divide, depending on how long a frame is: `value + 0.0` kept −0.0 in company and lost it alone. A
-conversion has one exact or nearest result, and a choice copies bits. What is computed, NumPy computes
-(`numbers_of`, tasks.data.encode). Checked to the bit, alone against in company, by tests/privacy/test_row_alone.py.
+A rule converts, compares and chooses; it does no arithmetic. Depending on the length of a frame, Polars may leave out a
+sum that looks neutral, or multiply instead of dividing: `value + 0.0` may keep −0.0 in a long frame and not in a frame
+of one row. A conversion has one exact or nearest result, and a choice copies bits. Arithmetic is left to NumPy
+(`numbers_of`, tasks.data.encode). tests/privacy/test_row_alone.py compares rows alone and in a table to the bit.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -26,10 +26,10 @@ LARGEST_NUMBER = 1e100
 """Numbers beyond it count as infinite, so that their squares still add up."""
 
 WHOLE = 2**53
-"""Up to it, whole numbers are what a double holds exactly."""
+"""Largest integer up to which a double holds every integer exactly."""
 
 NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
-"""What a text file writes if there is nothing. Columnar files have nulls of their own."""
+"""Text of a missing cell in a text file. Columnar files have nulls of their own."""
 
 DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970."""
@@ -42,14 +42,14 @@ Type = pl.DataType
 Numbers = NDArray[np.float64]
 
 WordPlaces = NDArray[np.integer] | slice
-"""Which of some words each cell is; or, that each is itself."""
+"""Index of each cell's word in a list of words; or a slice, if cells are not listed by their words."""
 
 SAMPLE = 1 << 18
-"""Public rows looked at, if there are more."""
+"""Most public rows in a sample."""
 
 
 def kind_of(dtype: Type) -> Kind | None:
-    """What a column of that type holds; None if it cannot be a feature."""
+    """The kind of a column of that type; None if it cannot be a feature."""
     if dtype == pl.Null:
         return "null"
     if dtype.is_numeric():
@@ -77,21 +77,21 @@ def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
 
 
 def cast_columns(cells: pl.DataFrame, columns: Iterable[Column]) -> pl.DataFrame:
-    """Those columns alone, as `cast_rows` casts them."""
+    """Only these columns, cast as `cast_rows` does."""
     return cells.select(_cell(column, cells.schema[column.name]).alias(column.name) for column in columns)
 
 
 def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
-    """The label column alone, as `cast_rows` casts it: the index (rows,) of each declared class."""
+    """Only the label column, cast as `cast_rows` does: class indices (rows,)."""
     words, places = distinct(cells.to_frame("label"))["label"]
     indices = words.to_frame("label").select(_declared("label", words.dtype, encoding)).to_series()
     return indices.to_numpy()[places]
 
 
 def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:
-    """Of each column of text, the words that it holds and, for each cell (rows,), which of them it is.
+    """For each column of text, its distinct words and the index (rows,) of each cell's word.
 
-    A column of another type is given as it is, and each cell is itself.
+    A column of another type is returned as it is, with a slice in place of indices.
     """
     enums = {name: dtype.categories for name, dtype in rows.schema.items() if isinstance(dtype, pl.Enum)}
     which = (pl.col(name).to_physical().cast(pl.UInt32).fill_null(len(words)) for name, words in enums.items())
@@ -177,12 +177,13 @@ def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
 
 
 def nothing(dtype: Type) -> pl.Expr:
-    """A null for every row. A literal would be one row long if it stands alone."""
+    """A null for every row. A literal alone would be one row long."""
     return pl.repeat(None, pl.len(), dtype=dtype)
 
 
 def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
-    """Canonical text of an identifier, one however it is stored (tasks.data.names). `rounded`: numbers as doubles."""
+    """Canonical text of an identifier, the same for every stored type (tasks.data.names). `rounded`: numbers as
+    doubles."""
     words = _identifier(name, dtype)
     return words.map_batches(partial(names_as_text, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
 
@@ -230,7 +231,7 @@ def is_padded(column: pl.Series) -> bool:
 
 
 def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
-    """Every s-th row, s being the least power of two that keeps at most `most` rows, however rows come in frames."""
+    """Every s-th row, s being the least power of two that keeps at most `most` rows; it does not depend on frames."""
     stride, first = 1, 0
     kept: list[pl.DataFrame] = []
     for frame in frames:
@@ -280,7 +281,7 @@ def _listed(column: Passed, dtype: Type) -> pl.Expr:
 
 
 def _identifier(name: str, dtype: Type) -> pl.Expr:
-    """Any plain cell as text that leaves nothing out."""
+    """Any plain cell as text without loss."""
     if dtype == pl.Binary:
         return pl.col(name).map_batches(decoded, return_dtype=pl.String(), is_elementwise=True)
     if dtype.is_float():
@@ -306,7 +307,7 @@ def _written(name: str, dtype: Type) -> pl.Expr:
 
 
 def _within(moment: pl.Expr, day: int) -> pl.Expr:
-    """Those of the years 1 to 9999; `day` is how much of their unit a day is."""
+    """Moments of the years 1 to 9999, others null; `day` is the length of a day in their unit."""
     return pl.when(moment.to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(moment)
 
 

@@ -1,11 +1,11 @@
-"""Codes: the public integers that name a row to a tally, one for each field.
+"""Codes: the public integers by which a tally counts a row, one for each field.
 
-What codes there are is learned from public rows and the columns of the encoding; what code a cell has is found by
-comparisons and look-ups alone, cell by cell, so that no row changes another row's codes by one bit (law 8).
+The codes are learned from public rows and the columns of the encoding. A cell's code is found by comparisons and
+look-ups alone, cell by cell, so that no row changes another row's codes by one bit.
 
 Assumes      cells are cast (tasks.data.cells): finite numbers, words of the public vocabulary, or null
 Guarantees   a row has exactly one code of each field, whatever its cells are, and ranges of codes are disjoint: the
-             one-hot row of codes has norm √F for every row, so nothing need be clipped
+             one-hot row of codes has norm √F for every row, so no clipping is needed
 Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_codes.py and, alone against
              in company, by tests/privacy/test_row_alone.py
 """
@@ -30,12 +30,12 @@ ATOM = 0.1
 FREQUENT = 0.01
 """Share of public rows from which a word is a code of its own."""
 CROSS_BINS, CROSS_WORDS = 4, 14
-"""Of a cross: quantiles of a number, and frequent words of a category, that are told apart."""
+"""Groups of a cross: quantiles of a number, and frequent words of a category."""
 Coded = Scaled | OneHot | Passed
 CODED = (Scaled, OneHot, Passed)
-"""Columns that have codes: one without values has none, nor do the words of free text."""
+"""Columns that have codes; columns without values and free text have none."""
 VECTOR_CELLS = 300
-"""Cells of vectors, if nothing else is asked for."""
+"""Default number of cells of vectors."""
 
 
 class NumberField(Frozen):
@@ -60,8 +60,8 @@ class NumberField(Frozen):
 
 
 def codes_of_numbers(cells: pl.Series, fields: Sequence[NumberField]) -> list[CodeMatrix]:
-    """The codes (rows,) of each cell in several views of a column: by the interval it lies in between all of their
-    cuts, which is found once."""
+    """The codes (rows,) of each cell in several views of a column, from one search for its interval between the cuts of
+    all views."""
     numbers, cuts = numbers_of(cells, fields[0].kind), sorted({cut for field in fields for cut in field.cuts})
     places = np.zeros(len(numbers), np.min_scalar_type(len(cuts) + 1))
     for cut in cuts:  # a pass for each is a fifth of the time of a binary search
@@ -95,10 +95,10 @@ class WordField(Frozen):
 
 
 class CrossField(Frozen):
-    """Two columns together: a code for each pair of their groups, by look-up from the codes of two fields before it.
+    """Two columns together: a code for each pair of their groups, by look-up from the codes of two earlier fields.
 
-    left, right   those fields, by number
-    groups        of each, the group of each of its codes
+    left, right   numbers of these fields
+    groups        for each of the two, the group of each of its codes
     """
 
     kind: Literal["cross"] = "cross"
@@ -135,7 +135,7 @@ class Codes(Frozen):
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
     coarse   the fields that the first round asks: one for each column and cross
-    fine     the fields of later rounds, and those a model has weights for: one for each column, in the same order
+    fine     the fields of later rounds, for which a model has weights: one for each column, in the same order
     """
 
     fields: tuple[CodedField, ...]
@@ -144,7 +144,7 @@ class Codes(Frozen):
 
     @model_validator(mode="after")
     def ranges_are_disjoint(self) -> Self:
-        """Two codes in one range would make the norm of a row up to F, not √F."""
+        """Check that ranges are disjoint: if they overlapped, the norm of a row could be F, not √F."""
         start = 0
         for field in self.fields:
             if field.start != start:
@@ -177,7 +177,7 @@ class Codes(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex of its JSON: not keyed, because it holds public things only."""
+        """SHA-256 in hex of its JSON; not keyed, because codes are public."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def span(self, field: int) -> slice:
@@ -186,13 +186,13 @@ class Codes(Frozen):
         return slice(start, start + self.fields[field].size)
 
     def of(self, cells: pl.DataFrame) -> CodeMatrix:
-        """The codes (rows, F) of cast rows, field after field in memory."""
+        """The codes (rows, F) of cast rows, in Fortran's order."""
         return self._of(cells.height, distinct(cells.select(list(self._views()))), np.dtype(np.int32))
 
     def of_raw(self, raw: pl.DataFrame, columns: Sequence[Column]) -> NDArray[Any]:
-        """The same of rows that are not cast yet, in the least type that holds them: a word is cast and looked up once.
+        """The codes of rows that are not cast yet, in the smallest type that holds them; each word is cast only once.
 
-        columns   of the encoding, by whose rules cells are cast
+        columns   columns of the encoding, by whose rules cells are cast
         """
         used = {column.name: column for column in columns if isinstance(column, CODED)}
         cells = distinct(raw.select(list(used)))
@@ -203,7 +203,7 @@ class Codes(Frozen):
         return self._of(raw.height, cells, np.min_scalar_type(self.size - 1))
 
     def _of(self, rows: int, cells: Mapping[str, tuple[pl.Series, WordPlaces]], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Of cast cells, each once, and for each row which of them it has."""
+        """Codes from distinct cast cells and the index of each row's cell."""
         codes = np.empty((rows, self.width), dtype=dtype, order="F")
         for name, views in self._views().items():
             own, which = cells[name]
@@ -227,7 +227,7 @@ class Codes(Frozen):
 
 
 def coarse_bins(epsilon: float) -> int:
-    """Bins of a number in the first round, whose noise small ε makes large."""
+    """Bins of a number in the first round; fewer for small ε, because noise is large."""
     return 16 if epsilon >= 1 else 8
 
 
@@ -240,7 +240,7 @@ def learn_codes(
     cells: int = VECTOR_CELLS,
     crosses: Sequence[Sequence[str]] = (),
 ) -> Codes:
-    """Codes of cast public rows, with so many bins of a number in either view, and at most so many cells of a vector.
+    """Codes of cast public rows, with `coarse` and `fine` bins of a number and at most `cells` cells of a vector.
 
     `coarse` divides `fine`; `crosses` are pairs of columns, of numbers and words.
     """
@@ -280,7 +280,7 @@ def _field(column: Coded, cells: pl.Series, start: int, bins: int) -> CodedField
 
 
 def _groups(field: CodedField, cells: pl.Series) -> tuple[int, ...]:
-    """The group in a cross of each of a field's codes: CROSS_BINS quantiles, or CROSS_WORDS; missing cells have one."""
+    """The group in a cross of each of a field's codes: CROSS_BINS quantiles or CROSS_WORDS words, and missing cells."""
     if isinstance(field, NumberField):
         cuts = interval_cuts(numbers_of(cells.drop_nulls(), field.kind), cells.len(), CROSS_BINS)
         firsts = np.searchsorted(np.array(cuts), np.array([-np.inf, *field.cuts]), side="right")
@@ -298,8 +298,8 @@ def frequent_words(cells: pl.Series) -> tuple[str, ...]:
 def interval_cuts(numbers: Numbers, rows: int, bins: int) -> tuple[float, ...]:
     """The least number of every interval but the first.
 
-    A value of more than ATOM of the rows is an interval alone; the other values fall into `bins` quantiles, and a
-    quantile that atoms cut is as many intervals. Twice as many bins only ever cut further.
+    A value of more than ATOM of the rows is an interval of its own; the other values fall into `bins` quantiles, which
+    atoms may cut into several intervals. Doubling `bins` only adds cuts.
     """
     values, counts = np.unique(numbers, return_counts=True)
     atom = counts > ATOM * rows
@@ -311,7 +311,7 @@ def interval_cuts(numbers: Numbers, rows: int, bins: int) -> tuple[float, ...]:
 
 
 def deepens(codes: Codes) -> bool:
-    """Whether rows are pictures and nothing else: then later rounds may ask about spaces that are learned."""
+    """Whether rows are pictures and nothing else, so that later rounds may ask about learned spaces."""
     first = codes.fields[0]
     return len(codes.fields) == 1 and isinstance(first, VectorField) and first.view == "gradients"
 

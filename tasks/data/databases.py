@@ -1,14 +1,13 @@
 """Databases: the rows of a query, as words, a few at a time.
 
-The database itself is asked for words (`CAST … AS TEXT`), whatever its columns are but bytes: a driver makes objects of
-cells, and fails on some, such as dates of the year 20000. So what a cell becomes follows from that cell alone, and none
-can fail. Moments with a zone are those of UTC. SQLite has no types to cast: each cell says what it is, and `word_of`
-says how it is written.
+The database itself converts cells to text (`CAST … AS TEXT`), except bytes: a driver makes objects of cells, and fails
+on some, such as dates of the year 20000. So the result depends on the cell alone, and no cell can fail. Moments with a
+zone are converted to UTC. SQLite's columns have no types to cast: each cell has its own, and `word_of` writes it.
 
 Assumes      the query is public, as a plan is, and only reads: it is run in a transaction that cannot write
-Guarantees   memory holds ROWS rows; no sentence holds the address, a value, or what the database says of either
-Not covered  a query that fails on a value, such as 1/x: who writes it lets a private value end the run. Other databases
-             than PostgreSQL, whose text must be UTF-8, and SQLite: refused. Checked by tests/tasks/data/test_sources.py
+Guarantees   memory holds ROWS rows; no error shows the address, a value, or the database's own message
+Not covered  a query that fails on a value, such as 1/x: a private value then ends the run. Databases other than
+             PostgreSQL, whose text must be UTF-8, and SQLite: refused. Checked by tests/tasks/data/test_sources.py
              and tests/deployments/test_query_postgresql.py
 """
 
@@ -38,11 +37,11 @@ ZONED, BYTES = 1184, 17
 """PostgreSQL's numbers of the types `timestamp with time zone` and `bytea`."""
 UTF8 = "UTF8"
 LONGEST_INTEGER = 4096
-"""Bits of a whole number; Python writes none of more than 4,300 digits."""
+"""Most bits of an integer; Python writes none of more than 4,300 digits."""
 CONNECT_SECONDS = 10
-"""Seconds a server has to let us in."""
+"""Seconds until a connection attempt fails."""
 SYNTAX = "42"
-"""Codes of SQL that begin so are of queries that name what is not there, or make no sense."""
+"""Class of SQLSTATE codes of queries with syntax errors or unknown names."""
 Words = tuple[str | None, ...]
 
 
@@ -50,8 +49,8 @@ Words = tuple[str | None, ...]
 def rows_of_query(query: str, variable: str, field: str) -> Iterator[tuple[list[str], Iterator[Sequence[Words]]]]:
     """The columns of a query, and its rows as words, some at a time, read in one transaction.
 
-    variable   of the environment, which holds the address of the database
-    Raises EnvironmentFailed if it cannot be reached or fails, WrongInput if it does not understand the query.
+    variable   environment variable with the address of the database
+    Raises EnvironmentFailed if the database cannot be reached or fails, WrongInput if it rejects the query.
     """
     place = f"{field}: the database that {variable} names"
     inner = query.strip().rstrip(";")
@@ -78,9 +77,9 @@ def rows_of_query(query: str, variable: str, field: str) -> Iterator[tuple[list[
 
 
 def word_of(cell: Any) -> str | None:
-    """A cell as a word, or as nothing. A whole number is written the same whether it is an integer or a decimal.
+    """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
 
-    Words are those of Python's own types: a type derived from one may write itself otherwise, or fail.
+    Conversions are those of Python's own types: a derived type could convert itself otherwise, or fail.
     """
     if cell is None:
         return None
@@ -108,7 +107,7 @@ def word_of(cell: Any) -> str | None:
 
 
 def _moment(cell: datetime) -> str | None:
-    """A moment, in UTC if it has a zone; nothing if that is beyond the calendar."""
+    """A moment, in UTC if it has a zone; None if that is beyond the calendar."""
     try:
         return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
     except (ValueError, OverflowError):
@@ -134,7 +133,7 @@ def _opened(variable: str, place: str) -> Iterator[Connection]:
 
 
 def _address(variable: str, place: str) -> URL:
-    """The address, if both parsers of it read the same: one that splits a password would show half of it."""
+    """The address, if both parsers agree on it: one that splits a password wrongly would show half of it."""
     text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
     try:
         address, parts = make_url(text), urlsplit(text)
@@ -172,14 +171,14 @@ def _sqlite(file: str) -> sqlite3.Connection:
 
 
 def _settled(connection: Connection) -> str:
-    """Set how PostgreSQL writes cells, whatever its own settings are; the encoding of its text."""
+    """Set how PostgreSQL writes cells; returns the encoding of its text."""
     for setting in ("timezone = 'UTC'", "datestyle = 'ISO, YMD'", "extra_float_digits = 1"):
         _execute(connection, f"SET {setting}")
     return str(_execute(connection, "SHOW server_encoding").scalar())
 
 
 def _cast(connection: Connection, names: Sequence[str], types: Sequence[Any]) -> str:
-    """Each column as words; bytes as they are, and all that SQLite holds, since its casts round."""
+    """Expressions of all columns as words; bytes as they are, and all columns of SQLite, since its casts round."""
     if connection.dialect.name == "sqlite":
         return "*"
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
@@ -192,9 +191,9 @@ def _as_words(name: str, kind: Any) -> str:
 
 
 def _execute(connection: Connection, statement: str, *, streamed: bool = False) -> CursorResult[Any]:
-    """Run a statement whose signs mean nothing to a driver.
+    """Run a statement without parameters, so that the driver interprets none of its characters.
 
-    streamed   through a cursor of the server, which takes one statement alone: a query cannot bring others with it
+    streamed   use a cursor of the server, which takes a single statement, so that a query cannot add others
     """
     options = {"no_parameters": True, "stream_results": streamed, "max_row_buffer": ROWS}
     return connection.exec_driver_sql(statement, execution_options=options)
@@ -202,7 +201,7 @@ def _execute(connection: Connection, statement: str, *, streamed: bool = False) 
 
 @contextmanager
 def _understood(field: str, place: str) -> Iterator[None]:
-    """What a database says of a query that it does not understand, of which no row was read."""
+    """Context that turns a database's rejection of a query, before any row was read, into WrongInput."""
     try:
         yield
     except DBAPIError as failed:

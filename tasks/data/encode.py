@@ -1,16 +1,16 @@
-"""Encode: from public rows and the plan, learn how rows become numbers; stage the public stream in batches.
+"""Encode: learn the encoding of rows as numbers from public rows and the plan; stage the public stream in batches.
 
 Means, medians and vocabularies come from an even sample of the public rows (`systematic_sample`), and their sums are
-exact, so that the same table gives the same encoding however it is cut.
+exact, so that the same table gives the same encoding however it is divided into files.
 
 Assumes      what it reads is public: the plan, the public table
 Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
 Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_encode.py
 
-Rows are also told apart by keyed digests of their encoded columns, packed in bytes of a fixed size (`row_digests`).
+Rows are identified by keyed digests of their cast columns, packed in bytes of a fixed size (`row_digests`).
 Assumes      the key is secret
-Guarantees   a row's digest depends on its own cells and label alone: equal to the bit, equal digests, whatever other
-             rows are there
+Guarantees   a row's digest depends on its own cells and label alone: rows with equal bits have equal digests, whatever
+             other rows are there
 Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 """
 
@@ -57,8 +57,8 @@ def learn_columns(
 ) -> tuple[Column, ...]:
     """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
-    categories   those whose numbers name things: they are read as words
-    texts        those of free text, whose words are hashed
+    categories   columns whose numbers are names: they are read as words
+    texts        columns of free text, whose words are hashed
     """
     kinds = table.kinds(features)
     kinds |= {name: "categorical" for name in categories if kinds.get(name) == "numeric"}
@@ -90,9 +90,9 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
 
 
 def signed_log(numbers: Numbers) -> Numbers:
-    """±ln(1 + |x|): what is spread over powers of ten, evenly; zero stays zero.
+    """±ln(1 + |x|), which spreads powers of ten evenly; zero stays zero.
 
-    Logarithms are taken one by one: those of many at once may differ in the last bit by where a number lies.
+    Logarithms are computed one by one: vectorised ones may differ in the last bit by position.
     """
     return np.copysign([math.log1p(number) for number in np.abs(numbers).tolist()], numbers)
 
@@ -120,7 +120,7 @@ def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "da
 Matrix = NDArray[np.float32]
 
 BAG: dict[str, Any] = {"binary": True, "norm": None, "alternate_sign": False}
-"""How words are hashed, here and in the published student: one by one, whether there and not how often."""
+"""How words are hashed, here and in the published student: by presence, not by count."""
 
 
 def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
@@ -198,7 +198,7 @@ def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
 
 
 def encode_public(path: str, encoding: Encoding) -> Matrix:
-    """All rows of a public table, encoded where they lie: (rows, encoding.width). Raises WrongInput."""
+    """All rows of a public table, encoded without staging: (rows, encoding.width). Raises WrongInput."""
     frames = _cast_frames(open_public(path, form=encoding.format), encoding)
     return np.concatenate([encode(frame, encoding) for frame in frames])
 
@@ -211,7 +211,7 @@ def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
 
 
 def frame_bytes(frame: pl.DataFrame) -> bytes:
-    """What `write_frame` writes."""
+    """The bytes that `write_frame` writes."""
     file = io.BytesIO()
     _write(frame, file)
     return file.getvalue()
@@ -280,7 +280,7 @@ def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
 
 
 def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:
-    """Which buckets the words of each cell fall into (rows, buckets), each 0 or 1; of a null, none."""
+    """Buckets of the words of each cell, (rows, buckets) of 0 or 1; all 0 for a null."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     if cells.is_empty():
@@ -294,7 +294,7 @@ SHARD = "concord.shard"
 
 
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
-    """Keyed 128-bit digests of cast rows: equal for equal content (features and label) alone."""
+    """Keyed 128-bit digests of cast rows: equal only for equal content (features and label)."""
     columns = [*_fixed_columns(rows, encoding), rows[LABEL].to_numpy()]
     packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
     for at in reversed(range(len(columns))):
@@ -303,7 +303,7 @@ def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[byte
 
 
 def _fixed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.generic]]:
-    """The cells of each column in a fixed number of bytes, so that two different rows never read the same."""
+    """The cells of each column in a fixed number of bytes, so that different rows have different bytes."""
     for column in encoding.columns:
         if column.kind != "null":
             yield _numbers(column, rows)

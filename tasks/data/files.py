@@ -5,10 +5,10 @@ Private and public files are cut into cells by the same declared rules (TextForm
 is the same category on both sides.
 
 Partitions. In a folder, each part NAME=VALUE of a file's path below it is a column of words, the same in all rows of
-the file, whatever the file holds under that name. It follows from that path alone, never from other files. Paths of
-private files are then values, so no sentence shows them.
+the file, even if the file has a column of that name. It follows from that path alone, never from other files. Paths of
+private files then hold values, so no error shows them.
 
-Queries. What a database query gave is read as a CSV file of the usual format is: by what its words say.
+Queries. The result of a database query is read like a CSV file of the default format, by its words.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_partitions.py.
 """
 
@@ -45,8 +45,8 @@ from concord.tasks.data.sound import (
 from concord.tasks.data.words import SizedColumns, parquet_batches, sized_columns, words_as_enum
 
 PRIVATE = "data.private"
-"""The plan's field of the private table. What stands in its files is told to nobody: not even the words of its first
-line, which are names only if it has a header."""
+"""The plan's field of the private table. No content of its files is shown, not even the words of the first line, which
+are names only if there is a header."""
 ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
 FRAME_TEXT = 1 << 26
@@ -54,15 +54,15 @@ FRAME_TEXT = 1 << 26
 
 
 SizedFrame = tuple[int, pl.DataFrame]
-"""How many rows a frame has, which it does not say if it has no column; and the frame."""
+"""Number of rows of a frame, which a frame without columns does not have, and the frame."""
 
 
 @dataclass(frozen=True)
 class TableFile:
     """One file of a table.
 
-    partition   columns that its path names, with the cell that all of its rows have there
-    called      what sentences call it; by default its path
+    partition   columns named in its path, with the cell that all of its rows have there
+    called      its name in messages; by default its path
     """
 
     path: Path | Elsewhere
@@ -74,12 +74,12 @@ class TableFile:
 
     @property
     def shown(self) -> str:
-        """What sentences call it."""
+        """Its name in messages."""
         return self.called or str(self.path)
 
     @property
     def is_text(self) -> bool:
-        """Whether its cells are words, which say what a column holds."""
+        """Whether its cells are words, which decide the kind of a column."""
         return self.format in ("csv", "text")
 
     @cached_property
@@ -91,7 +91,7 @@ class TableFile:
             self._check_names(names)
         return names
 
-    def _check_names(self, names: Sequence[str]) -> None:  # of a private file only names that are asked for are judged
+    def _check_names(self, names: Sequence[str]) -> None:  # in a private file, only requested names are checked
         twice = [name for name in names if names.count(name) > 1]
         if not any(names):
             raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
@@ -108,24 +108,24 @@ class TableFile:
         return tuple(name.strip() for name in stored)
 
     def stored_as(self, name: str) -> pa.DataType:
-        """The type of a column, as the file states it: text in a CSV file, none of whose lines is read for it."""
+        """The type of a column by the file's schema; text in a CSV file, whose lines are not read for it."""
         if self.format == "csv" or name in dict(self.partition):
             return pa.string()
         with self.readable():
             return self._schema.field(self._stored.index(name)).type
 
     def type_of(self, name: str) -> pl.DataType:
-        """The type of a column in `frames`; Unknown for one that can be no feature: all its cells are null there."""
+        """The type of a column in `frames`; Unknown if it cannot be a feature, and then all its cells are null."""
         return polars_type(self.stored_as(name))
 
     def frames(
         self, columns: Sequence[str], rows: int = 0, names: Collection[str] = (), once: Collection[str] = ()
     ) -> Iterator[pl.DataFrame]:
-        """Those of the columns that the file has; of a CSV file all of them, null if it has none. Raises WrongInput.
+        """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
 
-        rows    of a frame at most; ROWS_IN_MEMORY if not given
-        names   columns in which no cell is a number, however it is written (`clean_text`)
-        once    columns of text that may come as an Enum, if the file has each of their words once (tasks.data.words)
+        rows    most rows of a frame; ROWS_IN_MEMORY if not given
+        names   columns whose cells are never numbers (`clean_text`)
+        once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.words)
         """
         rows = rows or ROWS_IN_MEMORY
         added = {name: cell for name, cell in self.partition if name in columns}
@@ -156,8 +156,8 @@ class TableFile:
     def _text_frames(
         self, columns: Sequence[str], rows: int, words: Collection[str]
     ) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Cells of all lines by the place of their column. In a private file, a cell that a line lacks is null, and so
-        is nothing a reason to fail; in a public one each line must have as many cells as the first."""
+        """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
+        nothing fails; in a public one each line must have as many cells as the first."""
         places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
         strict = self.field != PRIVATE
         for split in _groups(read_rows(self.path, self.form, strict=strict), rows):
@@ -179,16 +179,16 @@ class TableFile:
                 )
 
     def _broken(self, cells: Sequence[str]) -> str:
-        """What to try if a row has too few cells."""
+        """Advice for a row with too few cells."""
         if len(cells) > len(self.names) or self.form.quoted_line_breaks:
             return ""
         return "; if cells within quotes hold line breaks, declare data.format.quoted_line_breaks = true"
 
     def what_to_try(self, name: str) -> str:
-        """The rest of a sentence about a column that it lacks: those it has, and another format that finds it.
+        """The end of a message about a missing column: the columns there are, and a format that would find it.
 
-        Of a private file no name is shown, since Prefect keeps the sentence: the first line of a CSV file may be a row,
-        and a pivoted table has values for names.
+        No name of a private file's column is shown, since Prefect keeps messages: the first line of a CSV file may be a
+        row, and a pivoted table has values as names.
         """
         shown = "" if self.field == PRIVATE else f": its columns are {quoted(self.names)}"
         return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
@@ -204,7 +204,7 @@ class TableFile:
 
     @contextmanager
     def readable(self) -> Iterator[None]:
-        """Turns what a reader raises into WrongInput, in one sentence: on a damaged file it may be anything."""
+        """Context that turns any exception of a reader into WrongInput; a damaged file may raise anything."""
         try:
             yield
         except PermissionError:
@@ -219,7 +219,7 @@ class TableFile:
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
     def _batches(self, columns: Sequence[str], rows: int, once: Collection[str] = ()) -> Iterator[SizedColumns]:
-        """So many rows at a time, those of Parquet columns `once` by their words if the file has them so."""
+        """Batches of at most `rows` rows; Parquet columns in `once` come as dictionaries if the file has them so."""
         if self.format == "parquet":
             yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, rows, once)
             return
@@ -242,7 +242,7 @@ class TableFile:
 
 
 def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableFile, ...]:
-    """The files a path means, sorted by name, all of one format; hidden ones (. or _ in front) do not count.
+    """The files at a path, sorted by name, all of one format; hidden ones (. or _ in front) do not count.
 
     path   of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
     """
@@ -279,11 +279,11 @@ def _cells(name: str, column: pa.Array | pa.ChunkedArray, stored: pa.DataType) -
 
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""What a path holds where a cell is null."""
+"""Value in a path for a null cell."""
 
 
 def partition_of(path: str, root: str) -> Partition:
-    """The columns that a file's path below `root` names: of NAME=VALUE, percent signs decoded."""
+    """The columns and cells of the parts NAME=VALUE of a file's path below `root`, percent signs decoded."""
     below = path.removeprefix(root).split("/")[:-1] if path.startswith(root) else []
     pairs = (part.partition("=") for part in below)
     cells = {unquote(name, errors=ESCAPED).strip(): value for name, sign, value in pairs if sign and name.strip()}
@@ -318,7 +318,7 @@ def _declare(wrong: BaseException) -> str:
 
 
 def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
-    """So many rows at a time, or fewer that are long."""
+    """Groups of at most `rows` rows, or fewer if they are long."""
     group, size = list[list[str]](), 0
     for line in lines:
         group.append(line)

@@ -1,8 +1,7 @@
-"""Formats: how the CSV files of a public table are written and what its columns mean, found in them, so that a plan can
-declare it.
+"""Formats: detect how the CSV files of a public table are written and what its columns mean, for a plan to declare.
 
-Only `concord init` and `concord predict` ask for it, of tables that are not private: a format that was found in private
-rows would be learned from them. What is found is what fits the first lines, or else the usual; the plan holds it.
+Only `concord init` and `concord predict` use it, on tables that are not private: a format detected in private rows
+would be learned from them. The result fits the first lines, or is the default; it is written into the plan.
 Checked by tests/tasks/data/test_formats.py.
 """
 
@@ -23,10 +22,10 @@ from concord.tasks.data.sound import SEPARATORS
 from concord.tasks.data.tables import PublicTable, find_files
 
 SAMPLE_TEXT = 1 << 20
-"""Characters that are looked at, but for the encoding, which all bytes must fit."""
+"""Characters examined, except for the encoding, which all bytes must fit."""
 SAMPLE_ROWS = 1000
 WINDOWS = re.compile(rb"[\x80-\x9f]")
-"""Bytes that are letters and signs in cp1252, and nothing anybody writes in Latin-1."""
+"""Bytes that are letters and signs in cp1252, and control characters in Latin-1."""
 COMMA = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[.' ][0-9]{{3}})+)(?:,[0-9]+)?{EXPONENT}"
 POINT = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[,' ][0-9]{{3}})+)(?:\.[0-9]+)?{EXPONENT}"
 GROUPED = r"[+-]?[0-9]{1,3}(?:([.,' ])[0-9]{3})+"
@@ -42,7 +41,7 @@ def find_format(paths: Sequence[AnyPath]) -> TextFormat:
 
 
 def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
-    """How CSV files are written: as found in the first of the public tables that are such. Raises WrongInput."""
+    """The format detected in the first of these public tables that is CSV. Raises WrongInput."""
     for path in filter(None, tables):
         if files := [file for file in find_files(path, field) if file.format == "csv"]:
             with files[0].readable():
@@ -51,7 +50,7 @@ def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
 
 
 def words_of(form: TextFormat) -> str:
-    """What is unusual in a format, in words."""
+    """The differences of a format from the default, in words."""
     names = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
     usual = COMMAS.model_dump()
     in_words = {
@@ -66,7 +65,7 @@ def words_of(form: TextFormat) -> str:
 
 
 def _encoding(paths: Sequence[AnyPath]) -> str:
-    """UTF-8 if all bytes are; else cp1252 if some byte is a sign in that alone, and all are known there; or Latin-1."""
+    """UTF-8 if all bytes are valid; else cp1252 if it knows all bytes and some is a sign in it alone; else Latin-1."""
     utf8 = codecs.getincrementaldecoder("utf-8")
     found = "utf-8"
     for path in paths:
@@ -107,7 +106,7 @@ def _of_text(text: str, encoding: str) -> TextFormat:
 
 
 def _rows(text: str, separator: str, quote: str) -> list[list[str]]:
-    """The first rows, line breaks within quotes read as such; without the last if the sample cuts it."""
+    """The first rows, with line breaks within quotes, and without the last row if the sample cuts it."""
     csv.field_size_limit(SAMPLE_TEXT)
     dialect: dict[str, Any] = {"delimiter": separator, "quotechar": quote, "skipinitialspace": True}
     rows = list(islice(filter(None, csv.reader(io.StringIO(text, newline=""), **dialect)), SAMPLE_ROWS + 1))
@@ -115,7 +114,7 @@ def _rows(text: str, separator: str, quote: str) -> list[list[str]]:
 
 
 def _share_even(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
-    """Whether there are columns, the share of rows that have as many as the first, and how many those are."""
+    """Whether there are several columns, the share of rows with as many as the first row, and that number."""
     width = len(rows[0])
     return width > 1, len(_even(rows, width)) / len(rows), width
 
@@ -125,7 +124,7 @@ def _even(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
 
 
 def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The decimal sign and what groups digits: a comma, if a column can be read so and not with a point."""
+    """The decimal sign and the grouping sign; a decimal comma if more columns fit it alone than fit the point alone."""
     with_comma = [cells for cells in columns if _all(COMMA, cells) and not _all(POINT, cells)]
     with_point = [cells for cells in columns if _all(POINT, cells) and not _all(COMMA, cells)]
     decimal, pattern = (",", COMMA) if len(with_comma) > len(with_point) else (".", POINT)
@@ -149,19 +148,19 @@ ALL_DIFFER = "nearly every cell is another word, left out: it teaches nothing"
 ONE_VALUE = "one value alone, left out: it teaches nothing"
 LEADING_ZEROS = "digits with a zero in front are words"
 NAMING_NUMBERS = range(3, 61)
-"""How many distinct whole numbers may name things."""
+"""Numbers of distinct integers that suggest names."""
 ALL_BUT = 0.9
-"""The share of different words from which they name rows, as ids and moments do."""
+"""Share of distinct words above which they name rows, as ids and moments do."""
 LEAST_WORDS = 20
-"""Of fewer words that all differ nothing is said."""
+"""Least number of words for a remark that all differ."""
 SENTENCE = 4
-"""Words that a cell of free text has on average, at least."""
+"""Least average number of words in a cell of free text."""
 MOST_CLASSES = 20
-"""Distinct numbers that a label may have and still be taken for names of classes."""
+"""Most distinct numbers of a label that are taken for names of classes."""
 
 
 def may_be_names(cells: pl.Series) -> bool:
-    """Whether numbers may name things, such as wards: few whole ones, each of which comes several times."""
+    """Whether numbers may be names, such as of wards: few distinct integers, each several times."""
     numbers = cells.cast(pl.Float64, strict=False).drop_nulls()
     distinct = numbers.n_unique()
     return distinct in NAMING_NUMBERS and len(numbers) >= 3 * distinct and bool((numbers == numbers.round()).all())
@@ -173,20 +172,20 @@ def of_digits(cells: pl.Series) -> bool:
 
 
 def is_free_text(cells: pl.Series) -> bool:
-    """Whether words are sentences, most of which come once: nothing is learned of a vocabulary of them."""
+    """Whether words are sentences, most of which occur once, so that a vocabulary of them is useless."""
     texts = cells.cast(pl.String).drop_nulls()
     words = texts.str.split(" ").list.len().mean()
     return len(texts) > 0 and texts.n_unique() > len(texts) / 2 and float(str(words)) >= SENTENCE
 
 
 def names_rows(cells: pl.Series) -> bool:
-    """Whether nearly all words come once: a vocabulary of them knows no word of another table."""
+    """Whether nearly all words occur once, so that a vocabulary of them has no word of another table."""
     words = cells.cast(pl.String).drop_nulls()
     return len(words) >= LEAST_WORDS and words.n_unique() > ALL_BUT * len(words)
 
 
 def check_target(option: str, label: str, words: Collection[str]) -> None:
-    """Raise WrongInput if labels are measured numbers and no classes, with advice."""
+    """Raise WrongInput, with advice, if labels are measured numbers and not classes."""
     numbers = sorted(float(word) for word in words if re.fullmatch(POINT, word) and "," not in word)
     whole = all(number.is_integer() for number in numbers)
     if len(numbers) == len(words) and (len(numbers) > MOST_CLASSES or (len(numbers) > 2 and not whole)):
@@ -199,8 +198,8 @@ def check_target(option: str, label: str, words: Collection[str]) -> None:
 
 
 def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """What is to be said of columns: that a number may name things; that digits are words; that words are sentences, or
-    all differ; or that all cells are alike. Of several the last is said."""
+    """Remarks on columns: that numbers may be names, that digits are words, that words are sentences or all differ, or
+    that all cells are equal. If several apply, the last one counts."""
     plain = [name for name, kind in kinds.items() if kind != "list"]
     sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
     rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
@@ -213,7 +212,7 @@ def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
 
 
 def _is_one_value(cells: pl.Series) -> bool:
-    """Whether cells are all alike; a missing one is like missing ones alone."""
+    """Whether all cells are equal; missing cells are equal to each other."""
     if cells.dtype == pl.String:
         cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
     return len(cells) > 1 and cells.n_unique() == 1

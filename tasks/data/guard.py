@@ -1,4 +1,4 @@
-"""Private work: nothing of the data may leave it by an error, a warning, a log or a print.
+"""Guards of work on private rows: no data may leave by an error, a warning, a log or a print.
 
 Checked by tests/tasks/data/test_private.py.
 """
@@ -24,13 +24,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 PRIVATE_FAILURES = (Exception, PanicException, SystemExit)
-"""What the work on private rows may end in. A fit that leaves the program must not: its exit status would be theirs."""
+"""Exceptions caught from work on private rows. SystemExit is one: an exit status must not depend on private rows."""
 
 
 def private_stage(work: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A stage whose failures say the stage and the kind of error alone; our own errors hold no values and pass.
+    """A stage whose failures show only the stage and the kind of error; our own errors hold no values and pass.
 
-    Raised outside the handler, so that neither the message nor the chain of causes holds what was being read.
+    The error is raised outside the handler, so that neither message nor chain of causes holds private data.
     """
 
     @functools.wraps(work)
@@ -48,13 +48,13 @@ def private_stage(work: Callable[Arguments, Result]) -> Callable[Arguments, Resu
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Fits and predictions inside it are silent (no print, log or warning, in this thread; nothing reaches the
-    process's own standard output, whoever writes there) and on one core each, so that sums are added in one order and
-    a teacher is the same however many are trained beside it."""
+    """Context for fits and predictions. They are silent: no print, log or warning of this thread is seen, and nothing
+    reaches the process's standard output. They run on one core each, so that sums are added in one order and a teacher
+    does not depend on how many are trained at once."""
     token = _silent.set(True)
     _silence.enter()
     try:
-        with _libraries(len(sys.modules)).limit(limits=1, user_api="openmp"):  # which counts its threads by caller
+        with _libraries(len(sys.modules)).limit(limits=1, user_api="openmp"):  # OpenMP's limit is per calling thread
             yield
     finally:
         _silence.leave()
@@ -63,12 +63,13 @@ def silenced() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> ThreadpoolController:  # noqa: ARG001  # a library comes with a module
-    """The libraries that have threads of their own, looked for once for so many modules: that takes milliseconds."""
+    """The libraries that have threads of their own, searched again only if there are more modules: it takes
+    milliseconds."""
     return ThreadpoolController()
 
 
 class _Valve:
-    """A stream that swallows what a silent thread writes; in all else, the stream it stands for."""
+    """A stream that discards the output of silent threads and otherwise behaves as the stream it wraps."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -81,7 +82,7 @@ class _Valve:
 
 
 class _Silence:
-    """What is the whole process's: set by the first thread that enters, undone by the last that leaves."""
+    """Settings of the whole process, set by the first thread that enters and undone by the last that leaves."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +110,7 @@ class _Silence:
 
 @contextmanager
 def _logs_hushed() -> Iterator[None]:
-    """Handlers pass over what a silent thread logs: those of Prefect hold streams, or send it to a server."""
+    """Make log handlers ignore silent threads: those of Prefect hold streams, or send records to a server."""
     named = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
     handlers = [handler for logger in (logging.root, *named) for handler in logger.handlers]
     for handler in handlers:
@@ -127,11 +128,11 @@ def _heard(_: logging.LogRecord) -> bool:
 
 @contextmanager
 def _descriptor_hushed(descriptor: int) -> Iterator[None]:
-    """What is written to `descriptor` goes nowhere: compiled code, such as liblinear's, knows nothing of sys.stdout."""
+    """Discard output to `descriptor`: compiled code, such as liblinear's, does not use sys.stdout."""
     try:
         kept = os.dup(descriptor)
     except OSError:
-        yield  # it is closed: nobody can hear it
+        yield  # it is closed, so nothing can be seen
         return
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -140,7 +141,7 @@ def _descriptor_hushed(descriptor: int) -> Iterator[None]:
     try:
         yield
     finally:
-        ctypes.CDLL(None).fflush(None)  # what C holds back would be heard later
+        ctypes.CDLL(None).fflush(None)  # output buffered by C would appear later
         os.dup2(kept, descriptor)
         os.close(kept)
 

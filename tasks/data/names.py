@@ -1,8 +1,8 @@
 """Names: one text for every unit, however its id is stored.
 
-A unit whose rows lie in several files may be stored in each in another way: 7, 7.0, '007', '7.00', 7e0 and the bytes
-'7' are one. A file's types are public; what one cell is named follows from that cell, and from whether some file stores
-the ids as doubles. To merge two units is safe: they stand as one, in one shard. To part one is not.
+Files may store the id of one unit in different ways: 7, 7.0, '007', '7.00', 7e0 and the bytes '7' are one id. The types
+of files are public; a cell's name follows from that cell, and from whether some file stores the ids as doubles. Merging
+two units is safe: they count as one, in one shard. Splitting one is not.
 
     a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000. If more
                   than LONGEST_NAME zeros would have to be written, they are an exponent: 1e500
@@ -12,8 +12,8 @@ the ids as doubles. To merge two units is safe: they stand as one, in one shard.
                   so do spellings that are merely alike, such as wide digits
     bytes         the text that they are in UTF-8, byte for byte escaped if they are not
 
-Text counts as what it reads as, bytes as their text. If some file holds doubles, every number of all files is that of
-its nearest double: an id beyond 2^53 was rounded in that file, and it must not be parted from the others.
+Text is named by its reading, bytes by their text. If some file holds doubles, every number of all files is rounded to
+its nearest double: an id beyond 2^53 was rounded in that file, and must have the same name in the others.
 
 Assumes      which file stores ids in which type is public
 Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
@@ -31,21 +31,21 @@ from itertools import groupby
 import polars as pl
 
 ESCAPED = "backslashreplace"
-"""What becomes of bytes that are not UTF-8: different ones must not become the same."""
+"""Error handler for bytes that are not UTF-8: it keeps different bytes different."""
 
 TRUTHS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 EXACT = 15
-"""Digits of a whole number that a double keeps, whatever they are."""
+"""Largest number of digits such that a double holds every integer of that many digits."""
 
 LONGEST_NAME = 400
-"""Zeros that a number is written out with at most: doubles and decimals need no more."""
+"""Most zeros of a number that is written out: doubles and decimals need no more."""
 
 LONGEST_TEXT = 4096
 MOST_MARKS = 30
-"""Bounds of what is read or composed, so that no cell takes long: to compose n marks in a row takes n² steps. No text
-of a language comes near (Unicode's stream-safe format has the same 30)."""
+"""Bounds on text that is parsed or composed, so that no cell takes long: composing n marks in a row takes n² steps.
+Text of a language is far below them (Unicode's stream-safe format has the same 30)."""
 
-# Every repetition is possessive (*+): none is tried again with less, so a match takes as many steps as there is text.
+# Every repetition is possessive (*+) and never retried with less, so a match takes time linear in the text.
 NUMBER_NAME = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
 MOMENT_NAME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -56,16 +56,16 @@ ODD = (
     r"[^\x00-\x7F]|^[+-]?\.?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt]|"
     rf"^(?:{'|'.join(TRUTHS)})$"
 )
-"""Text that may not be its own name."""
+"""Pattern of text that may differ from its name."""
 PLAIN = rf"^(?:[A-EG-SU-Za-z_][!-~]*|0|[1-9][0-9]{{0,{EXACT - 1}}})$"
-"""Text that is its own name, as most is: of visible ASCII and no number, date or truth value, or a whole number that
-every type keeps."""
+"""Pattern of text that is its own name, as most is: visible ASCII that is no number, date or truth value, or an integer
+that every type keeps."""
 
 BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 
 
 def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
-    """The names of ids as text. Only odd ones are looked at one by one.
+    """The names of ids given as text. Only unusual ones are processed one by one.
 
     rounded   whether numbers are those of their nearest doubles
     """
@@ -77,14 +77,14 @@ def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
 
 def _named(words: pl.Series, *, rounded: bool) -> pl.Series:
     words = words.str.strip_chars_end("\0" + BLANK_LETTERS).str.strip_chars_start(BLANK_LETTERS)
-    words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most ids that are odd are so by zeros
+    words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most unusual ids have needless zeros
     whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"
     odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
     return words.replace(odd, pl.Series([name_of(word, rounded=rounded) for word in odd], dtype=pl.String))
 
 
 def name_of(word: str, *, rounded: bool) -> str:
-    """The name of an id as text, without blanks around it."""
+    """The name of an id given as text without blanks around it."""
     if len(word) > LONGEST_TEXT:
         return word
     if number := NUMBER_NAME.fullmatch(word):

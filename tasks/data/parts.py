@@ -1,21 +1,20 @@
-"""Parts: which private units are set aside for the domain's whole life, to try students out on.
+"""Parts: the private units that are set aside for the domain's whole life, to test students on.
 
-A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is what
-`data.unit` says of it. If a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
-one spelling that tasks.data.names gives it: what a row is cast to changes with the public vocabulary, and its place in
-the table with any other row.
+A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is its cell
+in the column `data.unit`. If a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
+spelling of tasks.data.names. Cast cells would not do, since they change with the public vocabulary; nor would the
+position in the table, which changes with any other row.
 
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
-Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers are named anew,
-             and UUIDs, single floats and moments with a zone have names of their own; and in another declared format
-             cells of CSV files read otherwise: all that is part of the naming rule, and the ledger refuses another
-             one. Checked by
-             tests/tasks/data/test_set_aside.py
+Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers have new names;
+             UUIDs, single floats and moments with a zone have names of their own; and cells of CSV files read
+             differently in another declared format. All this is part of the naming rule, and the ledger refuses
+             another rule. Checked by tests/tasks/data/test_set_aside.py
 
-Where only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no
-label of theirs is read, neither to learn from nor to try a student on.
+If only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no label
+of theirs is read, neither to learn from nor to test a student on.
 """
 
 import json
@@ -33,13 +32,13 @@ from concord.tasks.data.units import sampled, stored_as_one, stored_oddly, unit_
 BY_UNIT, BY_CELLS = "data.unit", "test.columns"
 """The fields of a plan that may name units."""
 FORMAT_FIELD = "data.format"
-"""The field of a plan that says how cells of CSV files are written, names too."""
+"""The field of a plan for the format of CSV files, which also decides names."""
 NULL_CELL = b"\xff"
-"""What stands for a cell that says nothing: no length, which others begin with, is so large."""
+"""Encoding of a null cell; other cells begin with their length, whose first byte is never this large."""
 
 
 def division_of(plan: Plan, vault: Vault) -> Division | None:
-    """How the plan divides its domain's units; None if it does not. Raises WrongInput if names cannot be told."""
+    """The plan's division of its domain's units; None if it has none. Raises WrongInput if names are ambiguous."""
     if plan.test is None:
         return None
     naming, key = naming_rule(plan), part_key(derive(vault.secret(f"domains/{plan.privacy.domain}"), "split"))
@@ -60,9 +59,9 @@ def part_key(key: bytes) -> bytes:
 
 
 def naming_rule(plan: Plan) -> str:
-    """What units are named by, as the ledger keeps it: columns, which of them hold numbers as doubles do, and
-    types whose values are named otherwise than in any other type (tasks.data.names); and what is unusual in the format
-    of CSV files, since in another one their cells read otherwise."""
+    """The naming rule of units, as the ledger records it: columns, whether their numbers are rounded to doubles, their
+    types whose values have names of their own (tasks.data.names), and the differences of the CSV format from the
+    default, since cells read differently in another format."""
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
     named_by = [
         (column, _rounded(plan, column), *stored_oddly(plan.path("private"), column, plan.data.format))
@@ -73,7 +72,7 @@ def naming_rule(plan: Plan) -> str:
 
 
 def format_of_names(plan: Plan) -> dict[str, str]:
-    """What is unusual in how the private table is written: nothing, if its files are not CSV."""
+    """The differences of the private table's format from the default; empty if its files are not CSV."""
     text = find_files(plan.path("private"), PRIVATE, plan.data.format)[0].format == "csv"
     return plan.data.format.model_dump(exclude_defaults=True) if text else {}
 
@@ -84,8 +83,8 @@ def columns_of_names(plan: Plan) -> dict[str, str]:
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:
-    """Which of some raw rows are of units in that part, given the units' own names, but for those that were made
-    public; all, if none are set apart.
+    """A function that marks the raw rows of units in a part, given the units' names, without those made public. All
+    rows are marked if no units are set aside or made public.
     """
     secret, rounded = part_key(key), {column: _rounded(plan, column) for column in columns_of_names(plan)}
 
@@ -107,7 +106,7 @@ def public_key(key: bytes) -> bytes:
 
 
 def _where(rows: int, names: pl.Series, key: bytes, share: float) -> pl.Series:
-    """Which rows (rows,) have a name that is in the sample; one without a name is in none."""
+    """Whether each row (rows,) has a name that is in the sample; a row without a name is not."""
     found = pl.repeat(False, rows, dtype=pl.Boolean, eager=True)
     return found.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), key, share))
 

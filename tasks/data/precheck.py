@@ -1,11 +1,11 @@
-"""Pre-check: what share of the private rows names no declared class, no unit, or no word that the encoding knows.
+"""Pre-check: the shares of private rows with no declared class, no unit, or no word that the encoding knows.
 
-For the operator alone, who holds the private table anyway: nothing of it is kept, returned to a cache, or published.
+For the operator only, who holds the private table anyway: no result is kept, returned to a cache, or published.
 
 Assumes      the encoding is of public rows
-Guarantees   no value leaves: shares of rows, by column. Cells are read by the rules that `split` reads them by, so
-             nothing fails here that would not fail there
-Not covered  what an operator does after reading it (tests/privacy/README.md).
+Guarantees   the result has no values, only shares of rows by column. Cells are read by the same rules as in `split`,
+             so nothing fails here that would not fail there
+Not covered  decisions of an operator who has read it (tests/privacy/README.md).
              Checked by tests/tasks/data/test_precheck.py
 """
 
@@ -23,8 +23,8 @@ from concord.tasks.data.units import private_frames
 
 @dataclass(frozen=True)
 class Unmatched:
-    """Shares of the private rows: that name no declared class; that name no unit; and, by feature, whose cell holds
-    something that is no known word, and no number where numbers are."""
+    """Shares of the private rows that have no declared class, that have no unit, and, by feature, whose cell is neither
+    empty nor a known word, or a number if the feature is numeric."""
 
     label: float
     unit: float
@@ -33,7 +33,7 @@ class Unmatched:
 
 @private_stage
 def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
-    """What of the private table a plan would not recognise. Raises WrongInput if the table lacks a column."""
+    """The shares of the private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
     asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
     if encoding.unit is not None:
         asked_by[encoding.unit] = "data.unit"
@@ -48,7 +48,7 @@ def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
 
 
 def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
-    """Whether each row names no class, no unit, and nothing known of each feature."""
+    """For each row, whether it lacks a known class, a unit, and a known value of each feature."""
     label, unit = encoding.label, encoding.unit
     cells = cast_rows(frame.drop(label), encoding)
     known = frame.select(class_index(label, frame.schema[label], encoding.classes).is_null().alias("label"))

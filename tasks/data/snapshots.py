@@ -1,15 +1,15 @@
-"""Snapshots: a table that is no local file, as it was when it was read: once, so that no two reads can differ.
+"""Snapshots: copies of tables that are not local files, read once so that no two reads can differ.
 
     VAULT/tables/DOMAIN/KEY/1/00000/000000 …    parts of PART_BYTES of the bytes of each file, sealed
     VAULT/tables/DOMAIN/KEY/1/files.json        the sealed list of its files, which is written last
 
-Public tables lie at VAULT/public/tables/KEY: they are none of what erasing a unit removes. What is read again lies at
-KEY/2, and so on: whoever reads the one before goes on with it. The last two are kept. Frames have no such number.
+Public tables lie at VAULT/public/tables/KEY, where erasing a unit does not remove them. A second read lies at KEY/2,
+and so on, and readers of the first one can go on with it; the last two are kept. Frames have no such number.
 
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
 Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is
-             checked as it is read, and memory holds PARTS_IN_MEMORY of them. A snapshot is there whole or not at all
-Not covered  a folder that changes while it is read; an object of a store that does is refused.
+             checked as it is read, and memory holds PARTS_IN_MEMORY of them. A snapshot is complete or absent
+Not covered  a folder that changes while it is read; an object of a store that changes is refused.
              Checked by tests/tasks/data/test_sources.py and tests/tasks/data/test_object_store.py
 """
 
@@ -34,7 +34,7 @@ SCHEME = "snapshot://"
 
 
 class Listed(Frozen):
-    """One file of a snapshot: what it is called, its format, its partition, its size in bytes and its parts."""
+    """One file of a snapshot: its name, format, partition, size in bytes and parts."""
 
     name: str
     format: Format
@@ -46,7 +46,8 @@ class Listed(Frozen):
 class Snapshot(Frozen):
     """A table as it was read.
 
-    read    what was read, on record: Delta's version, a keyed digest of a query or a frame; empty for an address
+    read    identity of the source for the record: Delta's version, or a keyed digest of a query or a frame; empty for
+            an address
     """
 
     read: str
@@ -118,10 +119,10 @@ class Sealing:
         return taken
 
     def flush(self) -> None:
-        """Nothing: `finish` writes what is held."""
+        """Does nothing: `finish` writes the buffer."""
 
     def finish(self, name: str, form: Format, partition: Partition = ()) -> Listed:
-        """Write the rest; the file as the list has it."""
+        """Write the rest; returns the file's entry for the list."""
         while self._held:
             self._put(PART_BYTES)
         return Listed(name=name, format=form, partition=partition, size=self.size, parts=tuple(self.parts))
@@ -138,7 +139,7 @@ class SnapshotTable(KeptTable):
 
     @classmethod
     def of(cls, vault: Vault, folder: str) -> "SnapshotTable":
-        """The one in a folder of the vault."""
+        """The table in a folder of the vault."""
         return cls(f"{SCHEME}{vault.root.absolute()}#{folder}")
 
     @property
@@ -149,7 +150,7 @@ class SnapshotTable(KeptTable):
 
     @property
     def read(self) -> str:
-        """What was read, for the record."""
+        """Identity of the source, for the record."""
         return self._found[1].read
 
     @property
@@ -162,7 +163,7 @@ class SnapshotTable(KeptTable):
 
 
 def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
-    """The snapshot in a folder, if there is one with all of its parts. Raises NotVerified if it is not ours."""
+    """The snapshot in a folder, or None if there is none with all of its parts. Raises NotVerified if it is damaged."""
     ref = vault.find(f"{folder}/{LIST}")
     if ref is None:
         return None
@@ -174,11 +175,11 @@ def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
 
 
 def write_snapshot(vault: Vault, folder: str, snapshot: Snapshot) -> None:
-    """Write the list of a snapshot: from now on it is there."""
+    """Write the list of a snapshot, which makes it complete."""
     with vault.create(f"{folder}/{LIST}") as sink:
         sink.write(snapshot.model_dump_json().encode())
 
 
 def reading_of(table: object) -> str:
-    """What was read, for the record, if a table is a snapshot."""
+    """Identity of a table's source, for the record; empty if the table is not a snapshot."""
     return table.read if isinstance(table, SnapshotTable) else ""

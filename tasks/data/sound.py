@@ -1,17 +1,17 @@
-"""Files read so that no cell touches another, or how the run ends: CSV line by line, stored columns cell by cell.
+"""Read files so that no cell affects another cell or the exit status: CSV line by line, stored columns cell by cell.
 
-Lines. The first line names the columns and is public, with what ends it: if that is a lone carriage return, every line
-break of the file ends a line, as old programs wrote it; if not, only a line feed does, and a lone carriage return is a
-blank within its cell. A line longer than LONGEST_LINE is cut there, the first one too. Blanks around a cell do not
-count, be they within its quotes or outside. Bytes that are no character are escaped. What separates cells and what
-quotes them, the plan declares (TextFormat), and nothing in a file; a quote ends with its line. Line breaks within
-quotes are read in public files alone, if declared: of a private one, a quote that one row leaves open would take the
-next row into it. Checked by tests/tasks/data/test_lines.py and tests/privacy/test_text_alone.py.
+Lines. The first line has the names of the columns and is public, as is its ending. If that is a lone carriage return,
+every line break of the file ends a line, as in old programs' files; if not, only a line feed does, and a lone carriage
+return is a blank within its cell. A line longer than LONGEST_LINE is cut there, also the first one. Blanks around cells
+are ignored, within quotes and outside. Bytes that are no character are escaped. Separator and quote are those that the
+plan declares (TextFormat) and depend on nothing in a file; a quote ends with its line. Line breaks within quotes are
+read only in public files, if declared: in a private file, a quote that one row leaves open would swallow the next row.
+Checked by tests/tasks/data/test_lines.py and tests/privacy/test_text_alone.py.
 
-Stored columns. What a column is read as follows from its stored type, which is public; what a cell becomes follows from
-that cell. A cell that its type does not allow is null, text that is not UTF-8 is mended, and a column of a type that
-can be no feature is null in every row: none of its cells is looked at. A column that Arrow finds valid is taken as it
-is. In any other, each cell is cut out and judged alone, so that a bad one decides about no other. Checked by
+Stored columns. The type that a column is read as follows from its stored type, which is public; a cell's value follows
+from that cell. A cell that its type does not allow is null, text that is not UTF-8 is escaped, and a column of a type
+that cannot be a feature is null in every row, its cells unread. A column that Arrow finds valid is taken as it is. In
+any other, each cell is checked separately, so that a bad one does not affect others. Checked by
 tests/tasks/data/test_sound.py.
 """
 
@@ -36,7 +36,7 @@ from concord.tasks.data.names import ESCAPED
 SHOWN_NAMES = 20
 SEPARATORS: tuple[str, ...] = get_args(TextFormat.model_fields["separator"].annotation)
 LONGEST_LINE = 1 << 20
-"""Characters; a byte that is not UTF-8 is escaped by four."""
+"""Most characters of a line; a byte that is not UTF-8 is escaped by four."""
 
 
 def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
@@ -46,15 +46,15 @@ def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
 
 
 def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
-    """The cells of every line after the first that is not blank: a row each. Only if it is to be `strict`, for a public
-    file, may cells hold line breaks; and only then it raises, UnicodeDecodeError or csv.Error."""
+    """The cells of every line after the first that is not blank, one row per line. Only if `strict`, for a public file,
+    may cells hold line breaks, and only then does it raise UnicodeDecodeError or csv.Error."""
     if strict and form.quoted_line_breaks:
         return islice(_records(path, form), 1, None)
     return (split_line(line, form) for line in read_lines(path, form, strict=strict))
 
 
 def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
-    """Every line after the first that is not blank. Raises UnicodeDecodeError only if it is to be `strict`."""
+    """Every line after the first that is not blank. Raises UnicodeDecodeError only if `strict`."""
     with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
     with _opened(path, form, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
@@ -64,8 +64,8 @@ def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False
 
 
 def split_line(line: str, form: TextFormat = COMMAS) -> list[str]:
-    """The cells of one line. Nothing in it can fail or reach another line; what cannot be read has no cells."""
-    csv.field_size_limit(LONGEST_LINE)  # it is the whole process's: a library may have set another
+    """The cells of one line. No content can fail or affect another line; an unreadable line has no cells."""
+    csv.field_size_limit(LONGEST_LINE)  # the limit is global, and a library may have changed it
     try:
         return next(csv.reader([line.rstrip("\r\n").replace("\r", " ")], **_dialect(form)), [])
     except csv.Error:
@@ -78,14 +78,14 @@ def _dialect(form: TextFormat) -> dict[str, Any]:
 
 
 def _records(path: AnyPath, form: TextFormat) -> Iterator[list[str]]:
-    """The rows of a public file, the first too, with line breaks within quotes."""
+    """The rows of a public file, with its first one, allowing line breaks within quotes."""
     csv.field_size_limit(LONGEST_LINE)
     with _opened(path, form, newline="", errors="strict") as file:
         yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
 
 
 def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
-    """The rest of a sentence about a CSV file that lacks a column: the format in which it has it, if there is one."""
+    """The end of a message about a column missing from a CSV file: a format in which it would be found, if any."""
     for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
         if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
             keys = {"separator": separator, "encoding": encoding}
@@ -101,7 +101,7 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def _line(file: TextIO, ends: str) -> str:
-    """The next line, cut at LONGEST_LINE; nothing at the end of the file."""
+    """The next line, cut at LONGEST_LINE; empty at the end of the file."""
     line = rest = file.readline(LONGEST_LINE)
     while rest and rest[-1] not in ends:
         rest = file.readline(LONGEST_LINE)
@@ -115,8 +115,8 @@ def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED
 
 
 def parquet_footer(path: AnyPath) -> pyarrow.parquet.FileMetaData:
-    """The footer of a Parquet file without the Arrow schema in it. A reader would cast all cells to that, and fails if
-    one does not fit, such as a null vector of a fixed size. Nothing but the name of that entry is changed."""
+    """The footer of a Parquet file with its Arrow schema hidden by renaming its entry. A reader would cast all cells to
+    that schema, and fail if one does not fit, such as a null vector of a fixed size."""
     with path.open("rb") as file:
         file.seek(-8, os.SEEK_END)
         size = int.from_bytes(file.read(4), "little")
@@ -129,13 +129,13 @@ DAY_MILLISECONDS = 86_400_000
 """Milliseconds."""
 
 DECIMAL_DIGITS = 38
-"""The most that a decimal of polars can have, before and after its point together."""
+"""Most digits of a polars decimal, before and after its point together."""
 
 WholeNumbers = NDArray[np.int64]
 
 
 class Rule(NamedTuple):
-    """For stored types that it `fits`: the type they are read `into`, and how a column is read."""
+    """A rule for stored types: whether it `fits`, the type they are read `into`, and how to `read` a column."""
 
     fits: Callable[[pa.DataType], bool]
     into: Callable[[pa.DataType], pa.DataType]
@@ -143,7 +143,7 @@ class Rule(NamedTuple):
 
 
 def polars_type(stored: pa.DataType) -> pl.DataType:
-    """The type that cells of a stored type are read as; Unknown if they can be no feature, no label and no unit."""
+    """The type that cells of a stored type are read as; Unknown if they cannot be feature, label or unit."""
     if isinstance(stored, pa.BaseExtensionType):
         return polars_type(stored.storage_type)
     if types.is_dictionary(stored):
@@ -153,9 +153,9 @@ def polars_type(stored: pa.DataType) -> pl.DataType:
 
 
 def sound(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
-    """A column of a known type, of the type that `stored` is read as. Raises ArrowInvalid if its layout is damaged.
+    """A column as the type that `stored` is read as. Raises ArrowInvalid if its layout is damaged.
 
-    stored   the type that the schema of the file states: a reader may have taken vectors of a fixed size for lists
+    stored   the type in the file's schema: a reader may have read vectors of a fixed size as lists
     """
     column.validate()
     cells = pl.Series(name, _sound(column))
@@ -196,7 +196,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _doubles(column: pa.Array) -> pa.Array:
-    """The nearest double of each: Arrow's own cast is off by one bit for one in a hundred."""
+    """The nearest double of each cell: Arrow's own cast is off by one bit for one cell in a hundred."""
     return pa.array((None if cell is None else float(cell) for cell in _cells(column)), pa.float64())
 
 
@@ -215,7 +215,7 @@ def _moments(column: pa.Array) -> pa.Array:
 
 
 def _counted(column: pa.Array, count: Callable[[WholeNumbers], WholeNumbers], bound: int) -> pa.Array:
-    """Another count of units of time stored in 64 bits; null if the stored one is not within ±`bound`."""
+    """Times stored in 64 bits, converted by `count`; null if the stored one is not within ±`bound`."""
     stored = column.view(pa.int64())
     times = stored.fill_null(0).to_numpy()
     fits = (times >= -bound) & (times < bound)
@@ -223,7 +223,7 @@ def _counted(column: pa.Array, count: Callable[[WholeNumbers], WholeNumbers], bo
 
 
 def sound_words(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers]:
-    """The words of a column that is stored by them, and for each cell which of them it is; −1 if it is none."""
+    """The words of a dictionary column, and the index of each cell's word; −1 if it has none."""
     words, numbers = _sound(column.dictionary), column.indices
     places = numbers.fill_null(0).to_numpy() if numbers.null_count else numbers.to_numpy()
     known = (places >= 0) & (places < len(words))
@@ -233,7 +233,7 @@ def sound_words(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers]:
 
 
 def _decoded(column: pa.DictionaryArray) -> pa.Array:
-    """The word that each number means; null if it means none."""
+    """The word of each cell of a dictionary column; null if its index is not valid."""
     words, places = sound_words(column)
     return words.take(pa.array(places, mask=places < 0))
 
@@ -253,7 +253,7 @@ def _is_valid(column: pa.Array) -> bool:
 
 
 def _cells(column: pa.Array) -> Iterator[Any]:
-    """Each cell, or None if it is not valid, judged alone."""
+    """Each cell, or None if it is not valid, checked by itself."""
     for row in range(len(column)):
         cell = column.slice(row, 1)
         yield cell[0].as_py() if _is_valid(cell) else None
@@ -285,12 +285,12 @@ def _itself(stored: pa.DataType) -> pa.DataType:
 
 
 def _utc(stored: pa.DataType) -> pa.DataType:
-    """Moments in UTC, whatever time zone the schema names for showing them."""
+    """The type of moments in UTC, whatever time zone the schema names for display."""
     return pa.timestamp("ms" if stored.unit == "s" else stored.unit)
 
 
 def _listed(stored: pa.DataType) -> pa.DataType:
-    """What polars takes: of vectors that are cut from others it takes none if one is null."""
+    """A type that polars reads correctly: from slices of vectors it reads none if one is null, so they become lists."""
     return pa.large_list(stored.value_type) if _is_vector(stored) else _known(stored).into(stored)
 
 
@@ -310,4 +310,4 @@ SOUND_RULES = (
     Rule(_is_list, lambda stored: pa.large_list(stored.value_type), _as_it_is),
     Rule(_is_vector, _itself, _as_it_is),
 )
-"""Every type that is read; in columns of any other, all cells are null."""
+"""Rules for every type that is read; in columns of other types, all cells are null."""

@@ -1,18 +1,18 @@
-"""Sources: a table that is no local file is read once, into a snapshot; from then on it is files like any other.
+"""Sources: read a table that is not a local file once, into a snapshot whose files are used like local ones.
 
     s3://… gs://… az://…     the bytes of each object, as they are
     { delta = … }            the bytes of each file of one version of a Delta table, with the partitions of its log
     { query, connection }    the rows of a database query as words, in the order of keyed digests of their cells
     a frame of Python        its columns as they are, as an Arrow IPC file
 
-It is read again if the plan names it otherwise, or names another `version` of the data; or with `--from encode`.
+It is read again if the plan changes its name or the `version` of the data, or with `--from encode`.
 
-Assumes      a plan's `[data] version` names the state of the private data. Types of a frame's columns are public, as a
-             file's are: who reads it by types that a library guesses from all rows lets rows decide about others
+Assumes      a plan's `[data] version` names the state of the private data. Types of a frame's columns are public, as
+             those of a file are: if a library infers them from all rows, rows affect each other
 Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
-             version. A query has no order: whatever order rows come in, the same rows are the same bytes, so that they
-             are known again, and no row's order tells of others. No cell can fail: rows are copied, and cast later
-             (tasks.data.cells). What was read is on record: Delta's version, keyed digests of queries and frames
+             version. Rows of a query are sorted, so that the same rows give the same bytes in any order; they are then
+             recognised, and the order reveals nothing. No cell can fail: rows are copied, and cast later
+             (tasks.data.cells). The source is on record: Delta's version, keyed digests of queries and frames
 Not covered  two reads of one Delta version after files were vacuumed: the second fails. Frames that are equal and not
              stored alike count as two tables. Checked by tests/tasks/data/test_sources.py, and to the bit by
              tests/privacy/test_source_alone.py
@@ -46,26 +46,26 @@ from concord.tasks.data.units import spilling
 
 ORDER_COLUMN = "concord.order"
 ORDER_PARTS = 64
-"""Parts that rows of a query are spread over to be put in order: one of them is in memory at a time."""
+"""Parts over which rows of a query are spread to be sorted; one part is in memory at a time."""
 BATCH = 1 << 16
 BYTES = 1 << 20
 PANDAS_WORDS = ("object", "category", "str", "string")
 """Types of pandas whose cells may be any Python object, or text of any characters."""
 READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of Delta tables that change nothing of how their files are read."""
+"""Features of Delta tables that do not change how their files are read."""
 TABLE_FIELDS = ("private", "public", "test")
 
 
 def elsewhere(plan: Plan) -> dict[str, str | TableSource]:
-    """Tables of a plan that are no local files, by their fields."""
+    """Tables of a plan that are not local files, by field."""
     tables: dict[str, Any] = {field: getattr(plan.data, field) for field in TABLE_FIELDS}
     return {field: table for field, table in tables.items() if isinstance(table, TableSource) or "://" in (table or "")}
 
 
 def check_tables(plan: Plan) -> None:
-    """Raise WrongInput if a local table is not there, or a public one lacks a column that the plan asks for.
+    """Raise WrongInput if a local table is missing, or if a public one lacks a column that the plan names.
 
-    No row is read: a command looks before it waits for anything.
+    No row is read, so that a command can check this first.
     """
     named, features = elsewhere(plan), plan.data.features or ()
     if "private" not in named:
@@ -78,9 +78,9 @@ def check_tables(plan: Plan) -> None:
 
 
 def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:
-    """The plan with a snapshot for each table that is no local file, read now if it is not there.
+    """The plan with a snapshot for each table that is not a local file, read now if there is none.
 
-    fields  those that are needed; by default all
+    fields  fields of the tables that are needed; by default all
     again   read them again
     Raises WrongInput if there is no such table, EnvironmentFailed if it cannot be read.
     """
@@ -90,7 +90,7 @@ def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan
 
 
 def public_at_hand(plan: Plan, home: Path) -> Plan:
-    """The plan with its public tables at hand: all that planning reads."""
+    """The plan with snapshots of its public tables, which is all that planning reads."""
     fields = {"public", "test"} & elsewhere(plan).keys()
     return at_hand(plan, Vault(home / "vault"), *fields) if fields else plan
 
@@ -115,7 +115,7 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
 
 
 def _readings(vault: Vault, place: str) -> list[int]:
-    """The numbers of what was read of a table, in order; what was interrupted is removed."""
+    """The numbers of a table's snapshots, in order; incomplete ones are removed."""
     there = {int(folder.name) for folder in (vault.root / place).glob("[1-9]*")}
     whole = [number for number in sorted(there) if find_snapshot(vault, f"{place}/{number}") is not None]
     for number in {*there, max(whole, default=0) + 1}.difference(whole):
@@ -130,7 +130,7 @@ def _absolute(table: str | TableSource, folder: str) -> str | TableSource:
 
 
 def folder_of(domain: str, field: str, key: str) -> str:
-    """Where a snapshot lies in the vault: a private one, among what erasing a unit of its domain destroys."""
+    """The folder of a snapshot in the vault; a private one is where erasing a unit of its domain removes it."""
     return f"tables/{domain}/{key}" if field == "private" else f"public/tables/{key}"
 
 
@@ -150,7 +150,7 @@ def read_table(source: str | TableSource, vault: Vault, folder: str, field: str)
 
 
 Source = tuple[str, Path | Elsewhere, Format, Partition]
-"""A file that is copied: what it is called, where it lies, its format and its partition."""
+"""A file to copy: its name, its place, its format and its partition."""
 
 
 def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], field: str) -> None:
@@ -192,7 +192,7 @@ def _write(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 
 
 def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[Source]]:
-    """What is read of a Delta table, for the record; and its files at that version, or else the latest."""
+    """Identity of a Delta table for the record, and its files at that version, by default the latest."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -233,7 +233,7 @@ def _of_delta(name: str, uri: str, partition: Mapping[str, Any]) -> Source:
 
 @private_stage
 def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource:
-    """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is none."""
+    """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is not a frame."""
     table = frame_table(frame, f"data.{field}")
     digest = _Digest(derive(vault.secret("installation"), "frames"))
     _write(digest, table.schema, [table])
@@ -250,7 +250,7 @@ def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource
 
 
 class _Digest:
-    """A file that is not kept: only its keyed digest."""
+    """A file object that keeps only a keyed digest of what is written."""
 
     closed = False
 
@@ -266,10 +266,10 @@ class _Digest:
 
 
 def frame_table(frame: Any, field: str) -> pa.Table:
-    """A frame as an Arrow table: whatever hands its columns over by Arrow's C stream (polars, pandas, Arrow, DuckDB).
+    """A frame as an Arrow table: any object with Arrow's C stream interface (polars, pandas, Arrow, DuckDB).
 
-    Columns of Python objects and categories, which pandas has, become words cell by cell: what one cell is decides
-    nothing about its column. Raises WrongInput, without a value, if it is no frame.
+    pandas' columns of Python objects and categories become words cell by cell, so that no cell decides the type of its
+    column. Raises WrongInput, without a value, if it is not a frame.
     """
     try:
         if hasattr(frame, "iloc"):

@@ -1,34 +1,34 @@
-"""Split: every privacy unit goes to one shard, by a keyed hash of its identity modulo the number of shards.
+"""Split: assign every privacy unit to one shard, by a keyed hash of its identity modulo the number of shards.
 
-A unit is named by a column of the plan, or is the row: its content as cast, and its copy number among identical rows,
-so that a thousand copies spread over the shards and taking one away changes one shard. If only labels are secret, a
-row without a named unit is known by its place in the table: the content has the label in it, which must decide nothing.
+A unit is named by a column of the plan, or is a row: its cast content and its copy number among identical rows, so that
+a thousand copies spread over the shards and removing one changes one shard. If only labels are secret, a row without a
+named unit is identified by its position in the table: its content includes the label, which must not decide its shard.
 
 Assumes      the key is secret and the same for the same private data; the encoding comes from public rows
-Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows lie in the
-             order of their keyed content digests, identical ones in that of their units (one may be set aside and
-             another not), so no row moves another. Rows equal in both are equal to the bit. If only labels are
-             secret, changing those of one unit changes one shard: labels in it, and with them the order of its rows
-             (digests of contents have the label in them). No row changes its shard
-Not covered  rows whose unit is null: nobody could say whose guarantee covers them, so they are left out
+Guarantees   adding or removing one unit changes the rows of one shard and no others. Shards are sets: rows are sorted
+             by their keyed content digests, identical ones by their units (one may be set aside and another not), so no
+             row moves another. Rows equal in both are equal to the bit. If only labels are secret, changing those of
+             one unit changes one shard: labels in it, and with them the order of its rows (digests of contents include
+             the label). No row changes its shard
+Not covered  rows whose unit is null: they belong to no unit that a guarantee could cover, so they are left out
 
 Why one shard: without a unit column, the n copies of a content are numbered 1 … n and their shards are n fixed values
 of a keyed function; one more copy adds one value and leaves those. With one, a row's shard depends on its unit alone.
 
-With a share, what is split is a Poisson sample of the units, one row of each (the one of least content digest): the
-secret subset that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life,
-and one more unit leaves every other where it is, in the subset or out of it. No name, size or row of it leaves the
-vault. Checked by tests/tasks/data/test_split.py and tests/tasks/asking/test_relabel.py.
+With a share, a Poisson sample of the units is split, one row of each (that of least content digest): the secret subset
+that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life, and one more
+unit leaves every other in or out of it. No name, size or row of it leaves the vault. Checked by
+tests/tasks/data/test_split.py and tests/tasks/asking/test_relabel.py.
 
 Unlabelled: if only labels are secret, features of a part of the private units are the public rows.
 
-Bassily, Thakkar & Thakurta 2018, §4: the table is split in two, the labels of one half are dropped, and its features
-are put to the vote of teachers that learned from the other.
+Bassily, Thakkar & Thakurta 2018, §4: the table is split in two, the labels of one half are dropped, and teachers that
+learned from the other half vote on its features.
 
-Assumes      the plan says that only labels are secret: features, and who is in the table, are public
-Guarantees   no label is read here; which part it is follows from units and a key, and `tasks.data.split` leaves that
-             part out, so labels of its units are never used. Its files are used as they were written: a sealed list
-             digests them, and what does not fit it is written again, from the same private files
+Assumes      the plan states that only labels are secret: features, and who is in the table, are public
+Guarantees   no label is read here; the part follows from units and a key, and `tasks.data.split` leaves that part out,
+             so labels of its units are never used. Its files are used only as they were written: a sealed list has
+             their digests, and if they differ they are written again, from the same private files
 Not covered  private tables in CSV, where a label could break its line: refused
              Checked by tests/tasks/door/test_label_private.py
 """
@@ -68,11 +68,11 @@ from concord.tasks.data.units import (
 )
 
 ASIDE = "concord.aside"
-"""Name of the column that says which rows were set aside, if some were."""
+"""Name of the column that marks the rows set aside, if some were."""
 
 CONTENT = "concord.content"
 SPILLS = 64
-"""Files a spill is spread over at most: one of them is in memory at a time."""
+"""Most files of a spill; one of them is in memory at a time."""
 
 
 @private_stage
@@ -88,8 +88,8 @@ def split(
 ) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
-    share   how likely a unit is in the subset that is split; None if there is none, and all rows are
-    aside   how likely a unit's rows are set aside within their shard, as a column ASIDE says; None: there is none
+    share   probability that a unit is in the subset that is split; None to split all rows
+    aside   probability that a unit's rows are set aside within their shard, marked by a column ASIDE; None for none
     erased  units whose rows are left out
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
     follows from the plan. Raises WrongInput if the table lacks a column; no row can make it fail.
@@ -124,9 +124,9 @@ def one_row_a_unit(
     erased: Erased = NOBODY,
     part: str = LEARNING,
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows, one of each privacy unit but erased ones: if it has many, that of the least keyed content digest.
+    """Cast rows, one of each privacy unit except erased ones: if it has several, that of least keyed content digest.
 
-    part   of the units, if they are divided (tasks.data.parts)
+    part   part of the units, if they are divided (tasks.data.parts)
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     rows = _identified(plan, encoding, key, erased, part)
@@ -141,16 +141,16 @@ def one_row_a_unit(
 
 
 def _by_content(plan: Plan) -> bool:
-    """Whether a unit is a row, known by its content and copy number."""
+    """Whether a unit is a row, identified by its content and copy number."""
     return plan.data.unit is None and plan.privacy.secret == "rows"
 
 
 def _identified(
     plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows that teachers may learn from, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number.
+    """Cast rows of a part of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
 
-    part   of the units, if they are divided: the test part's are read by no other name
+    part   part of the units, if they are divided: rows of the test part are read only under its name
     """
     private_files(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
@@ -213,10 +213,10 @@ def with_public(
     erased: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Plan:
-    """The plan with public rows of its own, written now if they are not there as they were written.
+    """The plan with public rows of its own, written now if they are missing or were changed.
 
     private   keyed digests of its private files; `erased` those of units whose rows are left out
-    say       is given a sentence if they are there and not what was written
+    say       called with a sentence if the files were changed
     Raises WrongInput if the files lack a feature.
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
@@ -232,7 +232,7 @@ def with_public(
 
 @private_stage
 def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
-    """Write features of the part that is public into a folder of the vault, which appears whole or not at all."""
+    """Write features of the public part into a folder of the vault, which appears complete or not at all."""
     files = private_files(plan)
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
@@ -246,12 +246,12 @@ def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) 
         _write(_parts(plan, features, key, erased), folder)
         with vault.create(f"{place}.json") as sink:
             sink.write(json.dumps(_digests(vault, folder)).encode())
-        if not _whole(vault, place):  # nobody else, at the same work, was first
+        if not _whole(vault, place):  # no other process was faster
             _put(folder, vault.root / place)
 
 
 def _put(folder: Path, final: Path) -> None:
-    """Give a passing folder its name. What has that name goes as passing files go."""
+    """Give a temporary folder its final name; a folder of that name is removed with the temporary files."""
     make_folder(final.parent)
     if final.exists():
         final.rename(folder.with_name("before"))
@@ -259,7 +259,7 @@ def _put(folder: Path, final: Path) -> None:
 
 
 def _whole(vault: Vault, place: str) -> bool:
-    """Whether the folder holds just what was written, by the sealed list of it."""
+    """Whether the folder holds exactly the files that were written, by their sealed list."""
     try:
         listed = vault.find(f"{place}.json")
         return listed is not None and json.loads(vault.read(listed)) == _digests(vault, vault.root / place)
@@ -273,7 +273,7 @@ def _digests(vault: Vault, folder: Path) -> dict[str, str]:
 
 
 def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
-    """Features of the part that is public, a frame at a time."""
+    """Features of the public part, a frame at a time."""
     columns = dict.fromkeys(features, "data.features")
     for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
         named = raw.filter(owner.is_not_null())
@@ -282,7 +282,7 @@ def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> I
 
 
 def _write(parts: Iterator[pl.DataFrame], folder: Path) -> None:
-    """A file a frame: files of one table may hold a column in several types."""
+    """Write one file per frame, since files of one table may have a column in several types."""
     for at, part in enumerate(parts):
         with _only_ours(folder / f"rows-{at:05d}.arrow") as sink:
             part.write_ipc(sink, compat_level=pl.CompatLevel.oldest())

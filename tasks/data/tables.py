@@ -1,6 +1,5 @@
-"""Tables: what the files of one are together. A public table is read strictly: whatever is wrong with it is reported in
-one sentence that names the field, the value and the rule. In a private one, files may store ids in several types, if
-those can be read as one.
+"""Tables: several files as one table. A public table is read strictly: a fault is reported in one sentence that names
+the field, the value and the rule. In a private one, files may store ids in several types, if those can be read as one.
 
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_names.py.
 """
@@ -21,12 +20,12 @@ from concord.tasks.data.files import TableFile as TableFile
 from concord.tasks.data.files import find_files as find_files
 
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
-"""What a column of text can be besides categories; the first that fits every cell is taken."""
+"""Kinds of a column of text besides categories; the first that fits every cell is taken."""
 
 
 @dataclass(frozen=True)
 class PublicTable:
-    """A table that is public: read strictly, and its faults told in full."""
+    """A public table: read strictly, and its faults are reported in full."""
 
     files: tuple[TableFile, ...]
     field: str
@@ -52,9 +51,10 @@ class PublicTable:
             raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].shown}")
 
     def kinds(self, columns: Sequence[str], *, padded: bool = False) -> dict[str, Kind]:
-        """What each column holds. Raises WrongInput if that differs between files or cannot be a feature.
+        """The kind of each column. Raises WrongInput if it differs between files or cannot be a feature.
 
-        padded   whether numbers of a text file count as such if one begins with a needless zero: if not, they are words
+        padded   whether a column of a text file in which a number begins with a needless zero is numeric; if not, it
+                 is categorical
         """
         self.must_hold(columns)
         codes: set[str] = set()
@@ -71,7 +71,7 @@ class PublicTable:
         return {name: "categorical" if name in words else kind for name, kind in kinds.items()}
 
     def check(self, encoding: Encoding) -> None:
-        """Raises WrongInput unless every feature is there, as the encoding has it."""
+        """Raises WrongInput unless every feature is there, with the kind that the encoding has."""
         text = self.files[0].is_text
         kinds = self.kinds([column.name for column in encoding.columns if column.kind != "null"], padded=True)
         for column in encoding.columns:
@@ -97,7 +97,7 @@ def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS
 
 
 def kind_in(file: TableFile, name: str) -> Kind:
-    """What a column holds by its type alone. Raises WrongInput if that cannot be a feature."""
+    """The kind of a column by its type alone. Raises WrongInput if it cannot be a feature."""
     kind = kind_of(file.type_of(name))
     if kind is None:
         rule = f"{file.field} must hold numbers, truth values, dates, text or lists of fixed size as features"
@@ -106,7 +106,7 @@ def kind_in(file: TableFile, name: str) -> Kind:
 
 
 def _kinds_of_file(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
-    """What each column of a file holds; those with digits that begin with a needless zero are added to `codes`."""
+    """The kind of each column of a file; columns of digits with a needless leading zero are added to `codes`."""
     if file.is_text:
         with file.readable():
             return _kinds_of_lines(file, columns, codes)
@@ -114,7 +114,7 @@ def _kinds_of_file(file: TableFile, columns: Sequence[str], codes: set[str]) -> 
 
 
 def _kind_of_words(words: Sequence[str | None]) -> Kind:
-    """What a column holds that the paths of files name."""
+    """The kind of a column from the paths of files."""
     cells = pl.Series(words, dtype=pl.String)
     possible = set() if is_padded(cells) else kinds_of_text(cells, TEXT_KINDS)
     return next((kind for kind in TEXT_KINDS if kind in possible), "categorical") if len(cells.drop_nulls()) else "null"
@@ -139,7 +139,7 @@ def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) ->
 def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:
     """Whether ids are rounded to doubles, given the type of column `unit` in each file.
 
-    Raises WrongInput if there is a type that names nobody, or if one id could have two names.
+    Raises WrongInput if a type cannot hold ids, or if one id could have two names.
     """
     plain = {file: _plain(kind) for file, kind in stored.items()}
     held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}
@@ -162,8 +162,8 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data
 
 
 def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
-    """Types of a column whose values have other names than the same values in other types, which one table therefore
-    must not hold beside them (`read_as_one`), nor a later table of the same units instead of them.
+    """Types of a column whose values have other names than the same values in other types. One table must therefore not
+    mix them with others (`read_as_one`), nor may a later table of the same units replace them by others.
     """
     plain = list(map(_plain, stored))
     found = {
@@ -175,12 +175,12 @@ def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of the words of a dictionary."""
+    """The type of a dictionary's values; any other type as it is."""
     return _plain(kind.value_type) if types.is_dictionary(kind) else kind
 
 
 def _family(kind: pa.DataType) -> str | None:
-    """What a type's values read as; None of one that names nobody."""
+    """The family of a type's values; None if they cannot be ids."""
     if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal(kind):
         return "number"
     if types.is_boolean(kind):
@@ -194,7 +194,7 @@ def _family(kind: pa.DataType) -> str | None:
 
 
 def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of the one type that the other may hold as well has one name in both."""
+    """Whether every value that both types can hold has the same name in both."""
     if kind == other:
         return True
     if isinstance(kind, pa.UuidType):
@@ -202,7 +202,7 @@ def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
     if types.is_float32(kind):  # it keeps no more than 24 bits
         return other in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
     if _is_zoned(kind):
-        return types.is_timestamp(other) and other.tz is not None  # others may mean the time of the place
+        return types.is_timestamp(other) and other.tz is not None  # moments without a zone may be in local time
     return len({_family(kind), _family(other)} - {"text"}) < 2
 
 
@@ -211,5 +211,5 @@ def _is_zoned(kind: pa.DataType) -> bool:
 
 
 def _is_double(kind: pa.DataType) -> bool:
-    """Whether cells are read as doubles: some decimals are, being too long for polars."""
+    """Whether cells are read as doubles, as some decimals are that are too long for polars."""
     return types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)

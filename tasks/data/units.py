@@ -1,19 +1,19 @@
-"""Rows of the private table: read by rules that cannot fail, one row at a time, whatever stands in them.
+"""Rows of the private table, read one at a time by rules that cannot fail, and the units they belong to.
 
 A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
 are no text touch that line alone (tasks.data.sound). Columnar files are read by batches, and their types do not matter:
 cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
-Units: whose row a row is, and what a keyed hash of that decides.
+Units: the unit of each row, and decisions by a keyed hash of it.
 
 Assumes      the key is secret; units are erased by requests, whatever other rows hold
-             A line of a CSV file is a row, also within quotes: a cell that breaks its line adds a row, whose unit is
-             what that line says
-Guarantees   whatever is decided about a unit depends on its name and the key alone, never on other units. Erased ones
-             are left out: a fixed set, so that two neighbouring tables are neighbouring without them as well, or equal.
-             If only labels are secret, no label decides what is a row and where it lies: CSV files and paths that name
-             labels are refused
+             A line of a CSV file is a row, also within quotes: a cell with a line break adds a row, with the unit on
+             that line
+Guarantees   a decision about a unit depends on its name and the key alone, never on other units. Erased units are left
+             out; they are a fixed set, so that neighbouring tables without them are neighbouring or equal. If only
+             labels are secret, no label decides what is a row or where it is: CSV files and paths that name labels are
+             refused
 Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_names.py, test_label_private.py and test_left_out.py
 
@@ -44,15 +44,15 @@ from concord.tasks.data.files import PRIVATE, TableFile, find_files, partition_o
 from concord.tasks.data.tables import odd_types, read_as_one
 
 MUST_HAVE = ("data.label", "data.unit")
-"""Fields that name columns without which the first line of a CSV file is no header."""
+"""Fields that name columns which the header of a CSV file must have."""
 
 
 def private_files(plan: Plan) -> tuple[TableFile, ...]:
     """The files of the private table. Raises WrongInput if one is missing or of a format that a label could break.
 
-    If labels alone are secret, all else is the same in neighbouring tables: which row lies where, too. A label of a
-    CSV file with a line break in it makes two rows of one, moves all that follow, and may name anybody as their unit. A
-    label that a path names decides in which file its row lies, and so where all others do.
+    If only labels are secret, neighbouring tables are equal otherwise, also in the positions of rows. In a CSV file, a
+    label with a line break makes two rows of one, moves all later rows, and may name any unit. A label in a path
+    decides the file of its row, and so the positions of all others.
     """
     files = _find(plan.path("private"), plan.data.format)
     if plan.privacy.secret == "labels" and files[0].format == "csv":
@@ -65,17 +65,17 @@ def private_files(plan: Plan) -> tuple[TableFile, ...]:
 
 
 def _named_by_path(file: TableFile) -> set[str]:
-    """Columns that a path names, whether they are read from it or, as by a glob, not."""
+    """Columns named in a file's path, also if they are not read from it because of a glob."""
     return {name for name, _ in (*file.partition, *partition_of(str(file.path), ""))}
 
 
 def private_names(path: str, form: TextFormat = COMMAS) -> set[str]:
-    """The columns of the private table. They may hold values, as those of a pivoted table do, and are never shown."""
+    """The columns of the private table. They are never shown, since those of a pivoted table are values."""
     return {name for file in _find(path, form) for name in file.names}
 
 
 def _find(path: str, form: TextFormat) -> tuple[TableFile, ...]:
-    """The private files. Raises WrongInput if cells of theirs are said to break lines: what decides is the format."""
+    """The private files. Raises WrongInput if the declared format allows line breaks within cells of CSV files."""
     files = find_files(path, PRIVATE, form)
     if form.quoted_line_breaks and files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
@@ -88,11 +88,11 @@ def private_frames(
 ) -> Iterator[pl.DataFrame]:
     """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
-    `columns` maps each name to the plan's field that asks for it, and `form` is how it says that CSV files are written.
-    What names units, as `data.unit` says, is read as words: no rule for numbers changes who somebody is. `once` are
-    columns of text that may come as an Enum (tasks.data.files).
-    Raises WrongInput, before any row is read, if no file has a column, or has it twice, or a file is missing or of
-    another format.
+    `columns` maps each name to the plan's field that asks for it, and `form` is the plan's format of CSV files. The
+    column of `data.unit` is read as words, so that no rule for numbers changes an id. `once` are columns of text that
+    may come as an Enum (tasks.data.files).
+    Raises WrongInput, before any row is read, if no file has a column, if one has it twice, or if a file is missing or
+    of another format.
     """
     files = _find(path, form)
     _check_headers(files, columns)
@@ -108,7 +108,7 @@ def private_frames(
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
     """Raise WrongInput if a CSV file lacks the label or the unit, or a column asked for comes twice.
 
-    The first line of a part that was cut off from its header is a row: no word of it may decide anything, or be shown.
+    In a part of a file without its header, the first line is a row: no word of it may decide anything, or be shown.
     """
     for file in files:
         for name, asked_by in columns.items():
@@ -152,15 +152,15 @@ class Erased:
 
     @classmethod
     def of(cls, vault: Vault, domain: str, digests: Iterable[str] = ()) -> Self:
-        """Those of that domain of the vault."""
+        """The erased units of a domain in the vault."""
         return cls(derive(vault.secret(f"domains/{domain}"), "erasure"), frozenset(digests))
 
     def digest(self, name: bytes | str) -> str:
-        """What is kept of a unit's name."""
+        """The keyed digest of a unit's name that is stored."""
         return keyed_digest(self.key, "unit", name)
 
     def spared(self, units: pl.Series) -> pl.Series:
-        """Which rows are of no erased unit."""
+        """Whether each row belongs to no erased unit."""
         asked = units.unique().drop_nulls() if self.digests else ()
         gone = [unit for unit in asked if self.digest(unit) in self.digests]
         return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
@@ -178,8 +178,8 @@ def owned_frames(
     form: TextFormat = COMMAS,
     once: Collection[str] = (),
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
-    """`tasks.data.units.private_frames` without rows of erased units, and of each frame whose every row is, as UNIT:
-    what the column `unit` says, null if it names nobody; without such a column, the row's place in the table.
+    """Frames of `private_frames` without rows of erased units, each with the units of its rows as UNIT: the name in the
+    column `unit`, null if it has none; without such a column, the row's position in the table.
 
     Raises WrongInput if files store the ids in types that cannot be read as one.
     """
@@ -197,7 +197,7 @@ def owned_frames(
 
 
 def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
-    """The names of units by their ids, as bytes: null if one says that there is nothing. See tasks.data.names."""
+    """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.names."""
     name = canonical_id("id", ids.dtype, rounded=rounded)
     return (
         ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
@@ -213,13 +213,13 @@ def shards_of(units: pl.Series, key: bytes, shards: int) -> pl.Series:
 
 
 def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
-    """Whether each unit is in the sample: 64 keyed bits are below ⌊share·2^64⌋, for each unit by itself (Poisson)."""
+    """Whether each unit is in the sample, independently (Poisson): 64 keyed bits are below ⌊share·2^64⌋."""
     bound = int(share * 2**64)  # exact: a power of two changes no digit of a double
     return pl.Series(keyed_bits(units, key, b"sample") < bound)
 
 
 def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
-    """64 keyed bits of each unit, for one purpose; of a series NAMES_BYTES at a time, a name among those once."""
+    """64 keyed bits of each unit, for one purpose; a series is read NAMES_BYTES at a time, each name in it once."""
     if isinstance(units, pl.Series):
         rows = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size())))
         parts = (units[first : first + rows] for first in range(0, max(1, len(units)), rows))
@@ -234,18 +234,18 @@ def _bits(units: pl.Series, key: bytes, purpose: bytes) -> NDArray[np.uint64]:
 
 
 def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:
-    """Whether names in that column are rounded to doubles, as `read_as_one` says. Raises what it raises."""
+    """Whether names in that column are rounded to doubles, by `read_as_one`. Raises WrongInput as it does."""
     files = _find(path, form)
     return read_as_one({file.shown: file.stored_as(column) for file in files if column in file.names}, column, field)
 
 
 def stored_oddly(path: str, column: str, form: TextFormat = COMMAS) -> list[str]:
-    """Types of that column that name its values otherwise than any other type does (`odd_types`)."""
+    """Types of that column whose values have names of their own (`odd_types`)."""
     return odd_types(file.stored_as(column) for file in _find(path, form) if column in file.names)
 
 
 def _former_names(ids: pl.Series) -> pl.Series:
-    """Names as version 0.1.0 gave them: digests of units that were erased then are of these."""
+    """Names of version 0.1.0, whose digests identify the units erased then."""
     word = text("id", ids.dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
     return ids.alias("id").to_frame().select(word.cast(pl.Binary)).to_series()
 
@@ -268,9 +268,9 @@ PART = "concord.part"
 
 
 class Spill:
-    """Rows set aside by part, and read back part by part in the order they came.
+    """Rows grouped by part, and read back part by part in the order they came.
 
-    Memory holds HELD_BYTES while adding, and one part besides while reading. `schema` is that of every frame added.
+    Memory holds HELD_BYTES while adding, and one more part while reading. `schema` is that of every frame added.
     """
 
     def __init__(self, vault: Vault, folder: str, schema: pl.Schema) -> None:
@@ -280,7 +280,7 @@ class Spill:
         self._files: dict[int, tuple[Sink, pa.RecordBatchStreamWriter]] = {}
 
     def add(self, frame: pl.DataFrame, parts: pl.Series) -> None:
-        """Set rows aside; `parts` (rows,) says for each which part it belongs to."""
+        """Add rows; `parts` (rows,) is the part of each."""
         self._held.append(frame.with_columns(parts.cast(pl.UInt32).alias(PART)))
         if sum(held.estimated_size() for held in self._held) > HELD_BYTES:
             for part, rows in self._grouped().items():
@@ -321,7 +321,7 @@ class Spill:
 
 @contextmanager
 def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
-    """A spill in a passing folder of the vault, for what belongs in `folder`: gone after, whatever happens."""
+    """Context with a spill in a temporary folder of the vault for `folder`, which is removed at the end in any case."""
     with vault.passing(folder) as place:
         spill = Spill(vault, place, schema)
         try:

@@ -7,13 +7,13 @@
 
 Centres are found among public rows by k-means in whole numbers, so that the same rows give the same centres on any
 machine. A row's distances are matrix products of whole numbers in doubles: each sum of absolutes is below 2^53, so they
-are exact in any order, and no row changes another's cell by one bit (law 8), however many threads there are. A layer is
-computed once, in floating point, from public rows and released labels; it is published in whole numbers, and those run.
+are exact in any order, and no row changes another's cell by one bit, for any number of threads. A layer is computed
+once, in floating point, from public rows and released labels; it is rounded to whole numbers, published, and used so.
 
 Assumes      cells are cast (tasks.data.cells): lists of one length without null elements, or null
-Guarantees   a row has exactly one cell, whatever its list holds: elements that are no number count as the least level,
+Guarantees   a row has exactly one cell, whatever its list holds: NaN and infinite elements count as the least level,
              missing lists have a cell of their own
-Not covered  pictures in colour, and those that are not square: their values alone are compared
+Not covered  gradients of pictures in colour or not square: only their values are compared
              Checked by tests/tasks/data/test_views.py and, alone against in company, tests/privacy/test_row_alone.py
 """
 
@@ -38,12 +38,12 @@ LONGEST_VECTOR = 1 << 20
 """Elements of a vector: the product of two such, each below 2^15, stays below 2^50."""
 ROWS_AT_A_TIME = 2048
 MEANS_ROUNDS = 15
-"""Of k-means."""
+"""Rounds of k-means."""
 SEED = 20_261_122
 
 
 class Layer(Frozen):
-    """A hidden layer in whole numbers: what is above 0 of gradients · weights + biases, scaled to length LARGEST.
+    """A hidden layer in whole numbers: the positive part of gradients · weights + biases, scaled to length LARGEST.
 
     weights   (FEATURES, hidden), as 16 bits each in base 64
     """
@@ -53,7 +53,7 @@ class Layer(Frozen):
 
     @property
     def hidden(self) -> int:
-        """Units."""
+        """Number of hidden units."""
         return len(self.biases)
 
     @model_validator(mode="after")
@@ -75,8 +75,8 @@ class Layer(Frozen):
 class VectorField(Frozen):
     """A vector, by the nearest of `centres`: code start + its number. The last code is that of a missing cell.
 
-    low, high   what levels 0 and 255 stand for
-    layer       what is made of gradients before they are compared
+    low, high   values of levels 0 and 255
+    layer       layer applied to gradients before they are compared
     centres     whole numbers (cells, features), as 16 bits each in base 64
     """
 
@@ -124,7 +124,7 @@ class VectorField(Frozen):
         return (self.start + codes).astype(np.int32)
 
     def features(self, vectors: NDArray[np.generic]) -> Ints:
-        """What is compared of vectors (rows, length): (rows, features), each 0 to LARGEST."""
+        """Features (rows, features), each 0 to LARGEST, by which vectors (rows, length) are compared."""
         levels = _levels(vectors, self.low, self.high)
         if self.view == "values":
             return levels
@@ -132,7 +132,7 @@ class VectorField(Frozen):
 
 
 def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> VectorField:
-    """The view of a column of vectors with at most so many centres, from cast public cells. Raises WrongInput."""
+    """The view of a column of vectors with at most `most` centres, from cast public cells. Raises WrongInput."""
     vectors = cells.drop_nulls().to_numpy()
     if not len(vectors) or column.size > LONGEST_VECTOR:
         raise WrongInput(f"{column.name!r} must hold vectors of at most {LONGEST_VECTOR} numbers in data.public")
@@ -153,8 +153,8 @@ def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> Vecto
 
 
 def learn_layer(field: VectorField, cells: pl.Series, scores: NDArray[np.float64], most: int) -> VectorField:
-    """The field with the hidden layer of a network that learned those scores (rows, classes) of cast public cells, and
-    at most so many centres there. In floating point: whoever needs it once more reads it where it was published."""
+    """The field with the hidden layer of a network that learned `scores` (rows, classes) of cast public cells, and at
+    most `most` centres. It is computed in floating point, so later uses must read the published one."""
     there = cells.is_not_null().to_numpy()
     vectors = cells.drop_nulls().to_numpy()
     # fewer units than a student has: the layer is published, and every private row passes through it
@@ -174,13 +174,13 @@ def _centred(field: VectorField, vectors: NDArray[np.generic], most: int) -> Vec
 
 
 def nearest(features: Ints, points: Ints) -> Ints:
-    """The nearest point of each row (rows,), the first of equals."""
+    """Index (rows,) of the point nearest to each row, the first of equals."""
     products = features.astype(np.float64) @ points.T.astype(np.float64)  # whole, and Σ|x||c| < 2^53: exact
     return np.asarray(np.argmin((points**2).sum(axis=1) - 2 * products.astype(np.int64), axis=1))
 
 
 def centres_of(features: Ints, most: int) -> Ints:
-    """At most so many centres of the rows (rows, features): k-means++ and MEANS_ROUNDS of Lloyd's, in whole numbers."""
+    """At most `most` centres of the rows (rows, features), by k-means++ and MEANS_ROUNDS Lloyd rounds in integers."""
     points = features[_spread(features, most)]
     for _ in range(MEANS_ROUNDS):
         own = np.concatenate(
@@ -195,7 +195,7 @@ def centres_of(features: Ints, most: int) -> Ints:
 
 
 def _spread(features: Ints, most: int) -> list[int]:
-    """Rows far from one another: each is drawn with odds of its squared distance to those before it."""
+    """Indices of rows far apart (k-means++): each is drawn in proportion to its squared distance to earlier ones."""
     draw, chosen = np.random.default_rng(SEED), [0]
     squares, doubles = (features**2).sum(axis=1), features.astype(np.float64)
     away = np.full(len(features), np.iinfo(np.int64).max)
@@ -211,7 +211,7 @@ def _spread(features: Ints, most: int) -> list[int]:
 
 
 def _levels(vectors: NDArray[np.generic], low: float, high: float) -> Ints:
-    """Levels 0 … 255 of elements, one by one; those that are no number are 0."""
+    """Levels 0 … 255 of elements, one by one; NaN and infinite elements are 0."""
     if vectors.dtype == np.uint8:
         return vectors.astype(np.int64)
     numbers = np.where(np.isfinite(vectors.astype(np.float64)), vectors.astype(np.float64), low)

@@ -1,13 +1,13 @@
-"""Words: columns of text of which each word is judged once.
+"""Words: columns of text of which each distinct word is processed once.
 
-A Parquet file has most columns of words by a dictionary: each word once, and for each cell which of them it is. If its
-footer says so, such columns are read as that and come as an Enum; the words of any other column of text are found by
-`tasks.data.cells.distinct`. What follows from a cell alone may be found for each word once: it is the same to the bit.
+A Parquet file stores most columns of words with a dictionary: each word once, and for each cell the index of its word.
+If the footer shows that, such columns are read as an Enum; the words of other columns of text are found by
+`tasks.data.cells.distinct`. A result that depends on a cell alone may be computed once per word, with the same bits.
 
-Assumes      which words a file has in a dictionary is its writer's choice, and says nothing else of a cell
-Guarantees   whether a column comes as an Enum or as text decides no cell of it: they are the same to the bit, words
-             that are not UTF-8 are mended alike, and none can make reading fail
-Not covered  how long reading takes, and in how much memory. Checked by tests/tasks/data/test_words.py
+Assumes      the writer decides which words are in a dictionary, and that reveals nothing else of a cell
+Guarantees   cells are the same to the bit whether a column comes as an Enum or as text, words that are not UTF-8 are
+             escaped in the same way, and none can make reading fail
+Not covered  time and memory of reading. Checked by tests/tasks/data/test_words.py
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,24 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 StoredColumns = Mapping[str, pa.Array | pa.ChunkedArray]
-"""Columns by their names; in several chunks if they are of words."""
+"""Columns by name; dictionary columns are in chunks."""
 SizedColumns = tuple[int, StoredColumns]
-"""How many rows there are, and their columns."""
+"""A number of rows, and their columns."""
 
 BYTES_A_CELL = 4
-"""That a column takes at most, before it is compressed, if its words are few."""
+"""Most bytes per cell of a column with few words, before compression."""
 MOST_WORD_BYTES = 1 << 30
-"""Bytes of words that are read at once, at most."""
+"""Most bytes of words read at once."""
 WORDS_AND_NUMBERS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
-"""How pages may be written of which Arrow can give the words. Writers go over to other pages if words grow many."""
+"""Encodings of pages from which Arrow can read a dictionary. Writers change to others if there are many words."""
 CELLS_A_WORD = 4
-"""Cells that a column has for each of its words, at least, if it is to be an Enum of them."""
+"""Least number of cells per word for a column to become an Enum."""
 
 
 def words_as_enum(name: str, parts: Sequence[tuple[pa.Array, NDArray[np.integer]]]) -> pl.Series:
-    """A column that is stored by its words, as an Enum of them; as text if they are not few for so many cells.
+    """A dictionary column as an Enum of its words, or as text if there are too many words for its cells.
 
-    parts   of it, as `tasks.data.sound.sound_words` gives them
+    parts   parts of the column, as `tasks.data.sound.sound_words` returns them
     """
     words = pa.concat_arrays([pa.array([], pa.large_string()), *(own for own, _ in parts)])
     firsts = np.cumsum([0, *(len(own) for own, _ in parts)])
@@ -45,7 +45,7 @@ def words_as_enum(name: str, parts: Sequence[tuple[pa.Array, NDArray[np.integer]
     found = np.concatenate([np.empty(0, np.int32), *places])
     if len(words) * CELLS_A_WORD > len(found):
         return pl.Series(name, words.take(pa.array(found, mask=found < 0)), pl.String)
-    once = words.dictionary_encode()  # mended words may be alike
+    once = words.dictionary_encode()  # escaped words may be equal
     if len(once.dictionary) < len(words):
         found = np.append(once.indices.fill_null(-1).to_numpy(), -1)[found]
     cells = pl.Series(name, pa.array(found, mask=found < 0)) if found.min(initial=0) < 0 else pl.Series(name, found)
@@ -53,7 +53,7 @@ def words_as_enum(name: str, parts: Sequence[tuple[pa.Array, NDArray[np.integer]
 
 
 def columns_by_words(footer: pyarrow.parquet.FileMetaData, names: Collection[str]) -> list[str]:
-    """Those of the columns of text that a Parquet file has by a dictionary in all its row groups, and of few words."""
+    """The columns of text in `names` that a Parquet file stores with a dictionary of few words in all row groups."""
     leaves = [footer.schema.column(at) for at in range(footer.num_columns)]
     paths, groups = [leaf.path for leaf in leaves], [footer.row_group(at) for at in range(footer.num_row_groups)]
     return [
@@ -77,7 +77,7 @@ def parquet_batches(
     rows: int,
     once: Collection[str],
 ) -> Iterator[SizedColumns]:
-    """Columns of a Parquet file, so many rows at a time; those of `once` by their words, if the file has them so.
+    """Columns of a Parquet file, `rows` rows at a time; those in `once` as dictionaries, if the file has them so.
 
     opened   opens the file
     """
@@ -102,9 +102,9 @@ def sized_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[SizedColumns]:
 
 
 def _beside(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
-    """Some columns, and as many rows of those by words beside them.
+    """Join batches of plain columns with the same rows of dictionary columns.
 
-    Rows of columns by words are cut where their dictionaries change, which cells decide: no other row may notice.
+    Batches of dictionary columns end where dictionaries change, which depends on cells and must not affect other rows.
     """
     held: list[pa.RecordBatch] = []
     for height, columns in plain:

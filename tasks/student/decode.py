@@ -1,6 +1,6 @@
-"""Decode: the model that released tallies tell of, for two classes or more; and what the next round should ask.
+"""Decode: estimate a model from released tallies, for two classes or more, and choose the next round's question.
 
-Of more than two classes each is decoded by itself, as that class against the rest, from its own column of the sums.
+With more than two classes each is decoded by itself, as that class against the rest, from its own column of the sums.
 
 Assumes      sums are released, rows are public, and questions are those that were asked: post-processing, in floats
 Guarantees   nothing here reads a private row; the model of a next round is rounded to whole steps once, published, and
@@ -26,7 +26,7 @@ from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, P
 from concord.tasks.student.prior import Totals, prior_of, repaired, unlike
 
 FEW_SUMS = 2_000
-"""Sums of all rounds below which they are decoded by one thread."""
+"""Number of sums of all rounds below which they are decoded by one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,13 @@ class Heard:
 
     @property
     def noise(self) -> float:
-        """Of a cell, in votes."""
+        """Standard deviation of the noise in a cell, in votes."""
         return self.scale / self.question.steps
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A model by codes. K columns: 1 for two classes (the logit of the second), else one for each class.
+    """A model by codes. K columns: 1 for two classes (the logit of the second), otherwise one for each class.
 
     weights     (D, K), zero at the coarse views of numbers
     intercept   (K,)
@@ -59,7 +59,7 @@ class Decoded:
     prior       (K,) mean predicted probability on public rows, after repair
     importance  (F,) sd of the field's part of the logit on public rows, the largest of the columns'
     spread      (fine fields + 1, K) prior sd of the field's weights, and the intercept's
-    kappa       (K,) what the sampling of public rows counted for
+    kappa       (K,) κ, the factor on the variance from the sampling of public rows
     moved       share of public cells that the repair changed
     """
 
@@ -73,7 +73,7 @@ class Decoded:
     moved: float
 
     def record(self) -> dict[str, Any]:
-        """As JSON; `from_record` has it back to the bit."""
+        """As JSON; `from_record` restores it to the bit."""
         return {name: np.asarray(value).tolist() for name, value in asdict(self).items()}
 
     @classmethod
@@ -97,7 +97,7 @@ def decode(
 
     heard   rounds in order; totals of codes, if there are any, are of the coarse fields
     rows    codes (m, F) of public rows
-    units   how many private units there are, if that is public; else it is estimated from what was released
+    units   number of private units, if it is public; otherwise it is estimated from released counts
     """
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):
@@ -111,16 +111,16 @@ def decode(
 
 
 def _threads(sums: int) -> AbstractContextManager[object]:
-    """One thread for few sums: several would wait for one another longer than they work, beside others most of all."""
+    """Limit few sums to one thread: several would spend more time waiting than working."""
     return threadpool_limits(1, user_api="blas") if sums < FEW_SUMS else nullcontext()
 
 
 def _decode_on(
     heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, moved: float, kappas: Sequence[float]
 ) -> tuple[Decoded, float]:
-    """What is decoded if the public rows are these, and the evidence for it.
+    """The model decoded on these public rows, and its evidence.
 
-    Rows that were moved have the totals by now: to hear these once more would be to take that for chance.
+    Rows that were moved already match the totals, so those are left out: using them again would count them twice.
     """
     if moved:
         heard = [each for each in heard if each.question.what == "labels"]
@@ -134,7 +134,7 @@ def _decode_on(
 
 
 def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
-    """How many private units there are, by every count that was released, and the sd of that; at least 1."""
+    """The number of private units estimated from all released counts, at least 1, and its standard deviation."""
     counts: list[tuple[float, float]] = []
     for each in heard:
         if each.question.count:
@@ -148,7 +148,7 @@ def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
 
 
 def model_places(rows: CodeMatrix, codes: Codes) -> Places:
-    """The weights (m, fine fields + 1) that a row adds up, numbered without gaps; the last is the intercept."""
+    """Indices (m, fine fields + 1) of the weights that each row sums, without gaps; the last is the intercept."""
     places = _local(rows, codes, codes.fine)
     intercept = sum(codes.fields[field].size for field in codes.fine)
     return np.column_stack([places, np.full(len(rows), intercept)])
@@ -157,8 +157,8 @@ def model_places(rows: CodeMatrix, codes: Codes) -> Places:
 def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int] = ()) -> tuple[int, ...]:
     """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first.
 
-    unlike   coarse fields that the repair filled with strangers: these are asked as they are, since totals say how many
-             private units have each of their codes, and nothing of the fine codes within
+    unlike   coarse fields that the repair filled with rows of other codes: they are asked in their coarse view, since
+             totals count private units by coarse code only
     """
     views = {fine: coarse if coarse in unlike else fine for coarse, fine in zip(codes.coarse, codes.fine, strict=True)}
     ranked = sorted(codes.fine, key=lambda field: -decoded.importance[field])
@@ -166,7 +166,7 @@ def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int]
 
 
 def unlike_fields(heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
-    """The coarse fields whose codes public rows clearly have more or less often than private ones, by their totals."""
+    """The coarse fields whose codes clearly differ in frequency between public and private rows, by their totals."""
     totals = _totals(heard, codes, *((units, 0.0) if units is not None else estimated_units(heard)))
     return () if totals is None else unlike(rows, codes, totals)
 
@@ -181,7 +181,7 @@ def next_model(decoded: Decoded) -> IntegerModel:
 
 
 def logits(decoded: Decoded, rows: CodeMatrix) -> Floats:
-    """(m, K), summed field by field."""
+    """Logits (m, K), summed field by field."""
     total = np.tile(decoded.intercept, (len(rows), 1))
     for column in rows.T:
         total += decoded.weights[column]
@@ -198,7 +198,7 @@ def scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
 
 
 def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
-    """Logits less prior log-odds (m, C): the largest is the prior-odds operating point, which keeps rare classes."""
+    """Logits minus prior log-odds, (m, C): the largest is the prior-odds operating point, which keeps rare classes."""
     over = logits(decoded, rows) - logit(np.clip(decoded.prior, 1e-9, 1 - 1e-9))
     return np.column_stack([np.zeros(len(rows)), over]) if over.shape[1] == 1 else over
 
@@ -206,7 +206,7 @@ def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
 def _repairs(
     heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
 ) -> list[tuple[CodeMatrix, float]]:
-    """The public rows as they may stand for private ones, and the share of cells that changed: two ways, if any did."""
+    """Candidates (public rows after repair, share of cells changed): two ways of repair, or one if nothing changed."""
     totals = _totals(heard, codes, units, units_noise)
     if totals is None:
         return [(rows, 0.0)]
@@ -215,7 +215,7 @@ def _repairs(
 
 
 def _totals(heard: Sequence[Heard], codes: Codes, units: float, units_noise: float) -> Totals | None:
-    """How many private units have each coarse code; None if no round asked."""
+    """The number of private units with each coarse code; None if no round asked for it."""
     counted = [each for each in heard if each.question.what == "codes"]
     if not counted:
         return None

@@ -1,13 +1,13 @@
-"""Evaluate: try a published student on public labelled rows, and say how often it is right, class by class.
+"""Evaluate: test a published student on public labelled rows, class by class.
 
 Assumes      the test table is public; the student saw released labels and public rows alone
 Guarantees   post-processing: nothing here reads a private row, and the same rows give the same figures
-Not covered  how much rows of the test table are like those it will meet
+Not covered  how similar the test table is to future rows
              Checked by tests/tasks/student/test_evaluate.py
 
-`artifacts.measures` says what the figures mean. `concord verify` computes them again, by another path (tasks.verify).
-The path at which a test table lay is kept below HOME/tests, by the digest of the table: a hint for verification, which
-believes the digest alone.
+`artifacts.measures` defines the figures. `concord verify` computes them again, independently (tasks.verify). The path
+of a test table is kept below HOME/tests, by the digest of the table: a hint for verification, which trusts the digest
+alone.
 """
 
 from pathlib import Path
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 MOST_LISTED = 100
-"""Classes up to which the whole matrix is listed."""
+"""Most classes for which the whole matrix is listed."""
 CONFIDENCE_BINS = 10
-"""Of how sure a student is."""
+"""Number of bins of a student's confidence."""
 PROBABILITY_DIGITS = 6
-"""Of a mean probability: its last bits may be another machine's."""
+"""Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 
 
 def evaluate(student: "Pipeline", path: str, encoding: Encoding) -> PublicTest:
-    """The student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
+    """Measures of the student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
     rows, truth = labelled_rows(path, encoding)
     return measured(student["student"], encode(rows, encoding), truth, encoding, path)
 
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
-    """A fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
+    """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
     from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support  # heavy
 
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
@@ -95,14 +95,14 @@ def digest_of_table(path: str) -> str:
 
 
 def keep_table_path(home: Path, test: PublicTest, path: str) -> None:
-    """Keep where the table of a test lies."""
+    """Keep the path of a test's table."""
     (home / "tests").mkdir(exist_ok=True)
     with write_whole(home / "tests" / test.table, home) as file:
         file.write((path if "://" in path else str(Path(path).absolute())).encode())
 
 
 def remembered(home: Path, table: str) -> str | None:
-    """Where the table of that digest lay; None if it is not known."""
+    """The path of the table with that digest; None if it is not known."""
     try:
         path = (home / "tests" / table).read_text(encoding="utf-8")
     except OSError:

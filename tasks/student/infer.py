@@ -1,11 +1,11 @@
-"""Infer: what released rounds of tallies say of public rows, and what to ask next. Nothing here costs anything.
+"""Infer: labels of public rows and the next question, from released rounds of tallies. Nothing here costs anything.
 
     released rounds ─ decode ─┬─ the next question: fields and an integer model
                               └─ scores and labels of public rows, and the linear model as a student
 
 Assumes      rounds were released at the door, in order; rows and codes are public, as features of private rows are
              if labels alone are secret
-Guarantees   post-processing: what it reads is published, and may be read and decoded again at will
+Guarantees   post-processing of published files, which may be repeated at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired if that
              helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
 
@@ -13,8 +13,8 @@ The linear student is the decoded model itself, as scikit-learn's own parts and 
 
     raw cells ─ Cells ─ Code, a column each ─ Tallied
 
-Assumes      codes are public, the model was decoded from what was released
-Guarantees   a row has the codes that a private one with the same cells has
+Assumes      codes are public, and the model was decoded from released sums
+Guarantees   a row has the same codes as a private row with the same cells
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_linear.py
 """
 
@@ -57,18 +57,18 @@ from concord.tasks.student.evaluate import measured
 from concord.tasks.student.joint import KAPPAS
 
 RoundFile = Mapping[str, Any]
-"""What a released round's file says."""
+"""The content of a released round's file."""
 PICTURES = 1 << 16
-"""Public rows that a space is learned from at most: who learns it has several copies of them in memory."""
+"""Most public rows that a space is learned from: learning holds several copies of them in memory."""
 
 
 @dataclass(frozen=True)
 class Follower:
-    """What a session's questions follow from: its mechanism, its codes, and those of its public rows (rows, fields).
+    """Inputs of a session's questions: its mechanism, its codes, and those of its public rows (rows, fields).
 
-    units   how many private units there are, if labels alone are secret: then rows are one of each, or of some
-    public  the public rows themselves, where each round after the first asks about a space that is learned from
-            the labels so far (`deepens`)
+    units   number of private units, if only labels are secret: then rows are one of each unit, or of some
+    public  returns the public rows, if each round after the first asks about a space learned from the labels so far
+            (`deepens`)
     """
 
     mechanism: Tallies
@@ -78,12 +78,12 @@ class Follower:
     public: Callable[[], pl.DataFrame] | None = None
 
     def codes_after(self, released: Sequence[RoundFile]) -> Codes:
-        """The codes that the next round asks about, after those that were released."""
+        """The codes that the next round asks about, after the released rounds."""
         learned = [each["next"]["codes"] for each in released if each["next"] and each["next"].get("codes")]
         return Codes.model_validate_json(json.dumps(learned[-1])) if learned else self.codes
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
-        """What the next round asks, after those that were released."""
+        """The question of the next round, after the released rounds."""
         number, codes = len(released), self.codes_after(released)
         spans = [(field.start, field.start + field.size) for field in codes.fields]
         following = released[-1]["next"] if released else None
@@ -93,23 +93,21 @@ class Follower:
         return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
 
     def unaided(self) -> tuple[RoundQuestion, ...]:
-        """What the rounds ask that follow from nothing released: all up to the first that asks for labels."""
+        """The questions that depend on no released sums: all up to the first that asks for labels."""
         first = [each.what for each in self.mechanism.rounds].index("labels")
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
-        """What a round's file says of what follows from its noisy sums: the model decoded so far, and what is asked
-        next. Code totals by themselves tell of no class."""
+        """The part of a round's file that follows from its noisy sums: the model decoded so far, and the next question.
+        Totals of codes alone give no model."""
         number = len(released)
         unlike: tuple[int, ...] = ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now, codes = Heard(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
         if self.public is None or codes is self.codes:
-            exact = (
-                self.units == len(self.rows) and not self.mechanism.many
-            )  # then no row was drawn to stand for others
+            exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
             kappas = (0.0,) if exact else KAPPAS
             rounds = [*map(heard, released), now]
             decoded = decode(rounds, self.rows, self.codes, units=self.units, kappas=kappas)
@@ -123,7 +121,7 @@ class Follower:
         return following
 
     def _next(self, number: int, decoded: Decoded, codes: Codes, unlike: Sequence[int]) -> dict[str, Any]:
-        """What the round after this one asks: the fields that tell most, or the cells of a space learned by now."""
+        """The next round's question: the fields of largest importance, or the cells of a space learned by now."""
         if self.public is None:
             asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields, unlike)
             return {"fields": list(asked), "model": next_model(decoded).record()}
@@ -134,7 +132,7 @@ class Follower:
 
 
 def heard(published: RoundFile) -> Heard:
-    """A released round as the decoder takes it."""
+    """A released round in the form that the decoder takes."""
     question = RoundQuestion.from_record(published["question"])
     return Heard(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
 
@@ -150,7 +148,7 @@ def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
 
 
 def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
-    """Labels that follow from tallies: one row a public row, with the guarantee in the metadata.
+    """Schema of labels inferred from tallies: one row per public row, with the guarantee in the metadata.
 
     row       its index in the stream of public rows
     label     the class of highest probability
@@ -193,7 +191,7 @@ def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
 
 
 def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
-    """The student that a decoded model is, from raw public columns to class names."""
+    """The student of a decoded model, from raw public columns to class names."""
     known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
     fine = [codes.fields[at] for at in codes.fine]
     fields = [field for field in fine if not isinstance(field, CrossField)]
@@ -207,7 +205,7 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
 
 
 def _cross(field: CrossField, codes: Codes) -> list[Any]:
-    """A cross as `Crossed` has it; columns are those of `fine`."""
+    """A cross in the form that `Crossed` takes; columns are those of `fine`."""
     parts = [
         [codes.fine.index(at), codes.fields[at].start, list(groups)]
         for at, groups in zip((field.left, field.right), field.groups, strict=True)
@@ -225,7 +223,7 @@ def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
 
 
 def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> tuple[PublicTest, dict[str, float]]:
-    """The student on the public labelled rows at `path`; and accuracy and balanced accuracy at both operating points.
+    """Measures of the student on the public labelled rows at `path`, and its accuracies at both operating points.
 
     Raises WrongInput if the table does not fit.
     """

@@ -5,11 +5,11 @@ Public rows of weight w = n̂/m stand for the private ones: with p = 1/(1 + e^�
     A_r(W)  = X_rᵀ w(p − q_r)                                           what G_r should be
     J_r     = X_rᵀ diag(w·p(1 − p)) Z                                   how that moves with W
     V_rs    = X_rᵀ diag(w·p(1 − p) + κw²(p − q_r)(p − q_s)) X_s + [r = s] σ_r²
-The first part of V is the labels' own variance, which rounds share; the second that of drawing public rows. Totals of
-codes are a round of their own, Σ x + noise: a row adds 1 for p − q, and its label nothing. They say how the public rows
-happen to differ from the private ones, on which sums hang where q is far from p, as ½ is for a rare class. A step goes
-to the posterior mean of W given z = G − A(W) + J·W under the prior of tasks.student.prior, which learns its spreads and
-κ from the same sums.
+The first part of V is the variance of the labels, which rounds share; the second that of drawing public rows. Totals of
+codes are a round of their own, Σ x + noise: a row adds 1 instead of p − q, and its label has no variance. They measure
+the difference between public and private rows, which sums depend on if q is far from p, as ½ is for a rare class. A
+step goes to the posterior mean of W given z = G − A(W) + J·W under the prior of tasks.student.prior, which learns its
+spreads and κ from the same sums.
 
 Assumes      released sums and public rows: post-processing, in floats, repeated at will
 Guarantees   a function of its arguments; nothing here draws
@@ -36,16 +36,16 @@ KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0)
 SETTLED = 3
 """Step after which κ stays."""
 HALVINGS = 8
-"""How often a step is halved at most."""
+"""Most halvings of a step."""
 MAXIMISATIONS = 3
 """Steps of expectation and maximisation in each Gauss–Newton step."""
 
 
 @dataclass(frozen=True)
 class MeasuredColumn:
-    """What one round says of one column of weights.
+    """The sums of one round for one column of weights.
 
-    places  (m, F_r) which sum each code of a public row adds to
+    places  (m, F_r) index of the sum that each code of a public row adds to
     guess   (m,) q, the probability that the round subtracted; None: it counted rows, whatever their labels
     sums    (P_r,) released, in rows
     noise   sd of the noise in every sum
@@ -57,7 +57,7 @@ class MeasuredColumn:
     noise: float
 
     def added(self, p: Floats) -> Floats:
-        """What a public row is expected to add (m,), if p is its probability."""
+        """The expected contribution (m,) of public rows with probabilities p."""
         return np.ones_like(p) if self.guess is None else p - self.guess
 
 
@@ -74,7 +74,7 @@ class DecodedColumn:
 def decode_column(
     rounds: Sequence[MeasuredColumn], codes: Places, prior: Prior, units: float, kappas: Sequence[float] = KAPPAS
 ) -> DecodedColumn:
-    """Decode all rounds together. `codes` (m, F + 1) are the weights a public row adds up, the intercept's last."""
+    """Decode all rounds together. `codes` (m, F + 1) index the weights that a public row sums, the intercept's last."""
     weights = np.zeros(len(prior.owner))
     for at, step in enumerate(STEP_LENGTHS):
         parts = linearised(rounds, codes, weights, units)
@@ -97,9 +97,9 @@ def _nearer(
     linear: Linear,
     prior: Prior,
 ) -> Floats:
-    """The weights after as much of the move, halved if need be, as brings them nearer to the sums and the prior.
+    """The weights after the move, halved until they are nearer to the sums and the prior.
 
-    A whole step may lead far away if public rows contradict the sums, and the next one further.
+    If public rows contradict the sums, a whole step may lead far away, and the next one further.
     """
 
     def misfit(at: Floats) -> float:
@@ -127,7 +127,7 @@ class Linearised:
 
 
 def expected_sums(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floats, units: float) -> Floats:
-    """A(W) (P,): what the sums of all rounds should be."""
+    """A(W), (P,): the expected sums of all rounds."""
     p = expit(weights[codes].sum(axis=1))
     share = units / len(codes)
     return np.concatenate(
@@ -143,7 +143,7 @@ def expected_sums(rounds: Sequence[MeasuredColumn], codes: Places, weights: Floa
 
 
 def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tuple[Linear, float]:
-    """The linearised sums, under the κ that makes them likeliest."""
+    """The linearised sums under the κ of largest evidence, and that κ."""
     jacobian = parts.jacobian @ prior.basis
     linears = [whitened(jacobian, parts.target, parts.labels + kappa * parts.rows + parts.noise) for kappa in kappas]
     best = int(np.argmax([evidence(linear, prior) for linear in linears])) if len(kappas) > 1 else 0
@@ -186,7 +186,7 @@ def _stacked(rounds: Sequence[MeasuredColumn], weights: Sequence[Floats | None],
 def _gram(rounds: Sequence[MeasuredColumn], weights: Sequence[Floats | None]) -> Floats:
     """X_rᵀ·diag(weight_r·weight_s)·X_s of all pairs of rounds; zero if one has no weight.
 
-    What pairs of equal places and weights come to is computed once: the same to the bit as each alone.
+    Pairs with equal places and weights are computed once, which gives the same bits as each alone.
     """
     ends = np.cumsum([0, *(len(measured.sums) for measured in rounds)])
     own = [slice(*each) for each in pairwise(ends.tolist())]

@@ -1,6 +1,6 @@
 """The published student: a scikit-learn pipeline from raw public columns to class names, and its file.
 
-The pipeline is of scikit-learn's own parts, so that a published student needs nothing of Concord.
+The pipeline consists of scikit-learn's parts, so that a published student does not need Concord.
 
     raw cells ─ Cells ─┬ numbers   ─ (signed_log) ─ SimpleImputer ─ clip ─ StandardScaler ─┐
                        ├ missing   ─ MissingIndicator ────────────────────────────────────┤
@@ -52,7 +52,7 @@ from concord.tasks.student import concord_student, concord_tallied
 from concord.tasks.student.concord_student import Cells, signed_log
 
 Encoder = tuple[str, Any, list[str]]
-"""An entry of a ColumnTransformer: its name, what it does, and the columns it does it to."""
+"""An entry of a ColumnTransformer: its name, its transformer, and its columns."""
 
 
 def published_student(encoding: Encoding, learned: Any) -> Pipeline:
@@ -80,7 +80,7 @@ def published_encoding(encoding: Encoding) -> ColumnTransformer:
 
 
 def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
-    """Columns in order, those together that one part encodes: numbers in a row that are all there."""
+    """Columns in order, grouped by the part that encodes them: adjacent numbers without missing cells share one."""
 
     def shape(numbered: tuple[int, Column]) -> tuple[object, ...]:
         at, column = numbered
@@ -91,7 +91,7 @@ def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
 
 
 def _parts(columns: list[Any]) -> list[Encoder]:
-    """What encodes these columns; nothing of a column without values."""
+    """The entries that encode these columns; none for a column without values."""
     names = [column.name for column in columns]
     match columns[0]:
         case Scaled() as first:
@@ -129,7 +129,7 @@ def _settle(numbers: Pipeline, columns: list[Scaled]) -> None:
 
 
 def _words(column: OneHot) -> Pipeline:
-    """One column a word; if missing ones have a column too, a word that is not known is one."""
+    """One column per word; if missing cells have a column too, unknown words count as missing."""
     vocabulary = np.array([*column.vocabulary, None], dtype=object)[:-1]
     known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
     if not column.missing:
@@ -140,7 +140,7 @@ def _words(column: OneHot) -> Pipeline:
 
 
 def _text(column: Hashed) -> Pipeline:
-    """One column a bucket of words."""
+    """One column per bucket of words."""
     return make_pipeline(
         Cells("categorical"),
         SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True),
@@ -156,7 +156,7 @@ OLDER = re.compile(r'"__module__": "(?:concord|tasks)\.')
 
 
 class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """How students of version 0.1.0 begin: an encoding, as JSON text. `load` puts today's parts in its place."""
+    """First step of students of version 0.1.0: an encoding, as JSON text. `load` replaces it by present parts."""
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
@@ -170,7 +170,7 @@ def dump(student: Any) -> bytes:
 
 
 def canonical_file(file: bytes) -> bytes:
-    """A skops file without what differs from one writing to the next: addresses, times, and memory between fields."""
+    """A skops file without the parts that differ between writes: addresses, times, and memory between fields."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(parts.pop("schema.json"))
@@ -185,8 +185,8 @@ def canonical_file(file: bytes) -> bytes:
 
 
 def _without_padding(part: bytes) -> bytes:
-    """An array's file with zeros between the fields of its records, where NumPy writes what lay in memory: in a process
-    that has seen private rows, that must not be published."""
+    """An array's file with zeros between the fields of its records. NumPy leaves uninitialised memory there, which must
+    not be published by a process that has seen private rows."""
     if not part.startswith(np.lib.format.MAGIC_PREFIX):
         return part
     array = np.load(io.BytesIO(part), allow_pickle=False)
@@ -220,18 +220,18 @@ class _Names:
             node["file"] = self.files.setdefault(file, f"{len(self.files)}{PurePosixPath(file).suffix}")
         if isinstance(old := node.get("__id__"), int):
             fresh = next(self._number)
-            # Which equal constants share an address is CPython's affair: each is a node of its own.
+            # CPython decides which equal constants share an address, so each becomes a node of its own.
             node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
 
 
 def modules_needed(types: Iterable[str]) -> list[ModuleType]:
-    """The modules of ours that a student's types are of, whose files travel with it."""
+    """The modules of a student's own types, whose files are published with it."""
     named = {name.split(".")[0] for name in types}
     return [concord_student, *(part for part in (concord_tallied, concord_pictures) if part.NAME in named)]
 
 
 def load(file: bytes, planned: str | None = None) -> Any:
-    """The student of a file. Raises NotVerified if it holds types it should not: `planned` as in `trusted_types`."""
+    """The student in a file. Raises NotVerified if it holds untrusted types; `planned` as in `trusted_types`."""
     import skops.io  # loads all of scikit-learn, and its tests' tools
 
     from concord.tasks.student.trust import trusted_types
@@ -271,8 +271,8 @@ class AnyRows(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
 def read_published(folder: Path) -> tuple[Certificate, bytes]:
     """The certificate and the student's file in a session's published folder, or a copy of it.
 
-    Raises WrongInput if nothing was published there, or answers to questions alone; NotVerified if it is no
-    certificate, or the file is not what that digests.
+    Raises WrongInput if nothing was published there, or only answers to questions; NotVerified if it is no certificate,
+    or if the file does not have the certified digest.
     """
     text = b""
     try:
@@ -302,7 +302,7 @@ def _students_of(domain: str, released: Path) -> Iterator[str]:
 
 
 def is_older(file: bytes) -> bool:
-    """Whether an earlier version published that student, whose encoding was a type of Concord's own.
+    """Whether an earlier version published this student, with an encoding of Concord's own types.
 
     Raises NotVerified if it would unpack to more than it is: Concord packs none, and a stranger's might fill memory.
     """
@@ -313,7 +313,7 @@ def is_older(file: bytes) -> bool:
 
 
 def _renamed(file: bytes) -> bytes:
-    """A student's file with types by their names of today."""
+    """A student's file with types under their present names."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     names = re.compile("|".join(map(re.escape, MOVED)))

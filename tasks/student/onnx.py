@@ -1,7 +1,7 @@
-"""A published student as ONNX, wherever skl2onnx knows the parts; and how it converts the few it does not.
+"""A published student as ONNX, if skl2onnx can convert its parts, with converters for our own parts.
 
-The graph begins with clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since 1970) as
-double, NaN if missing; words as string, of which an unknown one is missing; lists as float, zeros if missing.
+The graph begins with clean cells, one input per column: numbers, truth values (0 and 1) and dates (days since 1970) as
+double, NaN if missing; words as string, unknown ones counting as missing; lists as float, zeros if missing.
 
 Assumes      the student is one of `tasks.student.model`
 Guarantees   the same arithmetic in the same order, up to the rounding of the runtime's own logarithm and products
@@ -61,7 +61,10 @@ WHOLE, DOUBLE = (guess_proto_type(kind()) for kind in (Int64TensorType, DoubleTe
 
 
 def to_onnx(student: Pipeline) -> bytes:
-    """The file of a student's graph: outputs `label` and, of some, `probabilities`. Raises NotImplementedError."""
+    """The file of a student's graph, with outputs `label` and, if it has them, `probabilities`.
+
+    Raises NotImplementedError if a part cannot be converted.
+    """
     for part, convert in (
         (Cells, _cells),
         (FunctionTransformer, _function),
@@ -99,7 +102,7 @@ def _type(cells: Cells) -> Any:
 
 
 def _columns(scope: Any, model: ColumnTransformer, inputs: Any, custom_parsers: Any = None) -> Any:
-    """What all parts make of their own columns, side by side. skl2onnx's takes every column for one wide."""
+    """The outputs of all parts on their columns, concatenated. skl2onnx's parser takes every column to have width 1."""
     named = {given.raw_name: given for given in inputs}
     parts = [(part, names) for _, part, names in model.transformers_ if isinstance(part, Pipeline)]
     whole = scope.declare_local_operator("SklearnConcat")
@@ -110,7 +113,7 @@ def _columns(scope: Any, model: ColumnTransformer, inputs: Any, custom_parsers: 
 
 
 def _typed(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
-    """A part of ours, whose outputs are of its inputs' type, but for what makes floats of doubles."""
+    """A part of ours, whose output has the type of its inputs, except the one that converts doubles to floats."""
     part = scope.declare_local_operator(f"Concord{type(model).__name__}", model)
     part.inputs = inputs
     single = isinstance(model, FunctionTransformer) and model.func is np.require
@@ -120,7 +123,7 @@ def _typed(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 
 
 def _scored(scope: Any, model: ScoreClassifier, inputs: Any, custom_parsers: Any = None) -> Any:
-    """The regressor's scores, and what makes a class of them."""
+    """The regressor's scores, and the operator that turns them into a class."""
     part = scope.declare_local_operator("ConcordScoreClassifier", model)
     part.inputs = _parse_sklearn(scope, model.regressor_, inputs, custom_parsers)
     part.outputs.append(scope.declare_local_variable("label", StringTensorType([None])))
@@ -128,7 +131,7 @@ def _scored(scope: Any, model: ScoreClassifier, inputs: Any, custom_parsers: Any
 
 
 def _coded(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
-    """Codes are whole numbers, as doubles: parts side by side have one type."""
+    """Codes, integers stored as doubles, because concatenated parts must have one type."""
     part = scope.declare_local_operator(f"Concord{type(model).__name__}", model)
     part.inputs = inputs
     part.outputs.append(scope.declare_local_variable("codes", DoubleTensorType([None, None])))
@@ -153,7 +156,7 @@ PARSERS = {
 
 
 def _joined(operator: Any) -> None:
-    """The shape of all inputs side by side; of classes, it is known."""
+    """Set the shape of the concatenated inputs; that of classes is known already."""
     if isinstance(operator.raw_operator, ScoreClassifier | Tallied):
         return
     if isinstance(operator.raw_operator, Crossed):
@@ -198,7 +201,7 @@ def _best(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _code(scope: Any, operator: Any, container: Any) -> None:
-    """A number: how many cuts are at most it; a word: its rank, of those that are known."""
+    """The code of a number, the count of cuts at or below it; or of a word, its rank among the known ones."""
     model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
     if model.cuts is None:
         known = dict.fromkeys(model.others, len(model.words)) | {word: at for at, word in enumerate(model.words)}
@@ -207,7 +210,7 @@ def _code(scope: Any, operator: Any, container: Any) -> None:
         ranks = {"keys_strings": list(known), "values_int64s": list(known.values())}
         place = OnnxLabelEncoder(X, default_int64=len(model.words) + 1, **ranks, op_version=2)
     else:
-        cuts = np.array([-np.inf, *model.cuts])[None, :]  # one more, which every number passes: none is no axis
+        cuts = np.array([-np.inf, *model.cuts])[None, :]  # one more that every number passes: an axis must not be empty
         passed = OnnxCast(OnnxGreaterOrEqual(X, cuts, **version), to=WHOLE, **version)
         above = OnnxReduceSum(passed, np.array([1]), keepdims=1, **version)
         place = OnnxWhere(OnnxIsNaN(X, **version), np.array([[len(model.cuts) + 2]]), above, **version)

@@ -1,25 +1,25 @@
-"""What decoding tallies starts from: a prior law of the weights, and public rows repaired to be like the private ones.
+"""Inputs of decoding tallies: a prior of the weights, and public rows repaired to resemble the private ones.
 
 Prior: how large and how smooth a model's weights are, field by field, learned from released sums alone. The weights of
 a field are normal with mean zero. Those of a category are independent, of variance τ²; those of a number are alike in
 neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals; those of a vector in neighbouring cells:
 τ²(.9·e^(−d²/2m²) + .1·[i = j]), d being how far centres lie from each other and m the mean way to the eighth nearest.
 τ of each field is found by expectation and maximisation, so that nothing is tuned. Post-processing: no private row is
-read here. Checked by tests/tasks/student/test_joint.py: the evidence never falls, and is that of the normal law it
-stands for.
+read here. Checked by tests/tasks/student/test_joint.py: the evidence never falls, and equals that of the normal
+distribution.
 
-Repair: make public rows like the private ones, field by field, by released totals of the private rows' codes. Public
-rows stand for private ones when tallies are decoded, so their codes must occur as often. In each field whose totals
-clearly differ, rows of codes there are too many of are given codes there are too few of.
+Repair: make public rows resemble the private ones, field by field, by released totals of the private rows' codes.
+Public rows represent private ones when tallies are decoded, so their codes must be as frequent. In each field whose
+totals clearly differ, rows with codes that are too frequent get codes that are too rare.
 
-Which rows move is decided by a random order: its first rows move. With one order for all fields they come to stand for
-people whom the public table leaves out, who differ in several fields at once: where public rows are women only,
-those who become men also become the husbands and the married. With an order for each field, fields stay as independent
-as they are. Which of the two is right, the decoder asks of the released sums: the repair that makes them likelier.
+A random order decides which rows move: its first ones. With one order for all fields, they represent people missing
+from the public table who differ in several fields at once: if public rows are women only, those who become men also
+become the husbands and the married. With an order for each field, the dependence between fields stays as it is. The
+decoder takes the repair under which the released sums are likelier.
 
 Assumes      the totals are released, the rows public: post-processing
-Guarantees   a function of its arguments: the rows that move are drawn from a fixed seed, which protects nobody
-Not covered  how fields go together among the rows that move, and between them and the fields that need no repair
+Guarantees   a function of its arguments: the rows that move are drawn from a fixed seed, which is no privacy noise
+Not covered  dependence between fields among the rows that move, and between them and the fields that need no repair
              Checked by tests/tasks/student/test_repair.py
 """
 
@@ -39,26 +39,26 @@ SPREADS = (0.02, 3.0)
 """Least and largest τ."""
 SMOOTH = 0.9
 LENGTH = 0.25
-"""Over what part of a number's intervals weights are alike."""
+"""Share of a number's intervals over which weights are alike."""
 CELL_NEIGHBOURS = 8
-"""Over how many cells of a vector weights are alike."""
+"""Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
-"""Of the largest variance of a sum: added to each, so that rounding makes no covariance singular."""
+"""Share of the largest variance of a sum that is added to each, so that rounding makes no covariance singular."""
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
 
 CLEARLY = 4.0
-"""Standard deviations by which a total must differ."""
+"""Standard deviations by which a total must differ for its field to be repaired."""
 LEAST_MOVED = 0.02
-"""Share of the rows that a field must be off by."""
+"""Least share of the rows that must move for a field to be repaired."""
 SEED = 20_261_122
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Sums z that are linear in the weights u, up to normal noise, seen through the prior's basis.
+    """Sums z that are linear in the weights u (in the prior's basis) up to normal noise.
 
-    z = M u + noise of unit variance, after whitening: all that inference needs of it is
+    z = M u + noise of unit variance, after whitening. Inference needs only
     gram       MᵀM (d, d)
     pull       Mᵀz (d,)
     square     zᵀz
@@ -78,11 +78,11 @@ class Linear:
 
 @dataclass(frozen=True)
 class Prior:
-    """A normal law of weights: W = basis · u, where the parts of u that belong to field f have variance spread[f]².
+    """A normal prior of weights: W = basis · u, where the entries of u that belong to field f have variance spread[f]².
 
     basis   (d, d) block-diagonal, block f the Cholesky factor of the field's correlations
-    owner   (d,) which entry of `spread` each part of u belongs to
-    spread  sd by field; the last is the intercept's, which stays as it is
+    owner   (d,) index into `spread` of each entry of u
+    spread  sd by field; the last is the intercept's, which is not learned
     """
 
     basis: Floats
@@ -105,7 +105,7 @@ def prior_of(fields: Sequence[CodedField]) -> Prior:
 
 
 def correlations(field: CodedField) -> Floats:
-    """Prior correlations of a field's weights (codes, codes); that of a missing cell is like no other."""
+    """Prior correlations of a field's weights (codes, codes); the weight of a missing cell is independent."""
     found = np.eye(field.size)
     if isinstance(field, NumberField):
         intervals = field.size - 1
@@ -130,7 +130,7 @@ def posterior(linear: Linear, prior: Prior) -> tuple[Floats, Floats]:
 
 
 def evidence(linear: Linear, prior: Prior) -> float:
-    """Log-likelihood of the sums under the prior, but for the constant ½ log 2π a sum."""
+    """Log-likelihood of the sums under the prior, without the constant ½ log 2π per sum."""
     factor, sd = _factor(linear, prior)
     explained = float((sd * linear.pull) @ cho_solve(factor, sd * linear.pull))
     log_determinant = linear.log_noise + 2 * float(np.log(np.diag(factor[0])).sum())
@@ -148,7 +148,7 @@ def improved(linear: Linear, prior: Prior) -> Prior:
 
 def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
     """Sums `target` = jacobian · u + noise of that covariance."""
-    # sums of a field add up alike: what tells them apart is their noise, which doubles may lose beside many units
+    # the sums of every field have the same total, up to noise that doubles may lose among many units
     lower = cholesky(covariance + EVEN * np.diag(covariance).max() * np.eye(len(covariance)), lower=True)
     both = solve_triangular(lower, np.column_stack([jacobian, target]), lower=True)
     gram = both.T @ both
@@ -163,7 +163,7 @@ def _factor(linear: Linear, prior: Prior) -> tuple[tuple[Floats, bool], Floats]:
 
 @dataclass(frozen=True)
 class Totals:
-    """How many private units have each code: released, with noise of sd `noise`; and how many units there are."""
+    """Released numbers of private units with each code, with noise of sd `noise`, and the number of units."""
 
     by_field: tuple[Floats, ...]
     noise: float
@@ -193,8 +193,8 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 
 
 def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
-    """The coarse fields that `repaired` fills mostly with strangers somewhere: codes that get more rows than they have
-    own ones get LEAST_MOVED of all rows. What they hold within is then known of too few."""
+    """The coarse fields with codes that `repaired` fills mostly with rows of other codes, if these are LEAST_MOVED of
+    all rows or more. Too few rows then show the fine codes within."""
     return tuple(
         coarse
         for coarse, counted in zip(codes.coarse, totals.by_field, strict=True)
@@ -203,7 +203,7 @@ def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
 
 
 def _strangers(own: Ints, counted: Floats, totals: Totals) -> float:
-    """The share of the rows that move to codes with fewer rows of their own than come."""
+    """The share of the rows that move to codes with fewer rows of their own than arrive."""
     wanted = _wanted(own, counted, totals)
     if wanted is None:
         return 0.0
@@ -219,7 +219,7 @@ def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
 
 
 def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
-    """How many of the rows should have each code; None if they may stay as they are."""
+    """The number of rows that should have each code; None if no row needs to move."""
     share = np.bincount(own, minlength=len(counted)) / len(own)
     stated = counted / totals.units
     variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)

@@ -1,6 +1,6 @@
-"""Study: the student learns from released labels and public rows alone, so that it is safe to publish.
+"""Study: fit the student to released labels and public rows alone, so that it is safe to publish.
 
-Assumes      labels came through the door; rows are public; the encoding is of public rows
+Assumes      labels were released at the door; rows are public; the encoding is of public rows
 Guarantees   nothing here reads a private row: post-processing, which costs nothing however often it is repeated
 Not covered  what a student may infer about people from public knowledge. Checked by tests/tasks/student/test_study.py
 """
@@ -38,10 +38,10 @@ MOST_CELLS = 1 << 26
 
 
 class Student(BaseModel):
-    """A published student: its file, and how it does on public test rows, if there are any.
+    """A published student: its file, and its measures on public test rows, if there are any.
 
-    named     the classes that it names on the public rows; None if that is not known
-    figures   what else it does on test rows, by name
+    named     the classes that it predicts on the public rows; None if that is not known
+    figures   further measures on test rows, by name
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,10 +70,10 @@ def study(
     """The fitted student, from raw public columns to class names.
 
     batches   the staged public rows in order, and the released file of labels of each
-    teachers  how many voted: k, which turns noisy votes into shares
-    Raises WrongInput where the plan's estimator cannot learn from such labels.
+    teachers  number of teachers k, which turns noisy votes into shares
+    Raises WrongInput if the plan's estimator cannot learn from such labels.
 
-    One batch is in memory at a time, and of more rows that teach than MOST_CELLS has room for, an even sample.
+    One batch is in memory at a time. If MOST_CELLS has no room for all usable rows, an even sample of them is used.
     """
 
     def learned(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
@@ -113,7 +113,7 @@ def study_inferred(
 
 
 def _room(rows: int, encoding: Encoding) -> tuple[Matrix, Targets]:
-    """Room for so many rows that teach and the scores of their classes, or for as many as MOST_CELLS allows."""
+    """Empty arrays for `rows` usable rows and the scores of their classes, or for as many as MOST_CELLS allows."""
     classes = len(encoding.classes)
     most = min(rows, MOST_CELLS // (encoding.width + 2 * classes))
     return np.empty((most, encoding.width), dtype=np.float32), np.empty((most, classes))
@@ -126,9 +126,9 @@ def even_sample(first: int, size: int, total: int, most: int) -> Used:
 
 
 def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
-    """Fit the student on made-up rows of every class, of equal and of mixed scores as the plan would have them.
+    """Fit the student to made-up rows of every class, with equal and with mixed scores as the plan would give.
 
-    Raises WrongInput if that fails: it would fail after the door, when the labels have been paid for.
+    Raises WrongInput if that fails: otherwise it would fail after the labels have been paid for.
     """
     from concord.tasks.student.trust import trusted_types
 
@@ -154,13 +154,13 @@ def publish_student(
 
 
 def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> tuple[str, ...]:
-    """The classes that a student names on the staged public rows, in the order of the plan."""
+    """The classes that a student predicts on the staged public rows, in the order of the plan."""
     found = {name for batch in batches for name in student.predict(read_frame(batch.ref, vault))}
     return tuple(name for name in encoding.classes if name in found)
 
 
 def teaching(labels: pa.Table, refused: Refused) -> int:
-    """How many of the rows teach the student anything."""
+    """The number of rows that the student can learn from."""
     if refused == "published":
         return int(labels.num_rows)
     usable = pc.sum(_is_lesson(labels, refused)).as_py()
@@ -170,14 +170,13 @@ def teaching(labels: pa.Table, refused: Refused) -> int:
 def lessons(
     labels: pa.Table, classes: Sequence[str], refused: Refused, *, teachers: int, seed: int | tuple[int, int]
 ) -> tuple[Used, Targets]:
-    """What the rows teach: which are used (rows,), and the score of each class for those (used, classes).
+    """Training targets: which rows are used (rows,), and the score of each class for those (used, classes).
 
     random     a refused row gets a class at random
-    drop       it is left out
-    soft       noisy votes, where released, count as they are, divided by k: unbiased; a refused row stands for all
-               classes alike
-    published  a row without an answer gets a class at random, whether it was refused or not asked, as the paper has it
-               (BTT18, PrivateAgnostic); in all others, a row that was not asked teaches nothing
+    drop       a refused row is left out
+    soft       noisy votes, if released, divided by k: unbiased; a refused row has equal scores for all classes
+    published  a row without an answer gets a class at random, whether it was refused or not asked, as in the paper
+               (BTT18, PrivateAgnostic); in all other modes, a row that was not asked is not used
     """
     answers = _indices(labels["label"], classes)
     used = np.ones(len(answers), dtype=bool) if refused == "published" else _is_lesson(labels, refused).to_numpy()
@@ -203,13 +202,13 @@ def _indices(names: pa.ChunkedArray, classes: Sequence[str]) -> NDArray[np.int64
 
 
 def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
-    """The noisy votes of those rows that have any (scored, classes)."""
+    """The noisy votes (scored, classes) of the rows that have any."""
     scores = labels["scores"].drop_null().combine_chunks()
     return np.asarray(pc.list_flatten(scores).to_numpy(), dtype=np.int64).reshape(-1, classes)
 
 
 def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
-    """An estimator of class names, fitted on X (rows, width) and class scores (rows, classes)."""
+    """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes)."""
     estimator = plan.build(random_state=plan.seed)
     try:
         if is_regressor(estimator) and X.size:
@@ -220,10 +219,10 @@ def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str])
 
 
 def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
-    """A classifier on rows repeated by class, weighted by their scores.
+    """A classifier fitted to rows repeated by class and weighted by their scores.
 
-    Scores are clipped to [0, ∞) and scaled to sum to one, which biases them if noise is large: a regressor takes
-    noisy votes as they are.
+    Scores are clipped to [0, ∞) and scaled to sum to one, which biases them if noise is large; a regressor needs no
+    clipping.
     """
     weights = _weights(targets)
     rows, indices = np.nonzero(weights)
@@ -251,11 +250,11 @@ def _weights(targets: Targets) -> Targets:
 
 
 def _constant(names: NDArray[Any]) -> DummyClassifier:
-    """The student of labels that teach nothing but the most frequent class."""
+    """The student that always predicts the most frequent class, for labels that allow no other."""
     return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(names), 1)), names)
 
 
 def student_of_hypothesis(released: bytes, encoding: Encoding) -> Pipeline:
-    """The student that a released hypothesis is, from raw public columns to class names."""
+    """The student of a released hypothesis, from raw public columns to class names."""
     hypothesis = json.dumps(json.loads(released)["hypothesis"], sort_keys=True)
     return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())

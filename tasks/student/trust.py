@@ -1,12 +1,12 @@
-"""Trust: which types a student's file may hold, by full name, before anything in it is made.
+"""Trust: the types that a student's file may hold, by full name, checked before any object in it is created.
 
-Loading a file imports the types that it names and calls some of them: a file that may name any function of NumPy's runs
-any code, since NumPy holds one that executes text. So the rule is closed, and nothing in a folder widens it: neither
-the file nor the certificate, which came from the same hands.
+Loading a file imports the types that it names and calls some of them. A file that may name any function of NumPy can
+run any code, since NumPy has one that executes text. So the list is closed, and nothing in a folder extends it: neither
+the file nor the certificate, which came from the same source.
 
     skops' own list      scikit-learn's estimators, losses and links, universal functions, types of numbers
-    OURS                 what `published_student` writes
-    INNER                what fitted estimators of scikit-learn hold, found by fitting all of them
+    OURS                 types that `published_student` writes
+    INNER                types inside fitted estimators of scikit-learn, found by fitting all of them
     a foreign package    if one's own plan names an estimator of it, or CONCORD_TRUST names the package
 
 Guarantees   nothing is imported to decide; of scikit-learn only classes are trusted, and one measure of quality
@@ -75,7 +75,7 @@ INNER = frozenset(
     }
 )
 CLOSED = sys.stdlib_module_names | {"concord", "numpy", "scipy", "sklearn"}
-"""Packages that nobody opens as a whole."""
+"""Packages that cannot be trusted as a whole."""
 
 
 def trusted_types(file: bytes, planned: str | None = None) -> list[str]:
