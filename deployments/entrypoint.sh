@@ -1,5 +1,5 @@
 #!/bin/sh
-# Reads the database's password from the file that holds it, if there is one, and becomes the command.
+# Read the database's password from its file, if there is one, and exec the command.
 set -eu
 if [ -n "${PGPASSWORD_FILE:-}" ]; then
   PGPASSWORD=$(cat "$PGPASSWORD_FILE")
