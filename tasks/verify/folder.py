@@ -37,6 +37,8 @@ LARGEST_DIGESTED = 2**36
 DIGESTED_AT_ONCE = 2**20
 WIDEST_SCORES = 2**10
 """More than a plan may declare."""
+LARGEST_BATCH = 10_000_000
+"""Rows that a plan may let pass the door at once, which are a file of labels."""
 LONGEST_ROW = 2**12
 """Bytes of a row of labels without its scores: its number, class, outcome and session."""
 SCORE = 9
@@ -150,8 +152,8 @@ def unpacked(data: bytes, path: str, rows: int) -> Iterator[pa.RecordBatch]:
         raise NotVerified(f"the published file {path} holds other columns than those of labels")
     sizes = [*_sizes(memoryview(data))]
     held, asked = sum(length for length, _ in sizes), sum(size for _, size in sizes)
-    if held > rows:
-        raise NotVerified(f"the published file {path} holds {held:,} rows, but the certificate leaves {rows:,} for it")
+    if held > (most := min(rows, LARGEST_BATCH)):
+        raise NotVerified(f"the published file {path} holds {held:,} rows, where the certificate leaves {most:,}")
     if asked > min(_bytes_of(held, classes), MOST_PACKED * len(data)):
         raise NotVerified(
             f"the published file {path} asks for {asked:,} bytes of memory, which its {held:,} rows in {len(data):,} "

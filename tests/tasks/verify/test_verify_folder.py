@@ -15,8 +15,10 @@ import pytest
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_schema, table_bytes
+from concord.artifacts.sections import LabelingPlan
 from concord.tasks.student.model import load
-from concord.tasks.verify.folder import LARGEST_PARSED, FlatTable, PublishedSession, unpacked
+from concord.tasks.verify import folder as folder_module
+from concord.tasks.verify.folder import LARGEST_BATCH, LARGEST_PARSED, FlatTable, PublishedSession, unpacked
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
@@ -59,7 +61,7 @@ def test_labels_that_unpack_to_more_than_their_rows_are_refused_unread(
     assert len(data) < 400_000
     before = pool.max_memory()
     put(folder, data)
-    assert "holds 3,000,000 rows, but the certificate leaves 300 for it" in faults(folder)["released labels"]
+    assert "holds 3,000,000 rows, where the certificate leaves 300" in faults(folder)["released labels"]
     assert pool.max_memory() < before + 2**20
 
 
@@ -71,6 +73,16 @@ def test_labels_that_no_lz4_holds_in_so_few_bytes_are_refused_however_many_rows_
     with pytest.raises(NotVerified, match="nothing of it was unpacked"):
         list(unpacked(data, "labels", MANY))
     assert pool.max_memory() < before + 2**20
+
+
+def test_no_file_holds_more_rows_than_pass_the_door_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LabelingPlan(batch=LARGEST_BATCH).batch == LARGEST_BATCH
+    with pytest.raises(ValueError, match=f"less than or equal to {LARGEST_BATCH}"):
+        LabelingPlan(batch=LARGEST_BATCH + 1)
+    monkeypatch.setattr(folder_module, "LARGEST_BATCH", 100)
+    assert len(list(unpacked(of_nothing(100, "lz4"), "labels", 10**12))) == 1
+    with pytest.raises(NotVerified, match="holds 101 rows, where the certificate leaves 100"):
+        list(unpacked(of_nothing(101, "lz4"), "labels", 10**12))
 
 
 @pytest.mark.parametrize("size", [2**40, -2, -(2**40)])
