@@ -64,6 +64,8 @@ class PublishedSession:
         try:
             file = certificate_file(path)
             text = b"".join(_pieces(file, CERTIFICATE_FILE, LARGEST_PARSED, LARGEST_PARSED))
+        except PermissionError:
+            raise WrongInput(f"{CERTIFICATE_FILE} cannot be read at {path}: this user may not") from None
         except (OSError, ValueError):
             raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
         return cls(promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text), text, file.parent)
@@ -110,6 +112,8 @@ class PublishedSession:
             raise NotVerified(f"the file {path} is named, which lies outside what is published")
         try:
             yield from (self.text,) if own and inside == CERTIFICATE_FILE else _pieces(file, path, most, at_once)
+        except PermissionError:
+            raise NotVerified(f"the published file {path} cannot be read: this user may not") from None
         except (OSError, ValueError):
             raise NotVerified(f"the published file {path} is missing: put it beside the certificate") from None
 

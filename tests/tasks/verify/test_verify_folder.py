@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from struct import pack, unpack_from
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -197,6 +198,22 @@ def test_a_file_that_is_named_many_times_is_digested_once_and_refused(folder: Pa
     at.check(at.certificate.files[-1])
     (folder / "labels" / "batch-00002.arrow").unlink()
     at.check(at.certificate.files[-1])
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "ledger.json"])
+def test_a_file_that_may_not_be_read_is_not_said_to_be_missing(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def may_not(file: Path, *how: Any) -> Any:
+        if file.name == name:
+            raise PermissionError
+        return opened(file, *how)
+
+    monkeypatch.setattr(Path, "open", may_not)  # root may read all
+    assert f"{name} cannot be read" in str(faults(folder))
+    assert "is missing" not in str(faults(folder))
 
 
 def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
