@@ -1,6 +1,6 @@
-"""Candidates: what a private choice among students costs, and how many units set aside make it a good one.
+"""Candidates: the cost of a private choice among students, and the number of units to set aside for a good one.
 
-By public figures alone: neither table is read.
+Computed from public figures alone: neither table is read.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,17 @@ from concord.tasks.advice.expect import BETA, selection_rows
 from concord.tasks.mechanisms.student_choice import StudentChoice
 
 GAPS = (0.05, 0.02, 0.01, 0.003)
-"""By how much more of the rows others are wrong about than the best candidate."""
+"""Differences between the error rates of the other candidates and of the best one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitsNeeded:
-    """Units set aside by which a choice is good with probability 1 − BETA, if candidates are `gap` apart.
+    """Units to set aside so that a choice is good with probability 1 − BETA, if candidates are `gap` apart.
 
-    drawn   the best is chosen, by the luck of the draw alone: all others are wrong about `gap` more of those very units
-    proved  the chosen one is wrong about at most `gap` more of all rows than the best, whoever was set aside: a bound
-            for any candidates, far from what alike ones need
+    drawn   units for which the best is chosen, over the randomness of the choice alone: all others are wrong about
+            `gap` more of these same units
+    proved  units for which the chosen one errs at most `gap` more on all rows than the best, whichever units are set
+            aside: a bound for any candidates, far above what similar ones need
     """
 
     gap: float
@@ -33,10 +34,10 @@ class UnitsNeeded:
 class ChoiceAhead:
     """What to expect of a choice among candidates.
 
-    nats    charged to the test part of the units, at the domain's Rényi order; of a Gaussian filter μ², and no order
-    share   of the units that is set aside
-    aside   how many that is, if there are as many as the plan states; None if it states none
-    reason  what the draw tells by so many
+    nats    charge to the test part of the units, at the domain's Rényi order; with a Gaussian filter μ², and no order
+    share   share of the units that is set aside
+    aside   their number, if there are as many as the plan states; None if it states none
+    reason  the gap that the choice can distinguish, in words
     """
 
     epsilon: float

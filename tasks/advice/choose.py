@@ -1,11 +1,11 @@
-"""Choose: what mechanism = "auto" stands for, over votes and tallies, by what each is worth to the student.
+"""Choose: resolve mechanism = "auto" to votes or tallies, by their worth to the student.
 
-The plan says what may be weighed: [teachers] that votes may be asked of, at its cutoff and rows if it names them; and
-labeling.rows, by which tallies are weighed, with its rounds, bins and repair. What is left out is said, and why. What
-is chosen becomes a plan that names it, so that what runs, what it costs and what is on record are that plan's.
+The plan states what may be compared: votes if it has [teachers], at its cutoff and rows if it names them; and tallies
+if it has labeling.rows, with its rounds, bins and repair. The reason names each alternative that is left out. The
+result is a plan that names the chosen mechanism; it is that plan which runs, is charged and is recorded.
 
-Assumes      the plan and the public rows, as `PublicFacts` has them
-Guarantees   no private row is read. The choice is a function of public figures, and is worth no less as ε grows
+Assumes      the public facts in `PublicFacts` belong to the plan
+Guarantees   no private row is read. The choice is a function of public figures, and its worth does not fall as ε grows
 Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_recommend.py
 """
 
@@ -33,7 +33,7 @@ from concord.tasks.data.tables import open_public
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
-    """What the public table says: its rows, its encoding, the codes that a plan has of them; and the Rényi order of the
+    """Facts of the public table: its number of rows, its encoding, its codes for a plan; and the Rényi order of the
     domain that is charged."""
 
     rows: int
@@ -43,7 +43,7 @@ class PublicFacts:
 
     @classmethod
     def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
-        """Of the plan's own table, where it lies. Raises WrongInput if it does not fit the plan, or its test table."""
+        """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
         frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
         if plan.data.test is not None:
@@ -57,13 +57,13 @@ class PublicFacts:
         )
 
     def stream(self, plan: Plan) -> Stream:
-        """What a mechanism that votes would meet. Raises WrongInput if no budget is left for it."""
+        """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
         premises = premises_of(plan, plan.labeling.queries or self.rows)
         return Premises(**{**premises, "order": self.order, "fields": fields_of(self.encoding)}).stream
 
 
 def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
-    """The codes of a plan, learned once for each number of bins: they follow nothing else that is planned by."""
+    """The codes of a plan, learned once for each number of bins, which is all they depend on here."""
     learned: dict[int, Codes] = {}
 
     def codes(plan: Plan) -> Codes:
@@ -76,7 +76,7 @@ def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
 
 
 def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
-    """The plan with what mechanism = "auto" stands for in its place, and why. Raises WrongInput if nothing works."""
+    """The plan with mechanism = "auto" replaced by the chosen one, and the reason. Raises WrongInput if none works."""
     tallies, worth, mechanism = weigh_tallies(plan, public), 0.0, None
     if no_votes(plan) is None:
         stream = public.stream(plan)
@@ -94,7 +94,7 @@ def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
 
 
 def no_votes(plan: Plan) -> str | None:
-    """Why no teacher can be asked to vote, if so."""
+    """The reason why teachers cannot vote, or None."""
     if not plan.teachers.count:
         return "[teachers] does not say who would vote"
     if any(student.learner == "linear" for student in plan.student.each):
@@ -103,7 +103,7 @@ def no_votes(plan: Plan) -> str | None:
 
 
 def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
-    """Why rows cannot be asked for tallies, if so."""
+    """The reason why rows cannot be asked for tallies, or None."""
     if plan.relabel is not None:
         return "[relabel] is for teachers, who learn from the rows"
     if plan.student.learner == "universal":
@@ -118,7 +118,7 @@ def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
 
 
 def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
-    """What to expect if the rows themselves were asked, as the plan would have it."""
+    """What to expect of tallies with the plan's settings."""
     reason = no_tallies(plan, public.encoding)
     if reason is not None:
         return Option(name=TALLIES, feasible=False, reason=reason)
@@ -127,7 +127,7 @@ def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
 
 
 def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon]:
-    """What to expect of tallies at RATIOS of the plan's ε, were its lifetime as large."""
+    """What to expect of tallies at RATIOS of the plan's ε, with a lifetime budget that covers each."""
     epsilons, lifetime = [plan.privacy.epsilon * ratio for ratio in RATIOS], plan.privacy.lifetime
     ample = _with(plan, "privacy", lifetime=lifetime.model_copy(update={"epsilon": max(lifetime.epsilon, *epsilons)}))
     return [
@@ -137,15 +137,15 @@ def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon
 
 
 SHARE_DIGITS = 4
-"""Of a share that is expected."""
+"""Digits to which an expected share is rounded."""
 
 
 def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) -> tuple[Expected, ...]:
-    """What the way to ask that ran would be expected to teach at RATIOS of the plan's ε, by public facts alone; nothing
-    if the plan does not say what it takes, and nothing of an ε at which that is no number: all is spent by now.
+    """Expected results of the mechanism that ran at RATIOS of the plan's ε, by public facts alone; empty if the plan
+    does not state enough, and without an ε that gives no finite number: it must not fail, since all is spent by now.
 
-    rows    public ones
-    codes   of tallies
+    rows    number of public rows
+    codes   codes of tallies; None for votes
     """
     try:
         if codes is not None:
@@ -168,8 +168,8 @@ def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) 
 def recommended(
     options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None = None
 ) -> dict[str, Any]:
-    """The option to take, and why; or why there is none, and what would let the plan work. And whether the session of
-    the plan's `own` option, or else of that one, can be extended."""
+    """The recommended option and the reason, or why there is none and what would make the plan work; and whether the
+    session of the plan's `own` option, or else of the recommended one, can be extended."""
     try:
         best = recommend(options)
     except WrongInput as none:
@@ -181,7 +181,7 @@ def recommended(
 
 
 def later_rows(plan: Plan, rows: int, option: Option) -> str:
-    """Whether the plan's session can be extended once its own `rows` are asked, as is expected of that option."""
+    """Whether the plan's session can be extended after its own `rows`, as expected of that option, in words."""
     if option.name == TALLIES:
         return NO_LATER_ROWS
     by_rows = "queries" in MECHANISMS[option.name]
@@ -190,7 +190,7 @@ def later_rows(plan: Plan, rows: int, option: Option) -> str:
 
 
 def would_work(plan: Plan, public: PublicFacts) -> str:
-    """What would let the plan teach `enough`, if it cannot."""
+    """Changes that would let the plan label `enough` rows, in words."""
     ways, reason = list[str](), no_tallies(plan, public.encoding)
     if reason is None:
         ways.extend(_of_tallies(plan.naming(TALLIES), public))
@@ -231,11 +231,11 @@ def _of_votes(plan: Plan, public: PublicFacts) -> Iterable[str]:
 
 
 LARGEST_EPSILON, LARGEST_ROWS = 16.0, 1e9
-"""Beyond these nothing is suggested."""
+"""Largest ε and number of rows that are suggested."""
 
 
 def _least(start: float, works: Callable[[float], bool], most: float, within: float = 1.05) -> float | None:
-    """The least figure from `start` up to `most` that works, within that ratio, of two digits; None if none does."""
+    """The least number from `start` to `most` that works, up to a factor `within` and two digits; None if none does."""
     low, high = start, start
     while not works(high):
         low, high = high, 2 * high

@@ -1,16 +1,16 @@
-"""Compare: which mechanism that votes, and which cutoff, teaches most within a budget, from public figures alone.
+"""Compare: find the voting mechanism and cutoff that are worth most within a budget, from public figures alone.
 
-Every mechanism is calibrated by the catalogue, just as the door calibrates it, and its outcome expected over a public
+Every mechanism is calibrated by the catalogue, as at the door, and its expected outcome is computed over a public
 profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public teachers cast
-on public rows. What it is worth is what the plan's student gets of it (worth.py). The cutoff that is worth most is
-searched, and the least margin and ensemble that are enough; more votes of the winner never make a row fail more often.
+on public rows. Its worth is that of the answers to the plan's student (worth.py). The search finds the cutoff of most
+worth, and the least sufficient margin and ensemble; more votes for the winner never make a row fail more often.
 
 Assumes      budget, teachers, queries and profile are public
-Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy. Every search ends
-             at the same place each time. The best option is worth no less as ε grows
+Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy. Every search is
+             deterministic. The worth of the best option does not fall as ε grows
 Ends         not applicable
-Not covered  how easy the rows are that get answered; a session that goes on with further rows; several best cutoffs far
-             apart: the search stops where a larger one is worth less than half
+Not covered  whether answered rows are easier ones; a session that goes on with further rows; several best cutoffs far
+             apart: the search stops at a larger cutoff that is worth less than half
 
 Checked by tests/tasks/advice/test_planning.py and tests/flows/cli/test_plan_command.py.
 """
@@ -33,18 +33,18 @@ from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.odds import Shares, profile
 
 FAILURE_ODDS = 0.01
-"""A margin or a number of teachers is enough when a row is refused, or its label changed, with at most these odds."""
+"""A margin or a number of teachers is enough if a row is refused, or its label changed, with at most these odds."""
 LARGEST_SEARCHED = 10**7
-"""No larger margin or ensemble is searched."""
+"""Largest margin or ensemble searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """What is asked for, the profile (rows, classes) of vote shares it will meet, and its domain's Rényi order.
+    """A request for labels: budget, teachers, rows, the profile (rows, classes) of vote shares, and the Rényi order.
 
-    room     rows beyond `queries` that a mechanism which ends by rows asked is calibrated for, and that come later
-    lesson   what the student makes of the answers
-    rows     of a teacher, and the columns it learns from, if they are known
+    room     later rows beyond `queries` for which a mechanism that ends by rows is calibrated
+    lesson   how the student uses the answers
+    rows     rows of a teacher, and `fields` the columns it learns from, if they are known
     """
 
     epsilon: float
@@ -77,11 +77,11 @@ class Stream:
         units: float | None = None,
         fields: int | None = None,
     ) -> Self:
-        """What a public guess of agreement says will be met. Raises WrongInput if the figures make no sense.
+        """The stream expected from a public guess of agreement. Raises WrongInput if figures are out of range.
 
-        agreement   as `odds.profile` takes it; default: what is typical of teachers of so many rows and columns
+        agreement   as `odds.profile` takes it; default: typical of teachers with this many rows and columns
         order       the Rényi order of the domain it will be charged in, if that is known
-        units       that teachers learn from, as stated in public
+        units       number of units that teachers learn from, as stated in public
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
         if teachers < 1:
@@ -119,11 +119,11 @@ class Stream:
         )
 
     def outcome(self, mechanism: Mechanism) -> Expectation:
-        """What is expected of it."""
+        """The expected result of a mechanism."""
         return expectation(mechanism, self.shares * self.teachers, self.queries)
 
     def worth(self, expected: Expectation) -> float:
-        """What the student gets of what is expected, in labels."""
+        """Worth of an expected result to the student, in labels."""
         return worth_of_votes(
             expected,
             queries=self.queries,
@@ -134,8 +134,7 @@ class Stream:
         )
 
     def best(self, name: str, cutoff: int | None = None) -> Mechanism:
-        """The mechanism at that cutoff, or at the one of CUTOFFS at which it is worth most. Raises WrongInput if none
-        fits."""
+        """The mechanism at that cutoff, or at the one of CUTOFFS with most worth. Raises WrongInput if none fits."""
         if "cutoff" not in MECHANISMS[name] or cutoff is not None:
             return self.calibrated(name, cutoff if "cutoff" in MECHANISMS[name] else None)
 
@@ -150,7 +149,7 @@ class Stream:
 
 
 def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
-    """The least lead, in votes, that is enough whoever else has votes: all other classes are level."""
+    """The least lead, in votes, that is enough for any other votes; the worst case is that all others are equal."""
     level = np.full(stream.classes, -1 / stream.classes)
     level[0] += 1
     share = stream.teachers / stream.classes
@@ -174,7 +173,7 @@ def _fails(mechanism: Mechanism, votes: Floats) -> float:
 
 
 def _peak(score: Callable[[int], float], places: int) -> int:
-    """The place of the highest score: of every second one up to where scores have halved, and then of those beside."""
+    """Index of the highest score, searched at every second index until scores have halved, then at its neighbours."""
     coarse: list[float] = []
     for place in range(0, places, 2):
         coarse.append(score(place))
@@ -185,7 +184,7 @@ def _peak(score: Callable[[int], float], places: int) -> int:
 
 
 def _least(enough: Callable[[int], bool]) -> int | None:
-    """The least number above 0 that is enough, for one that stays so; None if LARGEST is not."""
+    """The least number above 0 that is enough, if larger ones are enough too; None if LARGEST_SEARCHED is not."""
     low, high = 0, 1
     while not enough(high):
         low, high = high, 2 * high
@@ -203,18 +202,18 @@ CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 500
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What one way to ask is expected to do. JSON by dataclasses.asdict.
+    """The expected result of one mechanism. JSON by dataclasses.asdict.
 
-    feasible           it fits the budget, and is expected to teach `enough`
-    cutoff             of CUTOFFS, the one that teaches most; None for mechanisms that do not pay by refusal
-    margin_needed      votes by which a winner must lead to fail with odds of 1% at most, whoever else has votes
-    teachers_needed    teachers for which a row of average agreement does; None if no number is enough
-    expected_answered  rows
-    label_error        part of released labels that noise changes
-    worth              labelled rows, free of noise, that would teach the student as much
-    lost               share of rows, roughly, that the student gets wrong for want of more; None if columns are unknown
-    needs              what must be fixed before it is asked
-    reason             what speaks for it; if it is not feasible, why not
+    feasible           whether it fits the budget and is expected to be worth `enough` labels
+    cutoff             the one of CUTOFFS with most worth; None for mechanisms that do not pay by refusal
+    margin_needed      lead in votes at which a row fails with odds of at most 1%, for any other votes
+    teachers_needed    teachers for which a row of average agreement fails as rarely; None if no number is enough
+    expected_answered  expected number of answered rows
+    label_error        share of released labels that noise changes
+    worth              number of labels without noise that are worth as much to the student
+    lost               rough share of rows that the student gets wrong for lack of labels; None if columns are unknown
+    needs              settings to fix before it is asked
+    reason             reason for it, or if it is not feasible against it
     """
 
     name: str
@@ -232,17 +231,17 @@ class Option:
 
 
 def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
-    """Every mechanism with what is expected of it, best first; at that cutoff alone, if it is fixed already."""
+    """The options of all mechanisms, best first; only at `cutoff`, if it is fixed already."""
     return ranked([plan_mechanism(name, stream, cutoff) for name in MECHANISMS])
 
 
 def ranked(options: Sequence[Option]) -> list[Option]:
-    """Best first: those that are feasible, by what they are worth; of equals, as they came."""
+    """Options sorted: feasible ones first, then by worth, equal ones in their given order."""
     return sorted(options, key=lambda option: (not option.feasible, -option.worth))
 
 
 def recommend(options: Sequence[Option]) -> Option:
-    """The option to take, its reason completed by what is next best. Raises WrongInput if none is feasible."""
+    """The first option, with the next best one added to its reason. Raises WrongInput if none is feasible."""
     best, *others = options
     if not best.feasible:
         able = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
@@ -255,7 +254,7 @@ def recommend(options: Sequence[Option]) -> Option:
 
 
 def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Mechanism | None]:
-    """The mechanism that is worth most, and what it is worth; None if none fits the budget."""
+    """The largest worth of a mechanism, and that mechanism; 0 and None if none fits the budget."""
     found: list[tuple[float, Mechanism]] = []
     for name in MECHANISMS:
         try:
@@ -267,7 +266,7 @@ def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Me
 
 
 def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Option:
-    """What is expected of one mechanism, at that cutoff or the best of CUTOFFS; not feasible if it has no place."""
+    """The option of one mechanism, at that cutoff or the best of CUTOFFS; not feasible if it cannot be calibrated."""
     try:
         mechanism = stream.best(name, cutoff)
     except WrongInput as wrong:

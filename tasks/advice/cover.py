@@ -1,12 +1,12 @@
-"""Cover: whether a domain's lifetime budget covers what a plan asks for, and the largest ε that it does.
+"""Cover: whether a domain's lifetime budget covers a plan's session, and the largest ε that it covers.
 
-The rule is the ledger's own (`artifacts.domains`), at the plan's lifetime, or for the real domain if a home has
-it: with the order that was frozen and all that it is charged. The session is calibrated as the door would.
+The rule is the ledger's own (`artifacts.domains`), with the plan's lifetime budget, or with the real domain if the home
+has it: its fixed order and its charges so far. The session is calibrated as at the door.
 
 Assumes      a home's ledger is the one that the plan will be run with
-Guarantees   no private row is read, and nothing is made or written: a home that is not there is not begun
-Not covered  sessions of the same version and charge are taken for the plan's own, which a run goes on with at no
-             further charge; a run itself knows by their identity. Checked by tests/tasks/advice/test_cover.py
+Guarantees   no private row is read and nothing is written: a missing home is not created
+Not covered  sessions of the same version and charge are taken to be the plan's own, which a run continues at no further
+             charge; a run itself compares identities. Checked by tests/tasks/advice/test_cover.py
 """
 
 from bisect import bisect_left
@@ -33,14 +33,14 @@ from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.mechanisms.exponential import Universal
 
 EPSILONS = tuple(round(digits * 10.0**power, 9) for power in range(-5, 1) for digits in range(100, 1000))
-"""Those of three digits, from 0.001 up: among them the largest is searched that fits."""
+"""Values of three digits, from 0.001 up, among which the largest ε that fits is searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A domain, what the units that are learned from are charged in it now, and its sessions that can be gone on with.
+    """A domain, the present charge of the units that are learned from, and the sessions that can be continued.
 
-    named   whether it is on the record yet
+    named   whether the ledger has the domain yet
     """
 
     domain: Domain
@@ -50,7 +50,7 @@ class Account:
 
     @classmethod
     def of(cls, plan: Plan, home: Path) -> Self:
-        """The plan's domain as the home's ledger has it, or as the plan would name it.
+        """The plan's domain from the home's ledger, or as the plan would create it.
 
         Raises WrongInput if the two caps differ, NotVerified if the ledger does not verify.
         """
@@ -69,7 +69,7 @@ class Account:
         return cls(domain=known, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
 
     def charge(self, plan: Plan, costs: Iterable[Cost]) -> tuple[Charge, bool]:
-        """What those costs of the plan come to, and whether sessions for all of them are there already.
+        """The total charge of these costs of the plan, and whether sessions for all of them exist already.
 
         Raises BudgetRefused if one has no finite charge by the domain's filter.
         """
@@ -81,19 +81,19 @@ class Account:
         return sum(charges, NOTHING), all(charge in there for charge in charges)
 
     def admits(self, charge: Charge) -> bool:
-        """Whether so much more stays within the cap."""
+        """Whether a further charge stays within the cap."""
         return self.domain.filter.admits(self.charged + charge)
 
 
 def _ledger(home: Path) -> Ledger | None:
-    """The ledger of a home that is there; to open one that is not would make it."""
+    """The ledger of a home, or None if there is none: opening it would create it."""
     file = sqlite_file(Settings.now().ledger_of(home))
     there = is_home(home) if file is None else file.is_file()
     return Ledger.of(home) if there else None
 
 
 def named_filter(name: str, home: Path) -> FilterKind | None:
-    """The filter of a domain that is on the record of the home's ledger; None if it is not."""
+    """The filter of a domain in the home's ledger; None if the ledger does not have it."""
     ledger = _ledger(home)
     known = None if ledger is None else ledger.domain(name)
     return None if known is None else known.filter.kind
@@ -101,14 +101,14 @@ def named_filter(name: str, home: Path) -> FilterKind | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Covered:
-    """What a plan's session takes of its domain's lifetime budget.
+    """The part of its domain's lifetime budget that a plan's session takes.
 
-    share   of the whole budget
-    used    of the whole budget, by sessions before it
-    more    further sessions like it that fit after it
-    own     whether it is there already: a run goes on with it and is charged nothing more
-    fit     by filter, how many like it would fit in a domain that is named with it; empty if it is named already
-    reason  all that in words
+    share   share of the whole budget
+    used    share of the whole budget used by earlier sessions
+    more    number of further sessions like it that fit
+    own     whether it exists already: a run continues it and is charged nothing more
+    fit     by filter, the number of sessions like it that fit in a new domain; empty if the domain exists already
+    reason  all of this in words
     """
 
     share: float
@@ -120,8 +120,8 @@ class Covered:
 
 
 def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Covered | None:
-    """What the plan's session takes of its domain; None if that is open, since the plan does not say when it ends, or
-    cannot be met.
+    """The part of its domain's budget that the plan's session takes; None if the plan does not state its end, or cannot
+    be met.
 
     Raises BudgetRefused, naming the largest ε that fits, if the domain does not cover it.
     """
@@ -147,9 +147,9 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
 
 
 def fit_by_filter(plan: Plan, public: PublicFacts | None, account: Account) -> dict[FilterKind, int]:
-    """By filter, how many sessions like the plan's fit in a domain that is named with it; empty if it is named already.
+    """By filter, the number of sessions like the plan's that fit in a new domain; empty if the domain exists already.
 
-    Each is calibrated for that domain, as the door would.
+    Each is calibrated for that domain, as at the door.
     """
     if account.named:
         return {}
@@ -163,13 +163,13 @@ def fit_by_filter(plan: Plan, public: PublicFacts | None, account: Account) -> d
 
 
 def better_filter(plan: Plan, fit: dict[FilterKind, int]) -> tuple[FilterKind, int] | None:
-    """The filter by which more sessions like the plan's fit than by its own, and how many; None if there is none."""
+    """The filter with which more sessions like the plan's fit than with its own, and their number; None if none."""
     own = fit.get(plan.privacy.lifetime.filter, 0)
     return next(((kind, count) for kind, count in fit.items() if count > own), None)
 
 
 def _suits(plan: Plan, fit: dict[FilterKind, int]) -> str:
-    """That the other filter suits better, if it does."""
+    """A sentence that the other filter suits better, or an empty one."""
     better, own = better_filter(plan, fit), fit.get(plan.privacy.lifetime.filter, 0)
     if better is None:
         return ""
@@ -181,7 +181,7 @@ GOES_ON = "; such a session is there, and a run that goes on with it is charged 
 
 
 def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[Cost] | None:
-    """What each session of the plan costs at its end, calibrated as the door would; None if that is open.
+    """Cost of each session of the plan at its end, calibrated as at the door; None if its end is not stated.
 
     Raises WrongInput if the plan's settings cannot be met.
     """
@@ -215,7 +215,7 @@ def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) ->
         try:
             costs = costs_of(asked, public, account) or []
         except WrongInput:
-            return None  # too little to run by
+            return None  # too little to calibrate for
         return not account.admits(account.charge(asked, costs)[0])
 
     below = [epsilon for epsilon in EPSILONS if (plan.student.epsilon or 0.0) < epsilon < plan.privacy.epsilon]
@@ -225,7 +225,7 @@ def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) ->
 
 @contextmanager
 def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
-    """A session that the domain's budget does not cover is refused with the largest ε that would be covered."""
+    """Context that adds the largest ε that would be covered to the error for a session that is not covered."""
     try:
         yield
     except NotCovered as refused:

@@ -1,9 +1,9 @@
-"""Demo: hospital stays made up by a seeded generator, so that a first run needs no download.
+"""Demo: synthetic hospital stays from a seeded generator, so that a first run needs no download.
 
-They are SYNTHETIC: no row is of a person. A patient has one or several stays, is frail or not, and all a ward writes
-down leans on that; whether they come back within thirty days does too, but for a share that nothing on file can tell.
+The rows are SYNTHETIC: none is of a person. A patient has one or several stays and is frail or not. All recorded
+features depend on that, and so does readmission within thirty days, except for a share that cannot be predicted.
 
-Imports nothing heavy: a command writes it while its server starts. Checked by tests/tasks/advice/test_demo.py
+Imports nothing heavy, because a command writes it while its server starts. Checked by tests/tasks/advice/test_demo.py
 """
 
 from pathlib import Path
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from concord.tasks.advice.keys import SHIPPED
 
 PLAN = Path(__file__).parents[2] / "demo.toml"
-"""A link to the one in deployments/plans, and a copy of it in a wheel."""
+"""A link to the plan in deployments/plans; in a wheel, a copy of it."""
 DEMO_TABLES = "data/demo"
 PATIENTS = {"private": 26_000, "public": 1_300, "test": 900}
 UNFORESEEN = 0.08
-"""Share of stays whose outcome is the opposite of what frailty says."""
+"""Share of stays whose outcome is the opposite of what frailty predicts."""
 
 Mask = NDArray[np.bool_]
 DIAGNOSES = ("heart failure", "pneumonia", "fracture", "stroke", "diabetes", "appendicitis", "asthma", "injury")
@@ -40,7 +40,7 @@ def write_demo(folder: Path) -> Path:
 
 
 def write_stays(folder: Path) -> None:
-    """Write private.parquet, public.parquet (no patient, no outcome) and test.parquet: the same bytes every time."""
+    """Write private.parquet, public.parquet (no patient, no outcome) and test.parquet: the same bytes each time."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, patients) in enumerate(PATIENTS.items()):
         rows = stays(patients, np.random.default_rng(seed))
@@ -49,7 +49,7 @@ def write_stays(folder: Path) -> None:
 
 
 def stays(patients: int, rng: Generator) -> pl.DataFrame:
-    """Synthetic stays of that many patients, in random order; about 2.3 a patient."""
+    """Synthetic stays of that many patients, in random order; about 2.3 per patient."""
     frail = rng.random(patients) < 0.4
     owner = rng.permutation(np.repeat(np.arange(patients), 1 + rng.poisson(np.where(frail, 2.0, 0.9))))
     weak = frail[owner]
@@ -75,11 +75,11 @@ def stays(patients: int, rng: Generator) -> pl.DataFrame:
 def _chosen(
     words: tuple[str, ...], frail: Mask, of_frail: tuple[float, ...], of_others: tuple[float, ...], rng: Generator
 ) -> NDArray[np.str_]:
-    """A word a row, by the odds of its patient's group."""
+    """One word per row, drawn with the probabilities of its patient's group."""
     names = np.array(words)
     return np.where(frail, rng.choice(names, len(frail), p=of_frail), rng.choice(names, len(frail), p=of_others))
 
 
 def _sometimes(values: NDArray[np.generic], rng: Generator, absent: float) -> pl.Series:
-    """Values of which a share is null."""
+    """Values, a random share of which becomes null."""
     return pl.select(pl.when(pl.Series(rng.random(len(values)) >= absent)).then(pl.Series(values))).to_series()

@@ -1,11 +1,11 @@
-"""Draft: a plan to start from, out of what the user states and what the public tables show.
+"""Draft: write a first plan from the user's statements and the public tables.
 
-Of the private table only the names of its columns are looked at, to see that those the user named are there. How many
-rows it has, and which classes, is what the user says; teachers and mechanism follow from that and the public rows.
+Of the private table only the names of its columns are read, to check that those the user named exist. The user states
+its number of rows and its classes; teachers and mechanism follow from these and the public rows.
 
-Assumes      figures and classes given were known in public before
+Assumes      the stated figures and classes are public knowledge
 Guarantees   no private cell is read; the text loads as a plan
-Not covered  whether the plan teaches well: `concord plan` says what to expect. Checked by tests/flows/cli/test_init.py
+Not covered  how good the plan is: `concord plan` states what to expect. Checked by tests/flows/cli/test_init.py
 """
 
 import json
@@ -33,7 +33,7 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the user states. Paths are as given; `rows` is the rough size of the private table, as told in public."""
+    """The user's statements. Paths are as given; `rows` is the rough size of the private table, as known in public."""
 
     private: str
     public: str
@@ -54,8 +54,8 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleAdvice:
-    """How many teachers, the mechanism that is expected to teach most with their votes on the public rows, and how many
-    later rows are paid for as well, if it ends by rows asked."""
+    """The number of teachers, the mechanism of most worth for their votes on the public rows, and the number of later
+    rows that are paid for too, if it ends by rows."""
 
     teachers: int
     best: Option
@@ -63,17 +63,17 @@ class EnsembleAdvice:
 
 
 def usual_delta(rows: int) -> float:
-    """The power of ten that is at most a tenth of one in `rows`: to publish one row in n at random has a δ of 1/n."""
+    """The power of ten that is at most 1/(10·rows): publishing one row in n at random would have δ = 1/n."""
     return float(f"1e-{1 + len(str(rows))}")
 
 
 def usual_room(rows: int) -> int:
-    """Later rows that a session is planned to have room for: a tenth of the public ones there are, at least 10."""
+    """Number of later rows for which a session is planned: a tenth of the present public rows, at least 10."""
     return max(10, rows // 10)
 
 
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
-    """The labels that a public labelled table holds, sorted. Raises WrongInput if it lacks the column."""
+    """The labels in a public labelled table, sorted. Raises WrongInput if it lacks the column."""
     table = open_public(path, "--test", form)
     words = {word for frame in table.frames([label]) for word in frame.select(text(label, frame.schema[label]))[label]}
     check_target("--label", label, words - {None})
@@ -81,7 +81,7 @@ def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, .
 
 
 def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
-    """The columns that can be features, with what each holds."""
+    """The columns that can be features, with their kinds."""
     names = [name for name in table.names if name not in (*besides, "") and kind_of(table.type_of(name)) is not None]
     return table.kinds(names)
 
@@ -124,9 +124,9 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
 ABSENT = "not in the private table, left out"
 UNREAD = "without a name, or neither numbers, words, dates, truth values nor lists of one length, left out"
 LEFT_OUT = (FREE_TEXT, ONE_VALUE, ALL_DIFFER, ABSENT, UNREAD)
-"""Remarks on columns that are no features."""
+"""Remarks on columns that cannot be features."""
 BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
-"""What is said of a filter that suits."""
+"""Remark on a filter that suits better."""
 PLAN_HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
 # private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
@@ -157,13 +157,13 @@ classes = {_toml(list(wishes.classes))} # a private label that is none of these 
 
 
 def _categories(wishes: Wishes) -> str:
-    """A line on numbers that name things, if there are such."""
+    """The line for columns whose numbers are names, if there are any."""
     names = _toml(list(wishes.categories))
     return f"categories = {names} # features whose numbers name things: read as words\n" if wishes.categories else ""
 
 
 def _format(form: TextFormat) -> str:
-    """A line on how CSV files are written, if that is unusual."""
+    """The line for the format of CSV files, if it is not the default."""
     if form == COMMAS:
         return ""
     keys = ", ".join(f"{key} = {_toml(value)}" for key, value in form.model_dump(exclude_defaults=True).items())
@@ -232,7 +232,7 @@ def _toml(value: object) -> str:
 
 
 def _path(path: str | None, folder: Path) -> str:
-    """Relative to the plan where it lies beside or below it, else absolute; an address as it is."""
+    """A path relative to the plan if it is in or below the plan's folder, otherwise absolute; an address as it is."""
     if "://" in (path or ""):
         return _toml(path)
     absolute = os.path.abspath(path or "")

@@ -1,7 +1,8 @@
-"""Expect: what a plan would come to, from the plan and public tables alone; nothing is spent and nothing private read.
+"""Expect: results of a plan, from the plan and public tables alone; nothing is spent and nothing private is read.
 
-The ε of a plan is shared out before a mechanism sees it: the choice of a student takes its part, and relabelling leaves
-(ε, δ) of the mechanism's own, on a secret subset. Planning shares it as the door does (`tasks.door.admit.calibrated`).
+The ε of a plan is divided before a mechanism is calibrated: the choice of a student takes its part, and relabelling
+leaves an (ε, δ) for the mechanism on a secret subset. Planning divides as the door does
+(`tasks.door.admit.calibrated`).
 
 Not covered  how well a public guess of agreement describes the private teachers. Checked by
              tests/tasks/advice/test_expect.py and tests/flows/cli/test_plan_command.py
@@ -37,28 +38,28 @@ def public_row_count(plan: Plan) -> int:
 
 
 RATIOS = (0.25, 0.5, 1, 2, 4)
-"""What is compared with what is planned, as multiples of it."""
+"""Multiples of the planned ε and number of teachers that are compared."""
 EXCESSES = (0.1, 0.05, 0.02, 0.01, 0.005)
-"""What a chosen student may err more than the best candidate, for which the private units it takes are told."""
+"""Excess errors of a chosen student over the best candidate, for which the number of private units is given."""
 BETA = 0.05
-"""The odds with which a chosen student may err more than is told."""
+"""Probability with which a chosen student may err more than stated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Premises:
-    """What planning goes by, all of it public. Raises WrongInput if that makes no sense.
+    """Public inputs of planning. Raises WrongInput if they are out of range.
 
-    epsilon, delta   what labels may spend, and beside them the choice of a student
-    agreement        a guess, as `odds.profile` takes it; None for what is typical
+    epsilon, delta   budget of labels and of the choice of a student
+    agreement        a guess, as `odds.profile` takes it; None for a typical one
     order            the Rényi order of the domain, if it is known
-    room             rows beyond `queries` that are paid for, if the mechanism ends by rows asked
-    mechanism        the one that is planned; None if the best is to be taken
-    cutoff           the one that is planned for it; None if the best is to be taken
-    choice           the part of ε that the choice of a student takes
+    room             rows beyond `queries` that are paid for, if the mechanism ends by rows
+    mechanism        the planned mechanism; None for the best
+    cutoff           its planned cutoff; None for the best
+    choice           the part of ε for the choice of a student
     relabel          how rows are relabelled before teachers learn from them, if they are
-    accountant       what proves the (ε, δ) of stable voting
-    lesson           what the student makes of the answers
-    units            private units that are learned from, as the plan states them; and the columns they are learned by
+    accountant       the accountant that proves the (ε, δ) of stable voting
+    lesson           how the student uses the answers
+    units            number of private units that are learned from, as the plan states; `fields` the number of columns
     """
 
     epsilon: float
@@ -86,13 +87,13 @@ class Premises:
 
     @property
     def subset(self) -> Subset | None:
-        """How the secret subset is drawn, from which alone teachers learn; None if they learn from all rows."""
+        """Settings of the secret subset from which teachers learn; None if they learn from all rows."""
         labels = self.epsilon - self.choice
         return None if self.relabel is None else subset_of(self.relabel, labels, self.delta)
 
     @property
     def stream(self) -> Stream:
-        """What a mechanism would meet, at the (ε, δ) that is left for it. Raises WrongInput if none is."""
+        """The stream that a mechanism would answer, at the (ε, δ) left for it. Raises WrongInput if none is left."""
         left, subset, units = (self.epsilon - self.choice, self.delta), self.subset, self.units
         if subset is not None:
             left = inner_budget(*left, **subset)
@@ -114,9 +115,9 @@ class Premises:
 
 
 def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
-    """The fields of Premises that a plan says; `queries` goes before its own, and before counting its public rows.
+    """The fields of Premises that a plan states; `queries` overrides the plan's own and the count of its public rows.
 
-    Raises WrongInput if a public table of it cannot be read.
+    Raises WrongInput if one of its public tables cannot be read.
     """
     lifetime, labeling = plan.privacy.lifetime, plan.labeling
     asked = queries or labeling.queries or (None if plan.data.public is None else public_row_count(plan))
@@ -140,8 +141,8 @@ def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
 
 
 def played(premises: Premises) -> bool | None:
-    """Whether accountant = "game" brings a table of its own at the planned cutoff, or the one of the Rényi curve is
-    best. None if the game was not asked for, or if there is no cutoff yet."""
+    """Whether accountant = "game" has a better table at the planned cutoff than the Rényi accountant. None if the game
+    was not asked for, or if there is no cutoff yet."""
     if premises.accountant == "renyi" or premises.cutoff is None:
         return None
     made = premises.stream.calibrated("stable", premises.cutoff)
@@ -149,9 +150,9 @@ def played(premises: Premises) -> bool | None:
 
 
 def dearer(premises: Premises) -> float | None:
-    """How many times as much the domain is charged for stable voting at the planned cutoff as the Rényi accountant
-    would have it charged, whose table is less steep. None if that accountant is planned, if there is no cutoff yet, or
-    if rows are relabelled, which is charged by the whole's ε."""
+    """Ratio of the domain's charge for stable voting at the planned cutoff to that with the Rényi accountant, whose
+    table is less steep. None if that accountant is planned, if there is no cutoff yet, or if rows are relabelled, which
+    is charged by the whole ε."""
     if premises.accountant == "renyi" or premises.cutoff is None or premises.relabel is not None:
         return None
     at = ORDERS.index(premises.order)
@@ -164,9 +165,9 @@ def dearer(premises: Premises) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AtEpsilon:
-    """What a mechanism is expected to do were the plan's ε this; teachers learn from `share` of the private rows.
+    """The expected result of a mechanism at this ε; teachers learn from `share` of the private rows.
 
-    share   None if nothing of ε is left for the mechanism
+    share   None if no ε is left for the mechanism
     """
 
     epsilon: float
@@ -175,7 +176,7 @@ class AtEpsilon:
 
 
 def at_other_epsilons(premises: Premises, name: str) -> list[AtEpsilon]:
-    """The mechanism of that name at RATIOS of the planned ε, as the plan would run it then."""
+    """The mechanism of that name at RATIOS of the planned ε, with the plan's other settings."""
     return [_at(premises, premises.epsilon * ratio, name) for ratio in RATIOS]
 
 
@@ -192,7 +193,7 @@ def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
 
 @dataclass(frozen=True, kw_only=True)
 class AtTeachers:
-    """What the best mechanism is expected to do were there so many teachers, who agree so much. None if none fits."""
+    """The best mechanism for this number of teachers with this agreement; its name is None if none fits."""
 
     teachers: int
     agreement: float
@@ -202,7 +203,7 @@ class AtTeachers:
 
 
 def at_other_teachers(premises: Premises) -> list[AtTeachers]:
-    """The best mechanism at RATIOS of the planned teachers; fewer know more, if it is known of how many rows."""
+    """The best mechanism at RATIOS of the planned teachers; fewer agree more, if the number of rows is known."""
     found = []
     for teachers in sorted({max(1, round(premises.teachers * ratio)) for ratio in RATIOS}):
         stream = replace(premises, teachers=teachers).stream
@@ -215,14 +216,14 @@ def at_other_teachers(premises: Premises) -> list[AtTeachers]:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenStudent:
-    """What the choice of a universal student costs and gives (Alon, Bassily & Moran 2019).
+    """Cost and error of the choice of a universal student (Alon, Bassily & Moran 2019).
 
-    epsilon        its cost is (ε, 0), pure
+    epsilon        its cost is pure (ε, 0)
     dimension      VC dimension of the class
-    candidates     hypotheses to choose from, one for each way in which the class can label the public rows
-    cover_error    what the best candidate errs more than the best hypothesis of the class, at most
-    private_units  by what the student errs more than the best candidate, at most, and by ε: units that are enough
-    beta           how likely it may err more than the best of the class by more than both together
+    candidates     number of hypotheses to choose from, one for each way in which the class can label the public rows
+    cover_error    largest excess error of the best candidate over the best hypothesis of the class
+    private_units  sufficient number of units, by largest excess error of the student over the best candidate and by ε
+    beta           probability that its excess error over the best of the class is more than both together
     """
 
     epsilon: float
@@ -238,7 +239,7 @@ class ChosenStudent:
 def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
     """What to expect of a plan's universal student, chosen at that ε. Raises WrongInput.
 
-    Alon, Bassily & Moran (2019): half of the odds for the cover, half for the choice among its candidates.
+    Alon, Bassily & Moran (2019): half of β for the cover, half for the choice among its candidates.
     """
     if plan.data.public is None:
         rule = "planning reads no private row, not even the features that data.public_share makes public"
@@ -263,22 +264,24 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
 
 
 def cover_error(*, dimension: int, rows: int, beta: float) -> float:
-    """α so that hypotheses that agree on that many public rows disagree on at most α of all rows; fails with odds β.
+    """α such that hypotheses that agree on `rows` public rows disagree on at most α of all rows, except with
+    probability β.
 
     Least α >= 8/n with 2·(2en/V)^(2V)·2^(−αn/2) <= β, at most 1: double sampling (Blumer et al. 1989) over the
     differences of two hypotheses, of which there are (2en/V)^(2V) on 2n rows by Sauer's lemma.
     """
     check_parameters(fractions={"beta": beta}, positive={"dimension": dimension, "rows": rows})
     if 2 * rows < dimension:
-        return 1.0  # Sauer's lemma begins there
+        return 1.0  # Sauer's lemma needs at least as many rows
     spread = 2 * dimension * math.log(2 * math.e * rows / dimension) - math.log(beta)
     return min(1.0, max(8 / rows, 2 / rows * (1 + spread / math.log(2))))
 
 
 def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -> int:
-    """Private rows for which the exponential mechanism errs at most α more than the best candidate; fails with odds β.
+    """Number of private rows for which the exponential mechanism errs at most α more than the best candidate, except
+    with probability β.
 
-    rate   by how much the logarithm of a weight falls with each error: ε if rows are secret, ε/2 if labels are
+    rate   fall of the logarithm of a weight with each error: ε if rows are secret, ε/2 if labels are
     Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
     ways, and the mechanism's own utility (McSherry & Talwar 2007).
     """

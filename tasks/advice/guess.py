@@ -1,4 +1,4 @@
-"""Guess: how much teachers agree, as the plan says it or as is typical; public, and never a figure of private teachers.
+"""Guess: the agreement of teachers, stated by the plan or typical; public, and never measured on private teachers.
 
 Not covered  whether the guess is right. Checked by tests/flows/cli/test_plan_command.py
 """
@@ -18,11 +18,11 @@ from concord.tasks.data.tables import open_public
 Guess = float | NDArray[np.float64]
 
 TYPICAL_AGREEMENT = 0.9
-"""The mean share of the winning class if no guess is given: near that of linear teachers on tables and digits."""
+"""Mean share of the winning class if no guess is given, close to that of linear teachers on tables and digits."""
 
 
 def expected_agreement(plan: Plan) -> Guess:
-    """The plan's guess: its figure, its table, or what is typical. Raises WrongInput if the table is none."""
+    """The plan's guess: its figure, its table, or the typical value. Raises WrongInput if the table is not valid."""
     guess = plan.labeling.agreement
     if isinstance(guess, str):
         return read_agreement(str(Path(plan.folder, guess)), len(plan.data.classes), plan.data.format)
@@ -30,12 +30,12 @@ def expected_agreement(plan: Plan) -> Guess:
 
 
 def read_agreement(guess: str, classes: int, form: TextFormat | None = None) -> Guess:
-    """The figure that `guess` is, or the votes of the table it names. Raises WrongInput if it is neither.
+    """The guess as a number, or the votes in the table it names. Raises WrongInput if it is neither.
 
-    A table (Parquet, Arrow IPC or CSV) has one row a public query, and either one column, the share of the winning
-    class, or one a class, votes or shares in any order: (rows,) or (rows, classes).
+    A table (Parquet, Arrow IPC or CSV) has one row per public query, and either one column, the share of the winning
+    class, or one per class, votes or shares in any order: (rows,) or (rows, classes).
 
-    form   how a CSV file is written; as is found in it if not given
+    form   format of a CSV file; detected if not given
     """
     try:
         return float(guess)

@@ -1,8 +1,8 @@
-"""Keys: what each key of a plan is and means, for people and for editors, out of the JSON schema of the plan's types.
+"""Keys: reference of a plan's keys for people and editors, from the JSON schema of the plan's types.
 
-`concord init` writes PLAN_SCHEMA_FILE beside a plan, whose first line names it, so that editors which know the line
-(taplo, and what is built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference`
-writes both.
+`concord init` writes PLAN_SCHEMA_FILE next to a plan, whose first line names it, so that editors which support it
+(taplo and those built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference` writes
+both.
 Checked by tests/tasks/advice/test_keys.py, which makes them anew and compares.
 """
 
@@ -21,7 +21,7 @@ PLAN_SCHEMA_FILE = "concord-plan.schema.json"
 SCHEMA_LINE = f"#:schema {PLAN_SCHEMA_FILE}\n"
 """The first line of a plan, by which an editor finds the schema."""
 SHIPPED = Path(__file__).parents[2] / PLAN_SCHEMA_FILE
-"""A link to the one in deployments/plans, and a copy of it in a wheel."""
+"""A link to the schema in deployments/plans; in a wheel, a copy of it."""
 Schema = dict[str, Any]
 
 
@@ -29,9 +29,9 @@ Schema = dict[str, Any]
 class Key:
     """A key of a plan.
 
-    name      dotted, as errors name it
-    values    what it may be, in words; `unit` is what a number counts or measures, empty if nothing
-    default   as TOML has it, or whether it must be given
+    name      dotted name, as in errors
+    values    its allowed values, in words; `unit` is the unit of a number, empty if none
+    default   default in TOML, or that it must be given
     known_to  everyone, since it is published, or the operator
     """
 
@@ -49,7 +49,7 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class KeySection:
-    """A table of the plan; `repeated` if there are several of that name."""
+    """A table of the plan; `repeated` if it is an array of tables."""
 
     name: str
     repeated: bool
@@ -58,14 +58,14 @@ class KeySection:
 
     @property
     def title(self) -> str:
-        """Its name as TOML has it."""
+        """Its header in TOML."""
         return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
 
 
 def plan_schema() -> Schema:
-    """JSON Schema of a plan as TOML has it: without nulls, and without `folder`, which the plan's place says.
+    """JSON Schema of a plan in TOML: without nulls, and without `folder`, which follows from the plan's path.
 
-    It is of draft 7, the newest that TOML editors know. What keys must be to one another is left to Concord.
+    It is of draft 7, the newest that TOML editors support. Rules between keys are left to Concord.
     """
     given = Plan.model_json_schema()
     del given["properties"]["folder"]
@@ -75,7 +75,7 @@ def plan_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """What PLAN_SCHEMA_FILE holds."""
+    """The content of PLAN_SCHEMA_FILE."""
     return json.dumps(plan_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -86,7 +86,7 @@ def sections() -> tuple[KeySection, ...]:
 
 
 def explained(name: str) -> list[Key]:
-    """The keys of that section, of that name, or else those that end in it. Raises WrongInput if there is none."""
+    """The keys of a section or with a full name, or else those that end in it. Raises WrongInput if there is none."""
     asked, every = name.strip("[]"), [key for section in sections() for key in section.keys]
     exact = [key for key in every if asked in (key.name, key.name.rpartition(".")[0])]
     found = exact or [key for key in every if key.name.endswith(f".{asked}")]
@@ -127,7 +127,7 @@ def _table(section: KeySection) -> str:
 
 
 def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[KeySection]:
-    """The sections within one, each before those in it; `who` knows it if nothing else is said."""
+    """The sections within one, each before its own; `who` is the default of `known_to`."""
     for name, value in part["properties"].items():
         if (inner := _type_of(value)) is not None:
             below, whole, known_to = types[inner], f"{above}{name}", value.get("x-known-to", who)
@@ -139,7 +139,7 @@ def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str 
 
 
 def _type_of(value: Schema) -> str | None:
-    """The name of the section that a key holds, or a list of such."""
+    """The name of the section that a key holds, alone or in a list; None if it holds none."""
     reference: str | None = value.get("$ref") or value.get("items", {}).get("$ref")
     return reference and reference.rpartition("/")[2]
 
@@ -158,7 +158,7 @@ def _key(name: str, value: Schema, who: str, *, required: bool) -> Key:
 
 
 def _values(value: Schema) -> str:
-    """What a key may be, in words."""
+    """Allowed values of a key, in words."""
     if "anyOf" in value:
         return " or ".join(map(_values, value["anyOf"]))
     if "enum" in value:
@@ -180,7 +180,7 @@ def _bounds(value: Schema, least: str, most: str, of: str) -> str:
 
 
 def _as_toml(value: Any) -> Any:
-    """A schema without nulls, which TOML has not, without titles, and without the defaults of whole sections."""
+    """A schema without nulls, which TOML lacks, without titles, and without the defaults of whole sections."""
     if isinstance(value, list):
         return [_as_toml(item) for item in value]
     if not isinstance(value, dict):

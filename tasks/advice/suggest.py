@@ -1,9 +1,9 @@
-"""Suggest: votes or tallies, and how many teachers, for a plan to start from, by public figures alone.
+"""Suggest: votes or tallies, and the number of teachers, for a first plan, by public figures alone.
 
-Both are weighed as mechanism = "auto" weighs them, and the plan that is written names what was chosen: the teachers
-that are worth most among a few sizes of shards, or the tallies of that very plan.
+Both are compared as for mechanism = "auto", and the plan names the result: the number of teachers with most worth among
+a few sizes of shards, or the tallies of the same plan.
 
-Not covered  what a model can express. Checked by tests/flows/cli/test_init.py
+Not covered  the limits of a model class. Checked by tests/flows/cli/test_init.py
 """
 
 import tomllib
@@ -21,14 +21,13 @@ from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
-"""Rows a shard that are tried: fewer make more teachers, who hide noise better and know less."""
+"""Numbers of rows per shard that are tried: fewer rows give more teachers, who are weaker and tolerate more noise."""
 MOST_TEACHERS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """The plan as text, what it was chosen by (an ensemble for votes; None for tallies), and whether its session can be
-    extended."""
+    """The plan as text, its ensemble (None for tallies), the reason for it, and whether its session can be extended."""
 
     text: str
     ensemble: EnsembleAdvice | None
@@ -37,11 +36,11 @@ class Suggested:
 
 
 def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
-    """The plan that is expected to teach most, by public figures alone.
+    """The plan of most expected worth, by public figures alone.
 
-    home      whose ledger, if there is one, says what the domain has left
-    tallies   whether rows are asked themselves, or teachers vote; None for what teaches more
-    A domain that is not on the record yet gets the filter by which more sessions like this one fit.
+    home      home whose ledger, if there is one, has the domain's remaining budget
+    tallies   True for tallies, False for votes; None for the one of more worth
+    A domain that the ledger does not have yet gets the filter with which more sessions like this one fit.
     Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
     wishes = replace(wishes, filter=named_filter(wishes.domain, home) or wishes.filter)
@@ -66,7 +65,7 @@ def _parsed(text: str, folder: Path) -> Plan:
 
 
 def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, tallies: bool | None) -> Suggested:
-    """Tallies, by that plan, or votes."""
+    """The suggestion of tallies, by the plan `direct`, or of votes."""
     plan = _parsed(direct, folder)
     asked = weigh_tallies(plan, public)
     if tallies:
@@ -88,7 +87,7 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
 
 
 def _ensemble(wishes: Wishes, public: PublicFacts) -> EnsembleAdvice:
-    """The teachers, and the mechanism, that are expected to teach most."""
+    """The number of teachers and the mechanism of most expected worth."""
     found = []
     figures: dict[str, Any] = {
         **{"epsilon": wishes.epsilon, "delta": wishes.delta, "classes": len(wishes.classes), "units": wishes.rows},
@@ -111,6 +110,6 @@ def _ensemble(wishes: Wishes, public: PublicFacts) -> EnsembleAdvice:
 
 
 def _round(count: int) -> int:
-    """Two leading digits: a figure stated roughly gives one."""
+    """A number rounded down to two leading digits."""
     step: int = 10 ** max(0, len(str(count)) - 2)
     return count // step * step

@@ -1,6 +1,6 @@
-"""Tallies, planned: the rounds and the noise that a plan asks for, and what to expect of them.
+"""Planned tallies: the rounds and the noise of a plan, and what to expect of them.
 
-What is planned is what runs: `planned_tallies` is called by the flow as it is here, over the same codes.
+The plan is what runs: the flow calls `planned_tallies` too, with the same codes.
 
 Not covered  interactions of columns, which additive codes do not express. Checked by
              tests/tasks/advice/test_recommend.py and tests/flows/cli/test_plan_command.py
@@ -32,7 +32,7 @@ from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
-    """Raise WrongInput if rows cannot be turned into codes, or codes cannot be what the student reads."""
+    """Raise WrongInput if rows cannot be turned into codes, or if the student cannot read codes."""
     for column in encoding.columns:
         if column.kind == "list" and any(student.learner == "linear" for student in plan.student.each):
             raise WrongInput(
@@ -57,7 +57,7 @@ def bins_of(plan: Plan) -> int:
 
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
-    """The tallies that a plan asks for, over those codes of that many public rows. Raises WrongInput."""
+    """The tallies of a plan, with these codes and `rows` public rows. Raises WrongInput."""
     labeling, classes, fields, secret = plan.labeling, len(plan.data.classes), len(codes.coarse), plan.privacy.secret
 
     def made(rounds: int, *, spaces: bool = False) -> Tallies:
@@ -87,14 +87,14 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int) -> Tallies:
         rounds = labeling.rounds or rounds_of_spaces(once, codes.size, labeling.rows or 1)
         return once if rounds == 1 else made(rounds, spaces=True)
     if all(isinstance(field, VectorField) for field in codes.fields):
-        return made(labeling.rounds or 1)  # what a cell holds is measured at once: a model of cells tells no more
+        return made(labeling.rounds or 1)  # one round measures all cells: a model of cells adds nothing
     rounds = labeling.rounds or rounds_of(fields, once.rho, rows, labeling.rows or 1)
     return once if rounds == 1 else made(rounds)
 
 
 def as_begun(plan: Plan, settings: Mapping[str, Any]) -> Plan:
-    """The plan of a session of tallies with those settings, naming its rounds if they were left to advice then: another
-    version may advise otherwise."""
+    """The plan of a session of tallies with those settings. Rounds left to advice are replaced by the session's, since
+    another version may advise otherwise."""
     asked = [each["what"] for each in settings["rounds"]]
     begun = {"rounds": asked.count("labels"), "repair": "codes" in asked}
     left = {key: value for key, value in begun.items() if getattr(plan.labeling, key) is None}
@@ -103,7 +103,7 @@ def as_begun(plan: Plan, settings: Mapping[str, Any]) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundAhead:
-    """A round as it is planned: `noise` is the standard deviation in each released sum, in units."""
+    """A planned round: `noise` is the standard deviation in each released sum, in units."""
 
     what: str
     columns: int
@@ -113,12 +113,12 @@ class RoundAhead:
 
 @dataclass(frozen=True, kw_only=True)
 class TalliesAhead:
-    """What tallies cost and what to expect of them, by public figures alone.
+    """Cost and expected worth of tallies, by public figures alone.
 
-    codes      in all, of `columns` columns of the public rows
-    rho        what the domain is charged, in zero-concentrated DP
-    seen       units that must share a code before its sum stands out of the noise, by twice its standard deviation
-    worth      as of an Option; None if the plan does not say how many units there are
+    codes      number of codes of all `columns` columns of the public rows
+    rho        the domain's charge, in zero-concentrated DP
+    seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
+    worth      as in Option; None if the plan does not state the number of units
     """
 
     epsilon: float
@@ -136,7 +136,7 @@ class TalliesAhead:
 
 
 def expect_tallies(plan: Plan, codes: Codes, rows: int) -> TalliesAhead:
-    """What to expect of a plan for tallies, over those codes of that many public rows."""
+    """What to expect of a plan for tallies, with these codes and `rows` public rows."""
     mechanism = planned_tallies(plan, codes, rows)
     rounds = tuple(
         RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
@@ -163,8 +163,8 @@ def expect_tallies(plan: Plan, codes: Codes, rows: int) -> TalliesAhead:
 
 
 def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
-    """What is expected of tallies, beside mechanisms that vote; not feasible if it is not known how many units there
-    are, or if they do not fit the budget."""
+    """The option of tallies, to compare with voting mechanisms; not feasible if the number of units is not stated, or
+    if they do not fit the budget."""
     units = learning_units(plan)
     if units is None:
         return _impossible("labeling.rows does not say how many private units there are, roughly")

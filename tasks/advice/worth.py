@@ -1,15 +1,15 @@
-"""Worth: what a student gets of a way to ask, counted in labels; and how many of them are enough.
+"""Worth: the value of answers to a student, counted in labels, and the number of labels that is enough.
 
-Votes and tallies are compared in one measure: so many labelled rows, free of noise, would teach a student as much.
+Votes and tallies are compared in one measure: the number of labels without noise that would be worth as much.
   a label      that noise changed with odds e is worth (1 − e·C/(C − 1))² of one (Angluin & Laird 1988, for C = 2)
-  a count      that a student regresses on is worth its reliability: of its variance about the middle, the part that is
-               the votes' own. Far down in the noise that is π/2 times what its label alone is worth; and of two noises
-               the one of smaller variance is always worth more
-  teachers     of n rows and F columns each agree with another as atan(√(n/F)) says (`typical_agreement`), and are wrong
+  a count      that a student regresses on is worth its reliability: the share of its variance about the mean that comes
+               from the votes. If noise is large, that is π/2 times the worth of its label alone; of two noises, the one
+               of smaller variance is always worth more
+  teachers     of n rows and F columns agree with each other by atan(√(n/F)) (`typical_agreement`), and are wrong
                together if n is small: all their votes at once are worth at most 8·n²/F labels
   a tally      of n units in cells of n_c: n·h·n_c/(h·n_c + σ²), h the mean p(1 − p): each cell's own spread, over that
-               and the noise's. One round alone also knows its model from the public rows only (`one_round_error`),
-               unless labels alone are secret: then features are known
+               plus the noise's. A single round also has its model from the public rows only (`one_round_error`), unless
+               only labels are secret: then features are known
 Measured on UCI Adult (14 columns), shrunk linear discriminants of 25/60/150/400 rows: agreement .82/.86/.89/.93, where
 the rule says .80/.86/.91/.94; a student of all their votes without noise 82.0/83.7/83.8/83.5% right. Logistic
 regression on 60/120/250/500/1,000/2,000/4,000 true labels: 76.9/79.3/82.5/82.6/84.1/84.4/84.7%, of 85.3 with 30,000:
@@ -31,32 +31,32 @@ from concord.tasks.mechanisms.mechanism import Expectation
 from concord.tasks.mechanisms.tallies import Tallies
 
 Lesson = Literal["random", "drop", "soft", "published"]
-"""What a student makes of rows without an answer, and of counts: `student.refused`."""
+"""How a student uses rows without an answer, and counts: `student.refused`."""
 
 SPREAD = 1 / 8
-"""The mean p(1 − p) of a label given its row: half of what it is without the row."""
+"""Mean p(1 − p) of a label given its row: half of its value without the row."""
 BINS = 8
-"""Codes of a column that a sum can tell apart at most: neighbouring bins are alike, so more of them cost nothing."""
+"""Most codes of a column that count as different: neighbouring bins are alike, so more of them cost nothing."""
 LIST_FIELDS = 32
-"""Columns that a list of numbers counts for at most: what is in it goes together."""
+"""Most columns that a list of numbers counts for, since its elements are dependent."""
 LABELS_A_CLASS, LABELS_A_FIELD = 10, 5
-"""What a student needs at least."""
+"""Least number of labels for a student, per class and per field."""
 
 
 def enough(classes: int, fields: int | None = None) -> int:
-    """Labels below which a student knows little more than the commonest class."""
+    """Number of labels below which a student learns little more than the most frequent class."""
     return max(LABELS_A_CLASS * classes, LABELS_A_FIELD * (fields or 0))
 
 
 def lost(worth: float, classes: int, fields: int) -> float:
-    """The share of rows, roughly, that a student gets wrong for want of labels."""
+    """The rough share of rows that a student gets wrong for lack of labels."""
     return min(1 - 1 / classes, fields / max(worth, 1e-300))
 
 
 def typical_agreement(rows: float, fields: int, classes: int) -> float:
-    """The mean share of the winning class among teachers of so many rows each.
+    """The mean share of the winning class among teachers of `rows` rows each.
 
-    A teacher's leaning is the true one, of variance 1 over the rows, and noise of variance fields/rows of its own.
+    A teacher's score is the true one, of variance 1 over the rows, plus independent noise of variance fields/rows.
     """
     lead = 2 / math.pi * math.atan(math.sqrt(rows / fields))
     return 1 / classes + (1 - 1 / classes) * lead
@@ -65,45 +65,44 @@ def typical_agreement(rows: float, fields: int, classes: int) -> float:
 def worth_of_votes(
     expected: Expectation, *, queries: int, classes: int, lesson: Lesson, rows: float | None, fields: int | None
 ) -> float:
-    """Of what a mechanism is expected to release; `rows` and `fields` are a teacher's, if they are known."""
+    """Worth of a mechanism's expected answers; `rows` and `fields` are those of a teacher, if they are known."""
     if lesson == "soft" and expected.kept is not None:
         kept = expected.kept
     else:
         kept = max(0.0, 1 - expected.changed * classes / (classes - 1)) ** 2
     worth = expected.answered * kept
     if lesson == "random":
-        worth *= 1 - expected.refused  # refused rows have labels too, which say nothing
+        worth *= 1 - expected.refused  # refused rows get random labels, which are worth nothing
     if lesson == "published":
-        worth *= expected.answered / queries  # and so have rows that were not asked
+        worth *= expected.answered / queries  # and so do rows that were not asked
     if rows is None or fields is None:
         return worth
     return 1 / (1 / max(worth, 1e-300) + fields * SPREAD / rows**2)
 
 
 def one_round_error(units: float, public: int) -> float:
-    """The variance of a code's sum for want of public rows, if one round alone is asked."""
+    """The variance of a code's sum from the limited number of public rows, if there is a single round."""
     return 0.007 * units**2 / public
 
 
 def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
-    """How many rounds to plan, by public facts: one if ν = [F/(8ρ)] / [.007·n²/m] is above .3, else three."""
+    """Number of rounds to plan, by public facts: one if ν = [F/(8ρ)] / [.007·n²/m] is above .3, otherwise three."""
     return 1 if fields_asked / (8 * rho) > 0.3 * one_round_error(guess, public) else 3
 
 
 def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
-    """How many rounds to plan of pictures, by public facts: two if the noise of one alone is below a fifth of the units
-    that share a cell, for then labels are good enough to learn a space from.
+    """Number of rounds to plan for pictures, by public facts: two if the noise of a single one is below a fifth of the
+    units that share a cell, because labels are then good enough to learn a space from.
 
-    Measured on MNIST with simulated noise, on private images kept apart for it, one run each: at ε = 0.1, where the
+    Measured on MNIST with simulated noise, on private images set aside for it, one run each: at ε = 0.1, where the
     noise is 0.18 of them, 97.9 to 98.0 % with two rounds and 97.8 % with one. Smaller ε were not tried; totals of codes
-    were not bought.
+    were not asked.
     """
     return 2 if once.rounds[-1].scale / once.steps < guess / cells / 5 else 1
 
 
 def worth_of_tallies(mechanism: Tallies, sizes: Sequence[int], *, units: float, public: int) -> float:
-    """Of the tallies that run, over columns of so many codes each that differ, of so many private units and public
-    rows."""
+    """Worth of tallies over columns with `sizes` different codes each, for so many private units and public rows."""
     of_labels = [each for each in mechanism.rounds if each.what == "labels"]
     noise = 1 / sum((mechanism.steps / each.scale) ** 2 for each in of_labels)
     if len(of_labels) == 1 and mechanism.secret == "rows":
@@ -115,12 +114,12 @@ def worth_of_tallies(mechanism: Tallies, sizes: Sequence[int], *, units: float, 
 
 
 def learning_units(plan: Plan) -> float | None:
-    """Private units that are learned from, by what the plan states; None if it does not say how many there are."""
+    """Number of private units that are learned from, as the plan states it; None if it does not."""
     rows = plan.labeling.rows
     return None if rows is None else rows * (1 - (plan.test.share if plan.test else 0))
 
 
 def fields_of(encoding: Encoding) -> int:
-    """The columns that are learned by; a list, or hashed words, counts for as many as it can tell apart."""
+    """Number of columns that are learned from; a list, or hashed words, counts for up to LIST_FIELDS columns."""
     widths = (column.size if isinstance(column, Passed | Hashed) else 1 for column in encoding.columns if column.width)
     return max(1, sum(min(width, LIST_FIELDS) for width in widths))
