@@ -1,4 +1,4 @@
-"""Canaries: private tables of marked values, and the places where none of them may turn up."""
+"""Canaries: private tables of marked values, and the places in which none of them may appear."""
 
 import re
 from contextlib import suppress
@@ -12,15 +12,15 @@ from tests.promises.unpack import layers
 from tests.support.people import people, tables_of_plan, write_tables
 
 VALUE, NAME = "zqxvalue", "zqxname"
-"""In every marked value and in every marked name. Names of files and columns the operator may see; values nobody."""
+"""Part of every marked value and every marked name. The operator may see names of files and columns; nobody values."""
 NUMBER = 48731.90625
 ROWS, OWNERLESS = 7919, 12
-"""Rows of the private table, and those of them whose unit is null."""
+"""The number of rows of the private table, and of those whose unit is null."""
 MOMENT = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
 def private_rows() -> pl.DataFrame:
-    """People, of whom some hold marked cells."""
+    """Rows of people, some with marked cells."""
     row = pl.int_range(pl.len())
     return marked_labels().with_columns(
         size=pl.when(row % 50 == 1).then(NUMBER).otherwise("size"),
@@ -29,7 +29,7 @@ def private_rows() -> pl.DataFrame:
 
 
 def marked_labels() -> pl.DataFrame:
-    """The same people, whose features are fit to be public: some labels are marked, and what is no feature."""
+    """The same people with features that may be public: marked are some labels, and columns that are not features."""
     row = pl.int_range(pl.len())
     return people(ROWS, 1).with_columns(
         person=pl.when(row < OWNERLESS).then(None).otherwise(pl.concat_str(pl.lit(f"{VALUE}-unit-"), "person")),
@@ -39,7 +39,7 @@ def marked_labels() -> pl.DataFrame:
 
 
 def canary_tables(folder: Path, rows: pl.DataFrame | None = None) -> dict[str, Any]:
-    """A plan, still as nested tables, over a private folder of marked files."""
+    """A plan, as nested tables, over a private folder of marked files."""
     table, private = private_rows() if rows is None else rows, write_tables(folder) / f"{NAME}-folder"
     private.mkdir()
     for part in range(3):
@@ -54,7 +54,7 @@ def canary_tables(folder: Path, rows: pl.DataFrame | None = None) -> dict[str, A
 def relabelling(tables: dict[str, Any], **relabel: Any) -> dict[str, Any]:
     """That plan, with labels of a secret half of the units from one hypothesis.
 
-    Its own numbers are below those that are searched for: chance made a thousand of labels out of 1,700 rows.
+    Its own numbers are below those that are searched for.
     """
     return {
         **tables,
@@ -64,27 +64,28 @@ def relabelling(tables: dict[str, Any], **relabel: Any) -> dict[str, Any]:
 
 
 def counts(rows: pl.DataFrame) -> tuple[int, ...]:
-    """How many rows, rows with an owner, and owners: each a number that stands nowhere else."""
+    """The numbers of rows, of rows with an owner, and of owners: numbers that appear nowhere else."""
     return (rows.height, rows.height - rows["person"].null_count(), rows["person"].drop_nulls().n_unique())
 
 
 def published(home: Path) -> list[Path]:
-    """What the guarantee covers."""
+    """The published files, which the guarantee covers."""
     return [home / "released", home / "mlartifacts", home / "mlflow.db"]
 
 
 def operated(home: Path) -> list[Path]:
-    """All the rest but the vault and the published."""
+    """All other files of a home, except the vault."""
     return [path for path in home.iterdir() if path.name != "vault" and path not in published(home)]
 
 
 def moments_between(places: list[Path], first: float, last: float) -> list[datetime]:
-    """Moments told in files, as text or in (milli-, micro-, nano-) seconds since 1970, and of the files themselves."""
+    """Times between two moments that are found in files, as text or in (milli-, micro-, nano-) seconds since 1970, or
+    that the files themselves have."""
     files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*"))]
     seconds = [path.stat().st_mtime for path in files if path.suffix != ".db" and path.is_file()]
     for layer in (layer for path in files if path.is_file() for layer in layers(path.read_bytes())):
         for found in MOMENT.findall(layer):
-            with suppress(ValueError):  # no moment, such as 24:00:00 in a docstring of the code that models bring
+            with suppress(ValueError):  # not a time, such as 24:00:00 in a docstring of code in models
                 seconds.append(datetime.fromisoformat(found.decode()).replace(tzinfo=UTC).timestamp())
         seconds += [
             int(found[:10]) + int(found[10:13] or 0) / 1000 for found in re.findall(rb"\b1[789]\d{8,17}\b", layer)

@@ -1,7 +1,7 @@
-"""Crashes: one walk, taken by processes of their own in copies of one home, and failing at one step of it.
+"""Crashes: one walk (a sequence of steps) in new processes and copies of a home, failing at one point each time.
 
-At a point of `tests.promises.faults` a fresh process is killed, meets an error, a full disk or a power cut; what it
-leaves is looked at, and the same walk is taken up again and comes to its end.
+At a point of `tests.promises.faults` a new process is killed, or meets an error, a full disk or a power cut. The home
+that it leaves is examined; then the walk is repeated to its end, and the home examined again.
 """
 
 import os
@@ -20,11 +20,11 @@ from tests.support.processes import FRESH
 HOWS: tuple[How, ...] = get_args(How)
 Seen = TypeVar("Seen")
 Walk = Callable[[Path], object]
-"""What is done in a home, from wherever it stands; a function of a module, since other processes are told its name."""
+"""Does work in a home, whatever is done already; a function of a module, since other processes import it by name."""
 
 
 class Matrix(ABC, Generic[Seen]):
-    """Walks from copies of the home `folder`/base: `look` says what can be seen of a home after one."""
+    """Walks from copies of the home `folder`/base; `look` returns what can be seen of a home after one."""
 
     def __init__(self, folder: Path, walk: Walk, look: Callable[[Path], Seen]) -> None:
         self.folder, self.walk, self.look = folder, walk, look
@@ -33,10 +33,10 @@ class Matrix(ABC, Generic[Seen]):
 
     @abstractmethod
     def holds(self, crashed: Seen, resumed: Seen) -> Mapping[str, bool]:
-        """Whether each fault, by its name, is absent after a crash and after the walk that took it up."""
+        """For each condition, by name: whether it holds after a crash and after the walk that went on."""
 
     def fails_at(self, at: int, how: How) -> list[str]:
-        """What is wrong after a fault at that point, and after the walk was taken up again; nothing, it is hoped."""
+        """The errors found after a fault at that point, and after the walk was repeated."""
         home = self._home(f"{at}-{how}")
         self.go(home, at, how)
         crashed = self.look(home)
@@ -46,22 +46,21 @@ class Matrix(ABC, Generic[Seen]):
         return [f"{self.points[at]} ({at}, {how}): {what}" for what, well in checks.items() if not well]
 
     def fails(self, how: How, every: int = 1) -> list[str]:
-        """What is wrong after a fault at any point, or at every so-manieth: other ones for every kind of failure."""
+        """The errors found after a fault at every `every`-th point, at other points for each kind of failure."""
         first = HOWS.index(how) % every
         return [wrong for at in range(first, len(self.points), every) for wrong in self.fails_at(at, how)]
 
     def sample(self, every: int) -> list[str]:
-        """What is wrong after a fault at every so-manieth point, each of another kind than the one before it."""
+        """The errors found after a fault at every `every`-th point, the kinds of failure in turn."""
         points = zip(range(0, len(self.points), every), cycle(HOWS), strict=False)
         return [wrong for at, how in points for wrong in self.fails_at(at, how)]
 
     def take_up(self, home: Path) -> None:
-        """Take the walk to its end in this process, which knows nothing of the one that failed."""
+        """Finish the walk in this process, which shares no state with the failed one."""
         self.walk(home)
 
     def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
-        """Take the walk in a process of its own, failing at one point or at none; the points passed by one that came to
-        its end."""
+        """Walk in a new process, failing at one point or none. Returns the points it passed, if it came to its end."""
         result = self.folder / "points"
         process = FRESH.Process(target=_attempt, args=(self.walk, home, at, how, result))
         process.start()
@@ -75,13 +74,13 @@ class Matrix(ABC, Generic[Seen]):
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """What the files below a folder hold, by path; those that were being written have no name yet."""
+    """The contents of the files below a folder, by path, without files whose name begins with a dot."""
     named = (path for path in root.rglob("*") if path.is_file() and path.name[0] != ".")
     return {str(path.relative_to(root)): path.read_bytes() for path in named}
 
 
 def _attempt(walk: Walk, home: Path, at: int | None, how: How, path: Path) -> None:
-    """One process walks, with one fault; the points it passed are written down outside the home."""
+    """The process of one walk with one fault; the points it passed are written to a file outside the home."""
     faults = Faults(home, at, how)
     faults.install()
     try:

@@ -4,8 +4,8 @@
 
     python -m tests.promises.endings [PART OF A FAULT'S NAME]
 
-A `Fault` is done to a run that stands still at some place (tests/promises/stalling.py), after which it goes on if it is
-not ended by that; or to its home before it begins. A further one is a further line of FAULTS.
+A `Fault` is caused while a run is stopped at some place (tests/promises/stalling.py), and the run then goes on if that
+did not end it; or in its home before the run. To add one, add a line to FAULTS.
 """
 
 import os
@@ -30,18 +30,18 @@ from tests.promises.terminal import GIVEN, SOON, STARTED, Run
 from tests.support.people import write_plan, write_tables
 
 CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-"""What moves a terminal's cursor and colours its words."""
+"""Escape sequences that move a terminal's cursor or colour text."""
 SMALL = {"teachers__count": 20, "teachers__block": 10, "labeling__cutoff": 300, "student__refused": "drop"}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something done to a run that is to end in `status` and one sentence that says `sentence`.
+    """A fault that must end a run with `status` and one sentence that contains `sentence`.
 
-    do       at the place where the run stands still; none where it is done to the home, by `before`
-    undo     to the home, before the next run
-    goes_on  whether the run is to be resumed after it
-    within   seconds that it may take to end after it
+    do       causes it while the run is stopped; None if `before` causes it in the home
+    undo     mends the home before the next run
+    goes_on  whether the run is resumed afterwards
+    within   the most seconds until the run ends
     """
 
     status: int
@@ -62,20 +62,20 @@ def to_process(number: signal.Signals) -> Callable[[Run], None]:
 
 
 def strangers(_: Path, held: ExitStack) -> None:
-    """Others listen wherever Prefect would look for a port, and answer nothing."""
+    """Other processes listen on the ports that Prefect would try, and never answer."""
     for port in range(8000, 9000):
         with suppress(OSError):
             held.enter_context(socket.create_server(("127.0.0.1", port)))
 
 
 def finished(home: Path) -> None:
-    """A run of the plan that ended well."""
+    """Make a run of the plan that succeeds."""
     (plan,) = home.parent.glob("data/*.toml")
     assert Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], home.parent).ends() == 0
 
 
 def edited_results(home: Path, _: ExitStack) -> None:
-    """After a run, somebody changed a byte in every result that Prefect keeps."""
+    """After a run, one byte of every cached result was changed."""
     finished(home)
     for file in filter(Path.is_file, (home / "results").rglob("*")):
         content = file.read_bytes()
@@ -83,14 +83,14 @@ def edited_results(home: Path, _: ExitStack) -> None:
 
 
 def lost_mlflow(home: Path, _: ExitStack) -> None:
-    """After a run, what MLflow keeps is gone."""
+    """After a run, MLflow's store was deleted."""
     finished(home)
     for file in home.glob("mlflow.db*"):
         file.unlink()
 
 
 def garbage(name: str) -> Callable[[Path, ExitStack], None]:
-    """After a run, a database is no database."""
+    """After a run, the content of a database is garbage."""
 
     def before(home: Path, _: ExitStack) -> None:
         finished(home)
@@ -100,7 +100,7 @@ def garbage(name: str) -> Callable[[Path, ExitStack], None]:
 
 
 def silent_mlflow(_: Path, held: ExitStack) -> None:
-    """MLflow's server takes a question and never answers."""
+    """MLflow's server accepts requests and never answers."""
     server = held.enter_context(socket.create_server(("127.0.0.1", 0)))
     GIVEN["MLFLOW_TRACKING_URI"] = f"http://127.0.0.1:{server.getsockname()[1]}"
     held.callback(GIVEN.clear)
@@ -116,7 +116,7 @@ FILLER = "filler"
 
 
 def small_disk(home: Path, held: ExitStack) -> None:
-    """The home is on a disk of its own. Raises Impossible without a system administrator's right to mount one."""
+    """Put the home on a disk of its own. Raises Impossible without the right to mount one."""
     home.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=0700", "none", str(home)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -125,7 +125,7 @@ def small_disk(home: Path, held: ExitStack) -> None:
 
 
 def fill_disk(run: Run) -> None:
-    """Not a byte is left on it."""
+    """Fill that disk to the last byte."""
     with (run.folder / "home" / FILLER).open("wb", buffering=0) as filler, suppress(OSError):
         while filler.write(bytes(1 << 16)):
             pass
@@ -136,16 +136,16 @@ def free_disk(home: Path) -> None:
 
 
 def refuse_writes(run: Run) -> None:
-    """From now on no file grows by a byte, whichever process of the run writes to it, and by whatever library."""
+    """From now on no file can grow, whichever process or library of the run writes to it."""
     for process in run.processes():
         with suppress(ProcessLookupError):
             resource.prlimit(process, resource.RLIMIT_FSIZE, (0, 0))
 
 
 PROGRESS = re.compile(r" ✓ |━|\d:\d\d:\d\d$")
-"""In what is shown of a stage that is done, or goes on: by a run that goes on, or one that can clear nothing away."""
+"""Matches the line of a stage, done or in progress, as shown by a run that goes on or cannot clear its progress."""
 OURS = "concord: "
-"""How each of our sentences begins. Which one it is depends on who meets the fault first."""
+"""The beginning of each of our sentences. Which sentence is shown depends on where the fault is met first."""
 KEPT = "nothing that was spent is lost"
 FAULTS = {
     "Ctrl-C": Fault(130, f"interrupted; {KEPT}", lambda run: run.press(b"\x03")),
@@ -167,7 +167,7 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: how a run ended by a fault, and what came of it."""
+    """A line of the table: how a run ended upon a fault, and the effects."""
 
     fault: str
     at: str
@@ -178,7 +178,7 @@ class Row:
     left: list[str]
 
     def wrong(self) -> list[str]:
-        """What should not be; nothing, it is hoped."""
+        """The errors in this row."""
         expected = FAULTS[self.fault]
         result = [] if len(self.sentences) == bool(expected.sentence) else [f"{len(self.sentences)} sentences"]
         result += [
@@ -200,7 +200,7 @@ HEADER = f"{'fault':<24} {'at':<10} {'ended':>6} {'status':>7}  {'lost':<20} lef
 
 
 def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: Any) -> Row:
-    """Do a fault to a run of a plan that stands still at a place, `""` for none; and run the plan again."""
+    """Cause a fault while a run of a plan is stopped at a place, `""` for none; then run the plan again."""
     fault, home = FAULTS[name], folder / "home"
     stuck = {"teachers__estimator": "tests.promises.stalling.Stuck"} if at == "fit" else {}
     plan = write_plan(write_tables(folder / "data"), **{**SMALL, **stuck, **changes})
@@ -226,13 +226,13 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
 
 
 def visible(result: bytes) -> list[str]:
-    """The lines that a terminal shows of it: without progress, which is drawn over, and without colours."""
+    """The lines that a terminal shows of the output: without overwritten progress and without colours."""
     text = CODES.sub("", result.decode(errors="replace").split("\x1b[?25h")[-1])
     return [line.strip() for line in text.replace("\r", "\n").split("\n") if line.strip()]
 
 
 def lost(plan: Path, home: Path, folder: Path) -> str:
-    """What the next run of the plan lacks, or pays twice; nothing, it is hoped."""
+    """What the next run of the plan lacks or pays twice, in words; empty if nothing."""
     again = Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], folder)
     if again.ends():
         return f"the next run: {visible(again.shown)[-1:]}"
@@ -244,14 +244,14 @@ def lost(plan: Path, home: Path, folder: Path) -> str:
 
 
 def places(fault: Fault) -> tuple[str, ...]:
-    """Where a fault is done. A worker that fits stands still for good, so that no run goes on from there; and after
-    the last stage nothing is left to write, so that nothing fails."""
+    """The places at which to cause a fault. A stopped worker never goes on, so no run is resumed there; after the last
+    stage nothing is left to write, so nothing fails."""
     without = ("fit", "certify") if fault.goes_on else ()
     return tuple(at for at in PLACES if at not in without) if fault.do else ("",)
 
 
 def shown(name: str, at: str, folder: Path) -> str:
-    """A line of the table, with what is wrong."""
+    """A line of the table, with its errors."""
     try:
         row = attempt(name, at, folder)
     except Impossible as why:
@@ -260,7 +260,7 @@ def shown(name: str, at: str, folder: Path) -> str:
 
 
 def main(part: str = "") -> None:
-    """Every fault of that name at every place: the table."""
+    """Print the table: every fault whose name contains `part`, at every place."""
     print(HEADER)
     for name, fault in FAULTS.items():
         for at in places(fault):

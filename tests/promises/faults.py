@@ -1,8 +1,8 @@
-"""One seam under every write: each step by which something becomes durable is a numbered point, and one of them fails.
+"""Faults at any write: each step that makes something durable is a numbered point, and one of them fails.
 
-Points are: opening a file to write, making a folder, naming, linking and removing a file, syncing, and each statement
-by which a database is changed, its commits among them. They are found where the interpreter, `os.fsync` and SQLAlchemy
-meet the machine, so that no line of the product knows of them and none can be left out.
+Points are: opening a file to write, making a folder, renaming, linking and removing a file, syncing, and each statement
+that changes a database, commits among them. They are hooked below the product, in the interpreter, `os.fsync` and
+SQLAlchemy, so that no line of the product refers to them and no write can be missed.
 """
 
 import errno
@@ -22,14 +22,14 @@ How = Literal["kill", "exception", "disk full", "power cut"]
 CHANGES = ("BEGIN", "CREATE", "DELETE", "INSERT", "UPDATE")
 NAMED = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate")
 WITHIN = ("os.remove", "os.rmdir")
-"""What `shutil.rmtree` does to names within a folder that it holds open."""
+"""Operations of `shutil.rmtree` on names relative to an open folder."""
 
 
 @dataclass
 class Faults:
     """Counts the points below `home` in this process; at point number `at`, this process or this step fails.
 
-    A power cut is a kill that takes what was written and not yet synced with it: half of the file that is open.
+    A power cut is a kill that also loses what was written and not yet synced: half of the open file.
     """
 
     home: Path
@@ -38,7 +38,7 @@ class Faults:
     points: list[str] = field(default_factory=list)
 
     def install(self) -> None:
-        """From now on, to the end of the process: an audit hook cannot be taken back."""
+        """Install the hooks, for the life of the process: an audit hook cannot be removed."""
         sys.addaudithook(self._audited)
         os.fsync = self._synced(os.fsync)  # type: ignore[assignment]  # its argument has a name
         event.listen(Engine, "before_cursor_execute", self._executed)

@@ -15,7 +15,7 @@ import pyarrow.parquet
 from tests.support.people import people
 
 SECRET = "CANARY"
-"""Stands in every table: what is said of a private one must not hold it."""
+"""A word in every table: no message about a private table may contain it."""
 FORMATS = ("csv", "arrow", "parquet")
 ODD: tuple[Any, ...] = (
     None,
@@ -66,7 +66,7 @@ COLUMNS: tuple[Callable[[int], pa.Array], ...] = (
 
 
 def reshaped(rng: random.Random, whole: pa.Table) -> pa.Table:
-    """A table with other columns: of other types, twice, without a name, without rows, or gone."""
+    """A table with changed columns: of other types, doubled, without a name, without rows, or missing."""
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(whole.num_columns) if whole.num_columns else 0
         match rng.randrange(6) if whole.num_columns else 0:
@@ -88,7 +88,7 @@ def _column(rng: random.Random, whole: pa.Table) -> pa.Array:
 
 
 def written(whole: pa.Table, form: str) -> bytes:
-    """The bytes of a file; what a format cannot hold is left out of it."""
+    """The bytes of a file in that format, without columns that it cannot hold."""
     sink = io.BytesIO()
     for _ in range(whole.num_columns + 1):
         try:
@@ -107,7 +107,7 @@ def written(whole: pa.Table, form: str) -> bytes:
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:
-    """The bytes cut short, flipped, doubled in part, or with others in between."""
+    """The bytes cut short, with flipped bits, partly doubled, or with other bytes inserted."""
     at, length = rng.randrange(len(data) + 1), rng.choice([1, 2, 8, 64])
     match rng.randrange(4):
         case 0:
@@ -135,7 +135,7 @@ def table_file(seed: int, folder: Path) -> Path:
 
 
 def bent(seed: int, tables: dict[str, Any]) -> dict[str, Any]:
-    """Nested tables of a plan with some values odd, gone, elsewhere or new."""
+    """Nested tables of a plan with some values changed, removed, moved or added."""
     rng = random.Random(seed)
     for _ in range(rng.randint(1, 3)):
         section = rng.choice(sorted(tables))
@@ -153,7 +153,7 @@ def bent(seed: int, tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def swapped(rng: random.Random, cells: Sequence[Any]) -> Any:
-    """Another cell than the one that stands there: changed a little, of another type, or taken from elsewhere."""
+    """A different cell for a place: changed a little, of another type, or taken from elsewhere."""
     cell = cells[0]
     text = str(cell)
     at = rng.randrange(len(text) + 1)

@@ -1,4 +1,4 @@
-"""What a vault keeps that nobody may be told: numbers in their order, totals, drawn hypotheses, and the files whole."""
+"""The secrets of a vault for canary tests: sequences of numbers, totals, drawn hypotheses, and whole files."""
 
 import io
 import json
@@ -21,7 +21,7 @@ KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "meas
 
 
 def kept(home: Path, kind: str) -> dict[str, bytes]:
-    """What the vault keeps of a kind, by path, in the order it was written; be it as it was written or not."""
+    """The contents of a kind of vault file, by path, in the order they were written; damaged files too."""
     vault = Vault(home / "vault")
     paths = sorted(files(home, kind), key=lambda path: path.stat().st_mtime_ns)
     return {str(path.relative_to(vault.root)): _content(path, vault) for path in paths}
@@ -33,7 +33,7 @@ def files(home: Path, kind: str) -> list[Path]:
 
 
 def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Private numbers whose order tells: votes for the first class, errors, labels, and rows by shard."""
+    """Private sequences that can be recognised: votes for the first class, errors, labels, and rows by shard."""
     votes = {path: read_votes(data)[:, 0] for path, data in kept(home, "votes").items()}
     yield from ((f"votes of {path}", column) for path, column in votes.items() if len(column) > 1)
     if online := [column for column in votes.values() if len(column) == 1]:
@@ -53,14 +53,13 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
 
 
 def set_aside(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Counts of units that were set aside: of a private test by class and answer, of candidates those they are wrong
-    about."""
+    """Counts of units set aside: in a private test, by class and answer; for candidates, those they are wrong about."""
     for path, data in kept(home, "tested").items():
         yield f"units of {path}", np.frombuffer(data, "<i8")
 
 
 def totals(home: Path) -> Iterator[tuple[str, int]]:
-    """How many rows were learned from by folder, of the second class, and set aside; such as a secret subset's size."""
+    """Numbers of rows by folder: learned from, of the second class, and set aside; such as a secret subset's size."""
     folders: dict[str, list[pl.DataFrame]] = {}
     for path, rows in _frames(home):
         folders.setdefault(str(Path(path).parent), []).append(rows)
@@ -72,7 +71,7 @@ def totals(home: Path) -> Iterator[tuple[str, int]]:
 
 
 def drawn(home: Path) -> dict[str, dict[str, Any]]:
-    """Hypotheses that were drawn to relabel by, as JSON, by path."""
+    """The hypotheses drawn for relabelling, as JSON, by path."""
     return {path: json.loads(data) for path, data in kept(home, "choices").items()}
 
 

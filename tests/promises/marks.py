@@ -1,4 +1,4 @@
-"""Marks: what must not be found, in all the spellings it could have, and the search for what got out."""
+"""Marks: private content to search for, in all spellings it could have, and the search."""
 
 import hashlib
 import re
@@ -23,12 +23,12 @@ SEPARATOR = "[,_ ']?"
 """Of thousands."""
 PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 SHOWN = 8
-"""Bytes of a digest that suffice to tell it; MLflow keeps part of one. Of 6, one stood somewhere by chance once in 10⁵
+"""Bytes of a digest that identify it; MLflow keeps part of one. Of 6, one stood somewhere by chance once in 10⁵
 runs of all canaries."""
 LENGTH, OF_TWO = 12, 128
-"""Numbers in a row that suffice to tell a sequence, and where there are two of them alone, as with labels."""
+"""How many successive numbers identify a sequence; and how many if there are only two values, as with labels."""
 FEWEST = 1000
-"""Rows of which the number stands nowhere else by chance."""
+"""The least number of rows that appears nowhere else by chance."""
 
 OUR_CODE = [
     path
@@ -39,15 +39,15 @@ OUR_CODE = [
 
 @dataclass(frozen=True)
 class Marks:
-    """What must not be found: bytes as they are, and numbers as whole words; each under the name of what it is."""
+    """Private content to search for: raw bytes, and numbers as whole words; each with a name."""
 
     literals: dict[str, bytes]
     numbers: dict[str, re.Pattern[bytes]]
 
     @classmethod
     def of(cls, private: Path, home: Path) -> Self:
-        """The marks of a private folder, and of what its home has made of it by now. Names of files are not among
-        them."""
+        """The marks of a private folder, and of everything that its home has made of it so far. Names of files are not
+        among them."""
         numbers = {f"a count of private rows, {count}": token(count) for count in counts(private_rows())}
         numbers["a private number"] = re.compile(
             rf"(?<![\d.]){re.escape(f'{NUMBER:,.1f}').replace(',', SEPARATOR)}".encode()
@@ -59,9 +59,9 @@ class Marks:
 
     @classmethod
     def of_labels(cls, private: Path, home: Path) -> Self:
-        """The marks where labels alone are secret: marked labels, files that hold them, and what was made of them.
+        """The marks if labels alone are secret: marked labels, files with labels, and everything made from them.
 
-        Features, how many rows there are, and whose they are, are not looked for.
+        Features, the number of rows, and their units are not searched for.
         """
         literals = {"a private value": VALUE.encode(), "a private value in UTF-16": VALUE.encode("utf-16-le")}
         guesses = {path.name: path.read_bytes() for path in sorted(private.rglob("*")) if path.is_file()}
@@ -79,17 +79,17 @@ class Marks:
         return made
 
     def with_names(self) -> Self:
-        """The marks, and names of private files and columns besides."""
+        """These marks, with names of private files and columns."""
         return type(self)({**self.literals, "a private name": NAME.encode()}, self.numbers)
 
     def with_total(self, what: str, count: int) -> Self:
-        """The marks, and a private count besides."""
+        """These marks, with a private count."""
         return type(self)(self.literals, {**self.numbers, what: token(count)})
 
     def with_sequence(self, what: str, numbers: NDArray[np.int64]) -> Self:
-        """The marks, and a stretch of those numbers besides: as text, whatever stands between them, and as bytes.
+        """These marks, with a stretch of those numbers: as text with any separators, and as bytes.
 
-        Fewer numbers than make a stretch are no mark: they could stand anywhere.
+        Sequences too short for a stretch are not added: they could appear anywhere.
         """
         length = LENGTH if len(set(numbers.tolist())) > 2 else OF_TWO
         if len(numbers) < length:
@@ -99,13 +99,13 @@ class Marks:
         return type(self)({**self.literals, **dict(_as_bytes(what, stretch))}, {**self.numbers, what: text})
 
     def with_few(self, what: str, numbers: NDArray[np.int64]) -> Self:
-        """The marks, and a few counts of at least two digits besides, one after another: as text, or as bytes."""
+        """These marks, with a few counts of at least two digits, one after another: as text, or as bytes."""
         text = re.compile(rb"(?<![\w.])" + rb"[^0-9]{1,9}".join(str(count).encode() for count in numbers) + rb"(?!\w)")
         spelt = {f"{what} as {kind}": numbers.astype(kind).tobytes() for kind in ("<i4", "<i8", "<f8")}
         return type(self)({**self.literals, **spelt}, {**self.numbers, what: text})
 
     def with_hypothesis(self, what: str, hypothesis: dict[str, Any]) -> Self:
-        """The marks, and the places where that hypothesis cuts besides."""
+        """These marks, with the thresholds of that hypothesis."""
         literals, numbers = dict(self.literals), dict(self.numbers)
         for cut in _cuts(hypothesis):
             literals |= {f"{what} as {kind}": np.dtype(kind).type(cut).tobytes() for kind in ("<f8", ">f8")}
@@ -114,7 +114,7 @@ class Marks:
         return type(self)(literals, numbers)
 
     def found(self, data: bytes) -> set[str]:
-        """The marks that `data` holds, packed however."""
+        """The names of the marks found in `data`, however it is packed."""
         return set().union(*(self._found_in(layer) for layer in layers(data)))
 
     def _found_in(self, layer: bytes) -> set[str]:
@@ -123,7 +123,7 @@ class Marks:
 
 
 def readable(layer: bytes) -> bytes:
-    """What of a layer is text: a number of three or four digits stands in compressed or random bytes by accident."""
+    """The text in a layer: numbers of three or four digits appear in compressed or random bytes by chance."""
     try:
         layer.decode()
     except UnicodeDecodeError:
@@ -132,9 +132,9 @@ def readable(layer: bytes) -> bytes:
 
 
 def leaks(places: Iterable[Path], marks: Marks) -> list[str]:
-    """Each mark found in a file of those places, or in its name, as a line of where and what."""
+    """A line for each mark found in a file of those places, or in its name: where, and which mark."""
     files = sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*")))
-    clean = {hashlib.sha256(path.read_bytes()).digest() for path in OUR_CODE}  # travels with every model
+    clean = {hashlib.sha256(path.read_bytes()).digest() for path in OUR_CODE}  # part of every model
     listed = []
     for path in files:
         data = path.name.encode() + b"\n"
@@ -164,7 +164,7 @@ def _counts(result: Iterable[tuple[str, int]]) -> dict[str, re.Pattern[bytes]]:
 
 
 def _fingerprints(guesses: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Plain digests of private things: who guesses the content knows that he is right."""
+    """Plain digests of private content, by which anyone who guesses the content could confirm the guess."""
     for what, content in guesses.items():
         for kind in ("md5", "sha1", "sha256", "blake2b"):
             digest = hashlib.new(kind, content).digest()[:SHOWN]
@@ -173,7 +173,7 @@ def _fingerprints(guesses: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def _keys(vault: Vault) -> Iterator[tuple[str, bytes]]:
-    """Every secret of the vault, and every key derived from it, raw; their hex and base64 are unpacked to that."""
+    """Every secret of the vault and every key derived from it, as raw bytes; the search decodes hex and base64."""
     secrets = vault.root / "secrets"
     for name in sorted(str(path.relative_to(secrets)) for path in secrets.rglob("*") if path.is_file()):
         key = vault.secret(name)
@@ -182,7 +182,7 @@ def _keys(vault: Vault) -> Iterator[tuple[str, bytes]]:
 
 
 def _as_bytes(what: str, numbers: NDArray[np.int64]) -> Iterator[tuple[str, bytes]]:
-    """A mark of one byte over and over is none: twelve times 32 votes are twelve blanks, as in any text."""
+    """The numbers as bytes. A mark of one repeated byte is left out: twelve times 32 votes are twelve blanks."""
     for kind in ("u1", "<u2", "<u4", "<i8", "<f4", "<f8"):
         mark = numbers.astype(kind).tobytes()
         if len(set(mark)) > 1:
@@ -190,13 +190,13 @@ def _as_bytes(what: str, numbers: NDArray[np.int64]) -> Iterator[tuple[str, byte
 
 
 def _telling(numbers: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The stretch that has most values in it."""
+    """The stretch with the most distinct values."""
     stretches = [numbers[first : first + length] for first in range(len(numbers) - length + 1)]
     return max(stretches, key=lambda stretch: len(set(stretch.tolist())))
 
 
 def _cuts(described: Any) -> Iterator[float]:
-    """The numbers in a hypothesis's JSON that are no counts."""
+    """The numbers in a hypothesis's JSON that are not counts."""
     match described:
         case dict() | list():
             for part in described.values() if isinstance(described, dict) else described:

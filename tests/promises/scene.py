@@ -1,4 +1,4 @@
-"""A scene over canaries: a home folder, a plan, and what the console was told; after each act, nothing has got out."""
+"""A scene over canaries: a home folder, a plan and the console's output, searched for leaks after each act."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tests.support.people import changed
 
 @dataclass
 class Scene:
-    """What a test acts in. `marks_of` says what is looked for, of a private folder and a home."""
+    """The scene of a test. `marks_of` returns the marks to search for, from a private folder and a home."""
 
     home: Path
     tables: dict[str, Any]
@@ -37,11 +37,11 @@ class Scene:
         return start(self.plan(**changes), self.home, new_session=new_session, start_from=start_from)
 
     def fails(self, error: type[BaseException], *, new_session: bool = False, **changes: Any) -> str:
-        """What a run that must fail says; nothing got out by it."""
+        """The message of a run that must fail; checks that nothing leaked."""
         return self.refuses(error, lambda: self.run(new_session=new_session, **changes))
 
     def refuses(self, error: type[BaseException], act: Callable[[], object]) -> str:
-        """What an act that must fail says; nothing got out by it."""
+        """The message of an act that must fail; checks that nothing leaked."""
         with pytest.raises(error) as failed:
             act()
         self.messages.append(str(failed.value))
@@ -49,11 +49,11 @@ class Scene:
         return str(failed.value)
 
     def marks(self) -> Marks:
-        """Of all that the home has made of the private folder by now."""
+        """The marks of everything that the home has made of the private folder so far."""
         return self.marks_of(self.private, self.home)
 
     def nothing_got_out(self, marks: Marks | None = None) -> None:
-        """Of `marks`; by default, of all that there are by now."""
+        """Check that none of `marks` leaked; by default, of all marks so far."""
         marks = marks or self.marks()
         assert leaks(published(self.home), marks.with_names()) == []
         assert leaks(operated(self.home), marks) == []
@@ -62,7 +62,7 @@ class Scene:
         assert [path for path in (self.home / "vault").rglob("*") if path.stat().st_mode & 0o077] == []
 
     def nothing_is_left(self, marks: Marks) -> None:
-        """Of private values, and of what the sessions made of them, in the vault; the marks are from before."""
+        """Check that the vault holds none of `marks`, taken before: no private value, and nothing made from one."""
         gone = {what: mark for what, mark in marks.literals.items() if "the key" not in what or "sessions/" in what}
         assert any(what.startswith("the key sessions/") for what in gone)
         assert leaks([self.home / "vault"], Marks(gone, marks.numbers)) == []

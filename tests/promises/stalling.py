@@ -1,11 +1,11 @@
-"""The command line, which stops at one place, so that a test can do to it there what it likes:
+"""The command line, stopped at one place, so that a test can interfere with it there:
 
     python -m tests.promises.stalling PLACE ARGUMENTS OF CONCORD
 
-PLACE   "starting", while its server starts; or the name of a stage, after its work and before it is over. Where a
-        worker fits a teacher stops by the learner `Stuck`, in whatever thread or process
-It stops for good, in C, where Python's handlers of signals are not called, and says so first on standard error. With
-a `+` after PLACE it stops until a line comes by standard input.
+PLACE   "starting", while its server starts; or the name of a stage, after its work and before its end. To stop in a
+        worker that fits a teacher, a plan names the learner `Stuck`, in whatever thread or process
+It prints a line on standard error, then stops for good, in C, where Python's signal handlers are not called. With a `+`
+after PLACE it stops until a line comes on standard input.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def stop(place: str, resumed: str = "") -> None:
 
 
 class Stuck(LogisticRegression):  # type: ignore[misc]
-    """A learner that never ends, but for the rehearsal in the main thread of the command."""
+    """A learner that never finishes, except in the rehearsal in the main thread of the command."""
 
     def fit(self, *rows: Any) -> Any:
         if multiprocessing.parent_process() or threading.current_thread() is not threading.main_thread():
@@ -85,8 +85,7 @@ def stall(at: str) -> None:
 
 
 def stall_once_prepared(at: str) -> None:
-    """Have this process stop at that place: arranged once the settings of Prefect are made, which it reads as it is
-    imported."""
+    """As `stall`, arranged once Prefect's settings are made, since Prefect reads them on import."""
     from concord.flows import environment
 
     prepare = environment.prepare

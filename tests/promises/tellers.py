@@ -1,4 +1,4 @@
-"""Estimators that tell on the rows they are given, on every channel they have, and leave as they should not."""
+"""Estimators that leak the rows they are given on every channel they have, and that end in ways they should not."""
 
 import ctypes
 import logging
@@ -14,7 +14,7 @@ from tests.promises.canary import VALUE
 
 
 def _tell(text: str) -> None:
-    """Say it on every channel that Python has."""
+    """Write the text on every channel that Python has."""
     print(text)
     print(text, file=sys.stderr)
     warnings.warn(text, stacklevel=1)
@@ -23,7 +23,7 @@ def _tell(text: str) -> None:
 
 
 class Teller(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
-    """Tells all it is given, on every channel it has, and fails on every fifth shard with a row in its message."""
+    """Leaks its rows on every channel, and fails on every fifth shard with a row in its message."""
 
     def fit(self, X: Any, y: Any) -> Self:
         if not _rehearsed(X):
@@ -36,7 +36,7 @@ class Teller(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no t
 
 
 class Native(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
-    """Prints as compiled code does: past Python's streams."""
+    """Prints like native code, bypassing Python's streams."""
 
     def fit(self, X: Any, y: Any) -> Self:
         if not _rehearsed(X):
@@ -46,7 +46,7 @@ class Native(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no t
 
 
 class Quitter(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
-    """Leaves the program with a row in its last words."""
+    """Exits the program with a row in the exit message."""
 
     def fit(self, X: Any, y: Any) -> Self:
         if not _rehearsed(X):
@@ -66,7 +66,7 @@ class Glutton(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no 
 
 
 class Gossip(LogisticRegression):  # type: ignore[misc]  # scikit-learn has no types
-    """A student that tells a row it is asked about by itself, as private ones are, and fails on some."""
+    """A student that leaks a row it is asked about alone, as private rows are, and fails on some."""
 
     def predict(self, X: Any) -> Any:
         if len(X) == 1:

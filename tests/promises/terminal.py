@@ -1,4 +1,4 @@
-"""One command of ours at a terminal of its own: what it shows, what it starts, how it ends and what it leaves."""
+"""One command at its own terminal: its output, its processes, its exit status and what it leaves behind."""
 
 import fcntl
 import os
@@ -17,20 +17,20 @@ from pathlib import Path
 from tests.support.processes import own_environment
 
 MARK = "CONCORD_TEST_ENDING"
-"""Which run a process belongs to; whatever a run starts has it as well."""
+"""The environment variable that marks the processes of a run; child processes inherit it."""
 GIVEN: dict[str, str] = {}
-"""What else the environment of a run names."""
+"""Other variables in the environment of a run."""
 STARTED = 240.0
-"""Seconds that a run may take to where the fault is done, on a machine with much to do."""
+"""The most seconds until a run reaches the place of a fault, on a busy machine."""
 SOON = 15.0
-"""Seconds in which a run that is ended must end, on that machine; idle, it takes some tenths of one."""
+"""The most seconds in which a signalled run must end, on a busy machine; on an idle one it takes tenths of a second."""
 
 
 @dataclass
 class Run:
     """One command at a terminal of its own.
 
-    keys   whether that sends signals for keys; its end would then hang up on all that the command has left
+    keys   whether keys such as Ctrl-C send signals; closing the terminal then sends SIGHUP to remaining processes
     """
 
     arguments: list[str]
@@ -57,7 +57,7 @@ class Run:
         self._reader.start()
 
     def until(self, words: str) -> None:
-        """Wait until it has said that; it must."""
+        """Wait until the output contains `words`; fail if that does not happen."""
         deadline = time.monotonic() + STARTED
         while words.encode() not in self.shown:
             assert self.process.poll() is None, self.text
@@ -65,7 +65,7 @@ class Run:
             time.sleep(0.02)
 
     def processes(self) -> dict[int, str]:
-        """All that bear its mark and have not ended: their ids, and how they were called."""
+        """The running processes with its mark: command lines by process id."""
         mark, found = f"{MARK}={self.name}".encode(), {}
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -74,7 +74,7 @@ class Run:
         return found
 
     def server(self) -> int:
-        """The process of its Prefect server."""
+        """The process id of its Prefect server."""
         return next(item for item, words in self.processes().items() if "prefect.server.api.server:create_app" in words)
 
     def press(self, key: bytes) -> None:
@@ -82,7 +82,7 @@ class Run:
         os.write(self.terminal, key)
 
     def ends(self, patience: float = STARTED) -> int:
-        """Its status, as a shell has it; it is killed where it does not end."""
+        """Its exit status, as a shell reports it; it is killed if it does not end."""
         try:
             status = self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -93,7 +93,7 @@ class Run:
         return status
 
     def leaves(self) -> list[str]:
-        """What is left of it after a while: processes, which are killed then, and temporary files."""
+        """What is left of it after a while: processes, which are then killed, and temporary files."""
         deadline = time.monotonic() + SOON
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -105,17 +105,17 @@ class Run:
 
     @property
     def text(self) -> str:
-        """What the terminal showed."""
+        """The terminal's output."""
         return self.shown.decode(errors="replace")
 
     def _begin(self) -> None:
-        """In the new process. Tests that were started by nohup would have it ignore that its terminal is closed."""
+        """Run in the new process: restore SIGHUP, which tests started by nohup would have it ignore."""
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         if self.keys:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def _read(self) -> None:
-        with suppress(OSError):  # its last holder has closed it
+        with suppress(OSError):  # the last process has closed it
             while read := os.read(self.terminal, 1 << 16):
                 self.shown += read
         os.close(self.terminal)

@@ -1,9 +1,9 @@
-"""Nothing private is published, and no private value is told to the operator, by runs that succeed.
+"""Successful runs publish nothing private, and show no private value to the operator.
 
-Marked values, names and counts are planted in the private table. After each run every byte of what is published is
-searched for them, and for what the vault made of the table: keys, votes, counts, labels, hypotheses, plain digests;
-the operator's side for all of these but names. Failures: test_canary_failures.py; that the search finds what is there:
-test_canary_search.py.
+Marked values, names and counts are planted in the private table. After each run every published byte is searched for
+them, and for everything in the vault made from the table: keys, votes, counts, labels, hypotheses, plain digests. The
+operator's side is searched for the same except names. For failures see test_canary_failures.py; test_canary_search.py
+checks that the search finds planted leaks.
 """
 
 import shutil
@@ -104,7 +104,7 @@ def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_n
 def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     tmp_path: Path, runner: str, estimator: str, status: int
 ) -> None:
-    """A process and a Prefect server of its own, whose database and logs are below the home folder."""
+    """The command has its own process and Prefect server, with database and logs below the home folder."""
     folder, home = tmp_path / "data", tmp_path / "home"
     private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
     talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": runner}

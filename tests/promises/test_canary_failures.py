@@ -1,4 +1,4 @@
-"""What fails tells nothing private: before the door, at it, after it, and when a session ends."""
+"""Failures reveal nothing private: before the door, at it, after it, and at the end of a session."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ from tests.promises.scene import Scene
 
 
 def headless(private: Path) -> None:
-    """The first line is a row, and two of its cells are alike."""
+    """A private file without a header, so that its first line is a row, with two equal cells."""
     (private / f"{NAME}-0.csv").write_text(f"{VALUE}-1,{VALUE}-2,{VALUE}-1\n" * 9)
 
 
@@ -82,7 +82,7 @@ def test_a_door_that_is_killed_tells_nothing(scene: Scene, monkeypatch: pytest.M
 
 @contextmanager
 def damaged(votes: Sequence[Path], *, at: int) -> Iterator[None]:
-    """Nine bytes of each file are gone. Votes that were counted ahead of the session's end are read by nobody."""
+    """Damage nine bytes of each file. Votes counted ahead of the session's end are never read."""
     whole = {file: file.read_bytes() for file in votes}
     for file, content in whole.items():
         start = at % len(content)
@@ -94,7 +94,7 @@ def damaged(votes: Sequence[Path], *, at: int) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
-    """Each of these is found out at another place: vault, private table, ledger, test table, MLflow."""
+    """Each fault is detected at a different place: vault, private table, ledger, test table, MLflow."""
     scene.run()
     with damaged(files(scene.home, "votes"), at=0):
         assert "not what was written" in scene.fails(NotVerified)
@@ -109,7 +109,7 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     assert "data.test" in scene.fails(WrongInput)
     test.unlink()
     (scene.home / "mlflow.db").unlink()
-    (scene.home / "mlflow.db").mkdir()  # nothing that could be put aside and made anew
+    (scene.home / "mlflow.db").mkdir()  # a folder cannot be put aside and replaced
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__seed=1)
 
 
@@ -143,7 +143,7 @@ def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
     for key in (None, base64.b64encode(bytes(32)).decode()):
         with monkeypatch.context() as other:
             other.delenv(KEY) if key is None else other.setenv(KEY, key)
-            with pytest.raises(ConcordError) as refused:  # and the vault cannot be looked into meanwhile
+            with pytest.raises(ConcordError) as refused:  # and meanwhile the vault cannot be read
                 scene.run(student__seed=1)
             scene.messages.append(str(refused.value))
     with (

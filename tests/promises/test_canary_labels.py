@@ -1,9 +1,9 @@
-"""Where labels alone are secret, no label gets out, however a run ends.
+"""If labels alone are secret, no label leaks, however a run ends.
 
-Searched for: marked labels as they are written; the labels that teachers learned from, in their order, and how many are
-of the second class; plain digests of files that hold labels; votes, error counts, hypotheses and keys made from them.
-Not searched for, since that plan calls them public: features, who is in the table, and how many rows it has. Names of
-files and columns are searched for in what is published, as everywhere.
+Searched for: marked labels as written; the labels that teachers learned from, in order, and how many are of the second
+class; plain digests of files that hold labels; votes, error counts, hypotheses and keys made from them. Not searched
+for, since the plan declares them public: features, units, and the number of rows. Published files are searched for
+names of files and columns, as everywhere.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ STUDENT = {"learner": "universal", "hypotheses": "thresholds", "features": ["siz
 
 @pytest.fixture
 def scene(scene: Scene, tmp_path: Path) -> Scene:
-    """A fifth of the units become public rows: fewer than the counts that are looked for, since rows are numbered."""
+    """A fifth of the units become public rows: fewer than the counts searched for, since public rows are numbered."""
     tables = canary_tables(tmp_path / "labelled", marked_labels())
     for path in sorted((tmp_path / "labelled" / tables["data"]["private"]).iterdir()):
         pl.read_csv(path).write_parquet(path.with_suffix(".parquet"))
@@ -47,7 +47,7 @@ def test_a_run_publishes_no_label(scene: Scene) -> None:
 
 @pytest.mark.slow
 def test_tallies_of_labels_publish_no_label(scene: Scene) -> None:
-    """Features are decoded on: what of them is published has no label in it."""
+    """Tallies are decoded with the units' features; what is published of those contains no label."""
     scene.tables = {name: part for name, part in scene.tables.items() if name not in ("teachers", "student")}
     scene.tables["labeling"] = {"mechanism": "tallies", "rounds": 1, "batch": 128}
     assert scene.run().asked == 1

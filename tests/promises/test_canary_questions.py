@@ -1,4 +1,4 @@
-"""Questions tell nothing: what shards answer, print, raise and keep stays in the vault."""
+"""Questions reveal nothing: the answers, output, errors and files of shards stay in the vault."""
 
 from typing import Any
 

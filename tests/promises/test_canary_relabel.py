@@ -1,7 +1,7 @@
-"""A relabelled session tells nothing of ĥ, of the subset or of its size, however it ends; nor does it online.
+"""A relabelled session reveals nothing about ĥ, the subset or its size, however it ends; nor do its online answers.
 
-Searched for besides what test_canary.py names: ĥ whole and each number it cuts at, as text and as bytes; how many rows
-are in the subset, of each class, and by shard; their labels before and after; plain digests of all these files.
+Searched for besides the marks of test_canary.py: ĥ whole and each of its thresholds, as text and as bytes; the numbers
+of rows in the subset, by class and by shard; their labels before and after; plain digests of all these files.
 """
 
 import shutil
@@ -62,7 +62,7 @@ def test_copies_of_rows_tell_no_more(scene: Scene) -> None:
 
 @pytest.mark.slow
 def test_a_subset_that_is_too_small_is_told_by_nothing(scene: Scene) -> None:
-    """Of no unit, or of one or two: the run goes on as any other does, and its teachers vote by a fixed rule."""
+    """With a subset of no, one or two units the run goes on as usual, and its teachers vote by a fixed rule."""
     scene.tables = relabelling(scene.tables, share=1e-4)
     assert scene.run().asked == 300
     scene.nothing_got_out()
@@ -105,7 +105,7 @@ def test_a_run_that_fails_and_is_resumed_tells_nothing(
 
 @pytest.mark.slow
 def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Admitted and drawn; and while it polled, others took what was left."""
+    """The session is admitted and drawn; while it polls, others take the rest of the budget."""
     begin_session = steps.begin_session
 
     def too_late(run: RunContext, admitted: Admitted[Mechanism], private: Private, *arguments: Any) -> Any:

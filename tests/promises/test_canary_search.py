@@ -1,4 +1,4 @@
-"""The search for canaries finds what is there: leaks planted where they would be easiest to miss."""
+"""The search for canaries finds leaks planted where they are easiest to miss."""
 
 import base64
 import hashlib

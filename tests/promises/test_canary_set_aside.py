@@ -1,6 +1,6 @@
-"""Units set aside tell nothing but by noisy counts and a choice: of a private test and of candidate students no exact
-count of right or wrong, no number of units, and no moment of counting gets out; on success, after a failure, killed at
-the door and resumed, and after an erasure."""
+"""Units set aside affect only noisy counts and a choice. Of a private test and of candidate students, no exact count of
+right or wrong answers, no number of units and no time of counting leaks: on success, after a failure, killed at the
+door and resumed, and after an erasure."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -25,8 +25,8 @@ CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": "sklearn.dummy.DummyClassifi
 
 @pytest.fixture
 def tested(scene: Scene) -> Scene:
-    """Two fifths of the units take no part in learning. Every public row is answered: of fewer, as votes that agree
-    leave by chance, a student could learn too little to be right about FEWEST units."""
+    """Two fifths of the units take no part in learning. Every public row is answered: from fewer labels, a student
+    could by chance learn too little to be right about FEWEST units."""
     scene.tables["test"] = {"share": 0.4}
     scene.tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300, "batch": 128}
     return scene
@@ -34,14 +34,14 @@ def tested(scene: Scene) -> Scene:
 
 @pytest.fixture
 def choosing(tested: Scene) -> Scene:
-    """On which one of three candidates is chosen first."""
+    """The scene `tested`, in which one of three candidates is chosen first."""
     tested.tables["student"] = {"candidates": CANDIDATES, "epsilon": 0.5}
     return tested
 
 
 @pytest.fixture(autouse=True)
 def far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is published of a test is no exact count by chance; nor is a sum of tallies, of which one was with 5e-4."""
+    """Keep published counts of a test, and sums of tallies, from being exact counts by chance: a sum was, with 5e-4."""
 
     def off(self: PrivateTest, matrix: Ints, source: RandomSource) -> Ints:
         return released(self, matrix, source) + 12_345
@@ -64,7 +64,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 def counted(scene: Scene) -> Marks:
-    """The marks, and besides how many units were tried, and of those how many the student was right about."""
+    """The marks, with the number of tested units and the number that the student was right about."""
     marks = scene.marks()
     for what, counts in set_aside(scene.home):
         if what.endswith("confusion"):

@@ -1,6 +1,6 @@
-"""One answer publishes itself alone: no error count, no count of rows and no private value is in what is published.
+"""A single answer publishes nothing else: no error count, no count of rows and no private value.
 
-A student that is chosen, and an estimate; on success, killed at the door and resumed, refused, and after an erasure.
+For a chosen student and an estimate; on success, killed at the door and resumed, refused, and after an erasure.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["siz
 
 @pytest.fixture
 def choosing(scene: Scene) -> Scene:
-    """Nobody votes."""
+    """A scene whose student is chosen without votes."""
     scene.tables = {name: section for name, section in scene.tables.items() if name not in ("teachers", "labeling")}
     scene.tables["student"] = STUDENT
     return scene
@@ -43,13 +43,13 @@ def test_a_choice_tells_no_error_count(choosing: Scene) -> None:
     choosing.run()
     ((what, errors),) = sequences(choosing.home)
     assert len(errors) > 100
-    assert errors[0] > 1000  # of the candidate that says the first class of all rows
+    assert errors[0] > 1000  # of the candidate that predicts the first class for all rows
     choosing.nothing_got_out(choosing.marks().with_total(f"first of {what}", int(errors[0])))
 
 
 @pytest.fixture
 def totals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sums that pass the door, each with the same noise: drawn, it made one a count of rows with odds of 4e-4."""
+    """Record the sums that pass the door, with fixed noise: random noise made one a count of rows with odds of 4e-4."""
     passed: list[int] = []
 
     def far_off(_self: object, total: int, _source: object) -> int:

@@ -1,5 +1,5 @@
-"""Tallies publish noisy sums and nothing else of the rows: no codes, no exact sums, no counts, and no moment before the
-last private work; on success, after a failure that tells what it was reading, and killed at the door and resumed."""
+"""Tallies publish only noisy sums of the rows: no codes, no exact sums, no counts, and no time before the end of
+private work; on success, after a failure whose message holds its input, and killed at the door and resumed."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,8 +19,8 @@ from tests.promises.scene import Scene
 
 @pytest.fixture
 def tallied(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """Nobody votes. Noise is the same at every run: drawn anew, one of some 120 sums would be a count of private rows,
-    which is looked for, with probability 3e-4."""
+    """A scene of tallies with fixed noise: with random noise, one of some 120 sums would equal a count of private rows,
+    which is searched for, with probability 3e-4."""
     draw = np.random.default_rng(1)
     monkeypatch.setattr(
         Randomness, "gaussian", lambda _, scale, size: np.rint(draw.normal(0, scale, size)).astype(np.int64)

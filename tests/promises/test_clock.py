@@ -1,4 +1,4 @@
-"""A clock that goes backwards decides nothing: the latest run stays the latest, and no run ends before it begins."""
+"""A clock that goes backwards changes nothing: the latest run stays the latest, and no run ends before it begins."""
 
 import datetime
 import itertools
@@ -19,7 +19,7 @@ LATE = datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC)
 
 
 class Backwards(datetime.datetime):
-    """A clock an hour earlier at each look."""
+    """A clock that goes back an hour at each reading."""
 
     looks = itertools.count()
 

@@ -23,11 +23,11 @@ from tests.support.at_door import NOISY, STABLE, make_case
 
 MECHANISMS: dict[str, Mechanism] = {"stable": STABLE, "noisy_votes": NOISY}
 EVERY = 45
-"""The default tests fail at every forty-fifth point; those marked slow at all."""
+"""Default tests cause a fault at every forty-fifth point; slow ones at every point."""
 
 
 def walk(home: Path, mechanism: str) -> None:
-    """The whole life of a session, from wherever it stands."""
+    """The whole life of a session, from its present state to the end."""
     door = Stores.of(home)
     if not any(session.status != "open" for session in door.ledger.sessions("d")):
         make_case(home, MECHANISMS[mechanism]).run()
@@ -36,7 +36,7 @@ def walk(home: Path, mechanism: str) -> None:
 
 
 def redrawing_walk(home: Path, mechanism: str) -> None:
-    """The planted bug: noise that is drawn anew at every try."""
+    """The planted bug: noise is drawn again at every attempt."""
 
     def redrawing(_self: Randomness, _name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
         return list(make())
@@ -48,8 +48,8 @@ def redrawing_walk(home: Path, mechanism: str) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: released labels by file, the session in the ledger, if it is there, and what the
-    vault has of it, files that have no name yet among them."""
+    """The visible state of a home: released labels by file, the session in the ledger, if it is there, and its files in
+    the vault, unfinished ones too."""
 
     released: dict[str, bytes]
     session: Session | None
@@ -65,7 +65,7 @@ class Left:
 
     @property
     def paid_for(self) -> bool:
-        """Whether the ledger knows of every batch whose labels are out, and charges the session for it."""
+        """Whether the ledger has every batch whose labels are released, and charges the session for it."""
         if self.session is None:
             return not self.released
         refused = sum(_outcomes(file).count("refused") for file in self.released.values())
@@ -119,7 +119,7 @@ def test_every_point_of_the_walk(matrix: Matrix, how: How) -> None:
 
 
 def test_noise_drawn_again_would_be_found(tmp_path: Path) -> None:
-    """The planted bug: labels are out and not committed when the process dies, and the next one draws anew."""
+    """The planted bug: the process dies between the release of labels and their commit, and the next draws again."""
     matrix = Matrix(tmp_path, "noisy_votes", redrawing_walk)
     written = [at for at, point in enumerate(matrix.points) if point.startswith("os.rename batch-")]
     assert any("labels that changed" in wrong for wrong in matrix.fails_at(written[1] + 1, "kill"))

@@ -1,8 +1,8 @@
-"""The crash matrix of what is drawn once: a hypothesis to relabel by, a chosen student, an estimate of the error, a
-test of a student, and the answer to a question.
+"""The crash matrix of single draws: a hypothesis for relabelling, a chosen student, an estimate of the error, a test of
+a student, and the answer to a question.
 
-A draw that is durable is the draw: whatever fails afterwards, the next process takes it, and publishes what was
-published. One that is not durable was seen by nobody, and is drawn anew.
+A durable draw is final: whatever fails afterwards, the next process uses it, and publishes the same. A draw that was
+not durable was seen by nobody, and is made again.
 """
 
 import io
@@ -58,25 +58,25 @@ ANSWER = re.compile(r"/answer(-\d+)?\.npz$")
 
 
 def choosing(home: Path) -> None:
-    """The choice of a universal student, all candidates alike."""
+    """The choice of a universal student among equal candidates."""
     door = Stores.of(home)
     choose(door, opened(door, CHOICE), CHOICE, [], found(door.vault, COUNTED), CLASSES)
 
 
 def estimating(home: Path) -> None:
-    """The release of how much teachers err."""
+    """The release of an estimate of the teachers' error."""
     door = Stores.of(home)
     release_estimate(door, opened(door, ESTIMATE), ESTIMATE, [found(door.vault, COUNTED)])
 
 
 def choosing_of_some(home: Path) -> None:
-    """The choice among students, all as often wrong."""
+    """The choice among students with equal errors."""
     door = Stores.of(home)
     release_choice(door, opened(door, ONE_OF), ONE_OF, found(door.vault, COUNTED))
 
 
 def trying(home: Path) -> None:
-    """The release of what a student says of units set aside."""
+    """The release of a student's test on units set aside."""
     door = Stores.of(home)
     release_trial(door, opened(door, TRIAL), TRIAL, found(door.vault, COUNTED), CLASSES)
 
@@ -93,7 +93,7 @@ def relabelling(home: Path) -> None:
 
 
 def with_answers(base: Path) -> None:
-    """A session that is open for one question, and what shards answered."""
+    """A session that is open for one question, with the shards' answers."""
     door = Stores.of(base)
     opened(door, QUESTIONS)
     answers = [canonical("dark" if at % 7 else "light") for at in range(TEACHERS)]
@@ -101,7 +101,7 @@ def with_answers(base: Path) -> None:
 
 
 def with_counts(base: Path, counts: bytes, mechanism: Charged) -> None:
-    """A session that is open for one answer, and what it is answered from."""
+    """A session that is open for one answer, with the counts it is made from."""
     door = Stores.of(base)
     with door.vault.create(COUNTED) as sink:
         sink.write(counts)
@@ -109,7 +109,7 @@ def with_counts(base: Path, counts: bytes, mechanism: Charged) -> None:
 
 
 def with_rows(base: Path) -> None:
-    """The stages before the door, but for those of the walk; a choice that is hardly ever made twice alike."""
+    """The stages before those of the walk, with settings by which two choices are hardly ever equal."""
     small = Small(base, people(80, 1), form="tight", epsilon=0.01)
     (base.parent / "small").write_bytes(pickle.dumps(small))
 
@@ -129,11 +129,11 @@ PREPARED: dict[Walk, Callable[[Path], None]] = {
     questioning: with_answers,
 }
 ALIKE = (estimating, choosing_of_some, trying, questioning)
-"""What passes the door as a choice does: of each, fewer points fail."""
+"""Walks that pass the door like a choice: for each, fewer points are tested."""
 
 
 def redrawing(home: Path, walk: Walk) -> None:
-    """The planted bug: what is to be kept is made anew at every try."""
+    """The planted bug: kept files are made again at every attempt."""
 
     def keep(vault: Vault, path: str, make: Callable[[], bytes]) -> Ref:
         with vault.create(path) as sink:
@@ -151,7 +151,7 @@ def found(vault: Vault, path: str) -> Ref:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: what was drawn, what was made of it, what was released, and what the ledger says."""
+    """The visible state of a home: the draw, the files made from it, released files, and the ledger's state."""
 
     drawn: dict[str, bytes]
     made: dict[str, bytes]
@@ -169,7 +169,7 @@ class Left:
 
     @property
     def paid_for(self) -> bool:
-        """Whether the ledger was told before anything was released."""
+        """Whether the ledger recorded the release before it happened."""
         return not self.released or (self.session is not None and self.session.batches == 1)
 
 
@@ -219,7 +219,7 @@ def test_every_point_of_a_draw(matrix: Matrix, how: How) -> None:
 
 
 def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:
-    """So where the draw stays and the rows stay, the relabelling stays."""
+    """So if the draw and the rows are the same, the relabelling is the same."""
     with_rows(tmp_path / "home")
     relabelling(tmp_path / "home")
     stages, left = small(tmp_path / "home"), Left.by(tmp_path / "home")
@@ -235,9 +235,9 @@ def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:
     [choosing, *(pytest.param(draw, marks=pytest.mark.slow) for draw in (relabelling, trying, choosing_of_some))],
 )
 def test_a_draw_made_again_would_be_found(tmp_path: Path, draw: Walk) -> None:
-    """The planted bug, at two points after the draw is durable, until it is seen.
+    """The planted bug, at two points after the draw is durable, repeated until it shows.
 
-    One of 32 alike, as the least of what is drawn here, is the same eight times with probability 1e-12.
+    The smallest draw here, one of 32 equal candidates, is the same eight times with probability 1e-12.
     """
     matrix = matrix_of(tmp_path, draw, partial(redrawing, walk=draw))
     drawn = max(at for at, point in enumerate(matrix.points) if re.fullmatch(rf"os\.rename .+\.{TOKEN}", point))

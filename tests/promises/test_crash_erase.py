@@ -25,7 +25,7 @@ def walk(home: Path) -> None:
 
 
 def hasty(home: Path) -> None:
-    """The planted bug: what is to be done is taken for done."""
+    """The planted bug: the erasure is recorded before it is done."""
     door = Stores.of(home)
     if not any(remark.kind == "erased" for remark in door.ledger.remarks("d")):
         door.ledger.remark("d", "erased", "every unit")
@@ -34,7 +34,7 @@ def hasty(home: Path) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: every file of the vault, what was released, and what the ledger says."""
+    """The visible state of a home: the vault's files, released files, and the ledger's state."""
 
     vault: set[str]
     released: dict[str, bytes]

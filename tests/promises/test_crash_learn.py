@@ -1,6 +1,6 @@
-"""The whole flow, from plan to MLflow, killed on its way and run again: nothing is drawn or recorded twice.
+"""The whole flow, from plan to MLflow, killed at each point and run again: nothing is drawn or recorded twice.
 
-Without Prefect's engine, which has no say in the guarantee and would take seconds for each of the runs.
+It runs without Prefect's engine, which does not affect the guarantee and would take seconds for each run.
 """
 
 import os
@@ -47,7 +47,7 @@ class Direct(Stages):
 
 
 class Named:
-    """The one name and key that all sessions have here, so that their labels can be compared."""
+    """One name and key for all sessions here, so that their labels can be compared."""
 
     @staticmethod
     def token_hex(_: int) -> str:
@@ -60,7 +60,7 @@ STAND_INS = {
     "concord.flows.stages.release.task": stages.release.task.fn,
     "concord.flows.learn.shown": lambda summary: (
         summary
-    ),  # else each process would start a Prefect server, and leave it
+    ),  # otherwise each process would start a Prefect server, and leave it running
     "concord.tasks.door.admit.secrets": Named,
 }
 

@@ -1,8 +1,8 @@
-"""The crash matrix of merging: what single answers left becomes few files, and every step of that fails once.
+"""The crash matrix of merging: the files of single answers become few, and every step of that fails once.
 
-The home holds four batches that were asked online, their votes and the noise that was kept for them; the last one was
-begun, and its labels were not written. What is read of it is the same before, after and at any point between, and the
-last batch is released with the noise that was drawn for it.
+The home has four batches that were asked online, with their votes and kept noise; the last one was begun, and its
+labels were not written. Reads give the same before, after and at any point between, and the last batch is released with
+the noise that was drawn for it.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ from tests.support.copies import copied
 ROWS, BATCHES, MANY = 8, 4, 3  # that 8 rows get the noise again that they had has probability 8e-16
 TEACHERS = (Ref(path="teachers/d/block-0.skops", digest=""),)
 EVERY = 16
-"""The default tests fail at every sixteenth point; those marked slow at all."""
+"""Default tests cause a fault at every sixteenth point; slow ones at every point."""
 
 
 def folders(vault: Vault) -> tuple[tuple[str, str], ...]:
@@ -43,7 +43,7 @@ def folders(vault: Vault) -> tuple[tuple[str, str], ...]:
 
 
 def answering(home: Path) -> None:
-    """Have all that was asked pass the door, or pass it again."""
+    """Pass all batches through the door, or through it again."""
     door = Stores.of(home)
     batches = [rows for rows, _ in online_rows(door.vault, "d-1")]
     votes = {rows: door.vault.find(online_votes(door.vault, TEACHERS, rows)) for rows in batches}
@@ -63,7 +63,7 @@ def merging(home: Path) -> None:
 
 
 def removing_first(home: Path) -> None:
-    """The planted bug: small files are gone before the one that holds them is there."""
+    """The planted bug: small files are removed before the merged file exists."""
 
     def merge(self: Merged, folder: str, pattern: str) -> Iterator[None]:
         these = list(self._contents(self._small(folder, pattern)[:MANY]))
@@ -78,7 +78,7 @@ def removing_first(home: Path) -> None:
 
 
 def base_of(home: Path) -> None:
-    """Four batches asked, of which three were answered, and the last one was drawn for."""
+    """Ask four batches, of which three are answered, and the last one is drawn."""
     home.mkdir(parents=True)
     door = Stores.of(home)
     opened(door, NOISY)
@@ -103,8 +103,8 @@ def base_of(home: Path) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: what is read of its vault by whoever comes next, files that stand by themselves,
-    what was released, and what the ledger says."""
+    """The visible state of a home: the vault as the next process reads it, files not merged, released files, and the
+    ledger's state."""
 
     read: dict[str, bytes]
     alone: tuple[int, ...]
@@ -161,21 +161,21 @@ def test_a_merge_that_fails_on_its_way_loses_nothing(matrix: Matrix) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 def test_every_point_of_a_merge(matrix: Matrix, how: How) -> None:
-    """A kill meets each; the other failures meet every fourth."""
+    """A kill at each point; the other failures at every fourth."""
     assert matrix.fails(how, 1 if how == "kill" else 4) == []
 
 
 def test_files_removed_before_they_are_merged_would_be_found(tmp_path: Path) -> None:
-    """The planted bug, at every fourth point until it is seen."""
+    """The planted bug, at every fourth point until it shows."""
     matrix = Matrix(tmp_path, removing_first)
     wrong = (found for at in range(2, len(matrix.points), 4) for found in matrix.fails_at(at, "kill"))
     assert any("lost" in found for found in wrong)
 
 
 def test_a_vault_that_overlooked_merged_files_would_draw_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: noise is kept anew, since its file does not stand where it was."""
+    """The planted bug: noise is drawn and kept again, since its file is not at its path."""
     base_of(tmp_path / "base")
-    monkeypatch.setattr(merged, "MANY", BATCHES)  # all of it, the noise of the last batch with it
+    monkeypatch.setattr(merged, "MANY", BATCHES)  # everything, with the noise of the last batch
     there, released = Vault._there, []
     for overlooking in (False, True):
         home = copied(tmp_path / "base", tmp_path / str(overlooking))

@@ -1,5 +1,5 @@
-"""The crash matrix of rounds: whatever fails between two steps, each keeps its one draw and what it asks next; and of
-one that is closed instead, in a Gaussian domain, what returns was never begun."""
+"""The crash matrix of rounds: whatever fails between two steps, each round keeps its one draw and its next question. If
+the session is closed instead, in a Gaussian domain, only rounds never begun are given back."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def releasing(home: Path) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: noise and files kept in the vault, what was released, and what the ledger says."""
+    """The visible state of a home: noise and files kept in the vault, released files, and the ledger's state."""
 
     kept: dict[str, bytes]
     released: dict[str, bytes]
@@ -49,7 +49,7 @@ class Left:
 
     @property
     def paid_for(self) -> bool:
-        """Whether the ledger was told of each round before anything of it was drawn or released."""
+        """Whether the ledger recorded each round before it was drawn or released."""
         drawn = {path.partition("round-")[2][:5] for path in self.kept}
         return len(self.released) <= self.session.batches and len(drawn) <= self.session.batches
 
@@ -77,7 +77,7 @@ def closing(home: Path) -> None:
 
 
 class Closed(crashes.Matrix[Left]):
-    """The session is closed after a fault, and nothing else is done."""
+    """Walks after whose fault the session is closed, and nothing else is done."""
 
     def take_up(self, home: Path) -> None:
         close(Stores.of(home), NAME, give_back=True)

@@ -1,8 +1,8 @@
-"""Whole commands killed on their way and given again: tallies with a choice and a test of the student, and a question.
+"""Whole commands killed at each point and repeated: tallies with a choice and a test of the student, and a question.
 
-What was drawn stays drawn, what was published stays as it was, and nothing is paid for twice. As in
-tests/promises/test_crash_learn.py, without Prefect's engine. Noise differs from home to home, so a home is compared
-with itself: as it was left, as the next command left it, and as one more did.
+Draws and published files stay the same, and nothing is paid for twice. As in tests/promises/test_crash_learn.py, they
+run without Prefect's engine. Noise differs between homes, so a home is compared with itself: after the kill, after the
+next command, and after one more.
 """
 
 import os
@@ -57,7 +57,7 @@ def asking(home: Path, data: Path) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What can be seen of a home: what was drawn, what is published for good, and what is charged."""
+    """The visible state of a home: its draws, its published files, and its charges."""
 
     drawn: dict[str, bytes]
     published: dict[str, bytes]
@@ -82,7 +82,7 @@ class Left:
 
 
 class Commands:
-    """One command, each time in a process and a home of its own."""
+    """One command, run each time in a new process and home."""
 
     def __init__(self, command: Command, folder: Path, mlflow_database: Path) -> None:
         self.command, self.folder, self.base = command, folder, folder / "base"
@@ -111,7 +111,7 @@ def attempt(command: Command, home: Path, data: Path, at: int | None, path: Path
     patch.setattr("concord.flows.run.Stages", Direct)
     for door in DOORS:
         patch.setattr(door, "task", door.task.fn)
-    patch.setattr("concord.flows.learn.shown", lambda summary: summary)  # a page, on a server of Prefect's
+    patch.setattr("concord.flows.learn.shown", lambda summary: summary)  # its page needs Prefect's server
     faults = Faults(home, at)
     faults.install()
     command(home, data)
@@ -119,13 +119,13 @@ def attempt(command: Command, home: Path, data: Path, at: int | None, path: Path
 
 
 def terms(left: Left) -> list[tuple[Any, ...]]:
-    """What sessions cost and how they ended, but for what differs from home to home."""
+    """Costs and ends of sessions, without what differs between homes."""
     return [(item.mechanism["name"], item.part, item.reserved, item.settled, item.status) for item in left.sessions]
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Callable[[Command], Commands]:
-    """Each command undisturbed, once."""
+    """Each command, run once without a fault."""
     return cache(lambda command: Commands(command, tmp_path_factory.mktemp(command.__name__), mlflow_database))
 
 

@@ -1,4 +1,4 @@
-"""A run that is interrupted, told to end, killed, or loses its server ends soon, in one sentence, and loses nothing."""
+"""A run that is interrupted, terminated or killed, or loses its server, ends soon, in one sentence, losing nothing."""
 
 import signal
 import subprocess

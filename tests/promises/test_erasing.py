@@ -1,4 +1,4 @@
-"""Erasing: nothing of a domain's table is left in the vault, other domains keep theirs, and no spend returns."""
+"""Erasing: nothing of a domain's table is left in the vault, other domains keep their files, and no spend returns."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ def named(door: Stores, domain: str, unit: str = "all rows of one person") -> No
 
 @pytest.fixture
 def door(tmp_path: Path) -> Stores:
-    """A vault with files of two domains, of one that has not been named yet, and of nobody that is known."""
+    """A vault with files of two domains, of a domain not named yet, and of no known domain."""
     door = Stores.of(tmp_path / "home")
     for domain in ("people", "census"):
         named(door, domain)
@@ -54,7 +54,7 @@ def door(tmp_path: Path) -> Stores:
 
 
 def files(vault: Vault) -> set[str]:
-    """All files of the vault but locks and secrets."""
+    """All files of the vault except locks and secrets."""
     paths = {str(path.relative_to(vault.root)) for path in vault.root.rglob("*") if path.is_file()}
     return {path for path in paths if not path.startswith(("secrets/", "locks/"))}
 
@@ -175,7 +175,7 @@ def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.Monke
 
 
 class Dying:
-    """A machine that dies before step `at` of those that change anything."""
+    """A machine that dies before step `at` of the steps that change anything."""
 
     def __init__(self, patch: pytest.MonkeyPatch, at: int) -> None:
         self.left = at

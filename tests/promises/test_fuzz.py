@@ -1,4 +1,4 @@
-"""Input that is nearly right, thousands of times: the right error, in one sentence, and nothing spent."""
+"""Thousands of nearly valid inputs: each gives the right error, in one sentence, and spends nothing."""
 
 import random
 import shutil
@@ -34,7 +34,7 @@ def one_sentence(error: ConcordError) -> bool:
 
 
 def outcomes(cases: int, attempt: Callable[[int], Any]) -> tuple[int, list[WrongInput]]:
-    """How many cases were taken, and what the others were refused with; anything else but WrongInput is raised."""
+    """The number of cases accepted, and the errors of the others; any error but WrongInput is raised."""
     taken, refused = 0, []
     for seed in range(cases):
         try:
@@ -129,7 +129,7 @@ def found_in(file: Path) -> NotVerified:
 
 
 def tamper(file: Path, rng: random.Random) -> bool:
-    """Change one cell of one row, as far as the database lets it; whether it is another now."""
+    """Change one cell of one row, as far as the database allows. Returns whether it changed."""
     with sqlite3.connect(file) as database:
         rows = database.execute("SELECT * FROM entries").fetchall()
         names = [column[1] for column in database.execute("PRAGMA table_info(entries)")]

@@ -1,4 +1,4 @@
-"""Private rows that a killed stage set aside for a while are gone once the next command begins, whatever it is."""
+"""Temporary files of private rows that a killed stage left are removed when the next command begins."""
 
 import multiprocessing
 import os
@@ -60,6 +60,6 @@ def test_a_killed_stage_leaves_no_private_rows_for_good(tmp_path: Path) -> None:
 
 
 def rows_in(home: Path) -> list[Path]:
-    """Files of the vault that are no secrets."""
+    """Files of the vault other than secrets."""
     vault = home / "vault"
     return [path for path in vault.rglob("*") if path.is_file() and vault / "secrets" not in path.parents]

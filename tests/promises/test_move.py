@@ -1,4 +1,4 @@
-"""A home copied to another place answers from its cache, spends nothing, verifies, and writes nothing where it was."""
+"""A home copied to another place answers from its cache, spends nothing, verifies, and leaves its old place alone."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def test_a_moved_home_goes_on_as_it_was(home: Path, tmp_path: Path, monkeypatch:
     summary = json.loads(result)
     assert (summary["asked_now"], charged(moved)) == (0, before)
     again = [stage["name"] for stage in summary["stages"] if not stage["cached"]]
-    assert again == ["certify"]  # MLflow has the session anew, since its pages look where files are
+    assert again == ["certify"]  # recorded again, so that MLflow's pages find its files
     assert Path(summary["certificate"]).is_relative_to(moved)
     assert concord("verify", "--home", str(moved))[0] == 0
 
@@ -54,7 +54,7 @@ def test_a_moved_home_goes_on_as_it_was(home: Path, tmp_path: Path, monkeypatch:
 
 @pytest.fixture
 def copied(tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[World, Tracked]:
-    """A home that was copied to another place, and what MLflow had of its session where it was."""
+    """A home that was copied to another place, and its session in the original's MLflow."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     home, moved = tmp_path / "home", tmp_path / "another machine" / "home"
     home.mkdir()
@@ -86,7 +86,7 @@ def test_what_mlflow_holds_of_a_copied_home_is_read_where_it_lies_now(copied: tu
 def test_a_session_of_a_copied_home_is_recorded_again_so_that_mlflow_finds_its_files(
     copied: tuple[World, Tracked],
 ) -> None:
-    """Its pages, and whoever loads the champion, look at the addresses that MLflow keeps."""
+    """MLflow's pages, and loading the champion, use the addresses that MLflow has stored."""
     there, where = copied
     home = there.home.parents[1] / "home"
     untouched = contents(home)

@@ -1,4 +1,4 @@
-"""Odd cells: a run ends as it does without them. No cell of the private table decides the exit status."""
+"""Odd cells: a run ends as it would without them. No cell of the private table decides the exit status."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Files of earlier versions name types by where they were then; they load as they did."""
+"""Files of earlier versions name types by their former modules, and still load."""
 
 import io
 import pickle
@@ -33,7 +33,7 @@ THEN = {
 
 
 def older(file: bytes, moved: dict[str, str]) -> bytes:
-    """A student's file with types by other modules."""
+    """A student's file with its types under other modules."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     names = "|".join(moved).encode()

@@ -1,4 +1,4 @@
-"""A command that is killed at whatever moment leaves nothing running; nothing of it that listens trusts a stranger."""
+"""A command killed at any moment leaves no process running; and none of its listening processes trusts a stranger."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ KILLS = int(os.environ.get("CONCORD_TEST_KILLS", "2"))
 
 
 def begin(command: str, folder: Path, mlflow_database: Path) -> Run:
-    """The command, in a home of its own."""
+    """Start the command in a new home."""
     home, port = folder / "home", str(own_port())
     home.mkdir(exist_ok=True)
     shutil.copy(mlflow_database, home / "mlflow.db")
@@ -52,7 +52,7 @@ def test_no_process_is_left_after_kills(
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", "processes", "dask"])
 def test_nothing_that_listens_trusts_a_stranger(tmp_path: Path, runner: str) -> None:
-    """Whoever can speak to a scheduler of Dask has code run by it."""
+    """Anyone who can connect to a Dask scheduler can run code on it."""
     stuck = {"teachers__estimator": "tests.promises.stalling.Stuck", "teachers__runner": runner}
     plan = write_plan(write_tables(tmp_path / "data"), **SMALL, **stuck)
     run = Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(tmp_path / "home")], tmp_path)
@@ -70,7 +70,7 @@ def test_nothing_that_listens_trusts_a_stranger(tmp_path: Path, runner: str) -> 
 
 
 def listening(run: Run) -> dict[int, str]:
-    """The ports at which processes of a run listen, and the address of each in the kernel's words."""
+    """The ports on which processes of a run listen, with the address of each as the kernel writes it."""
     sockets = set[str]()
     for process in run.processes():
         for place in Path(f"/proc/{process}/fd").glob("*"):
@@ -87,7 +87,7 @@ def listening(run: Run) -> dict[int, str]:
 
 
 def trusts(port: int) -> bool:
-    """Whether a stranger, without a password or a certificate, is answered with anything but a refusal."""
+    """Whether a client without a password or a certificate gets any answer but a refusal."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
         plain.sendall(b"GET /api/admin/version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         answer = received(plain)
@@ -108,7 +108,7 @@ def trusts_without_certificate(port: int) -> bool:
 
 
 def received(asked: socket.socket) -> bytes:
-    """What comes, within a while."""
+    """The bytes received within a while."""
     asked.settimeout(5)
     try:
         return asked.recv(1 << 16)

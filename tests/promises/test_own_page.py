@@ -1,4 +1,4 @@
-"""MLflow's pages are for the operator alone: whoever may ask MLflow has it read any file of its owner's."""
+"""MLflow's pages are for the operator alone: any user of MLflow can make it read any file of its owner's."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def page(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def ask(address: str, body: object = None, **headers: str) -> tuple[int, str]:
-    """Status and text of the answer, in a browser that is new."""
+    """Status and text of the answer to a new browser."""
     sent = None if body is None else json.dumps(body).encode()
     asked = Request(address, sent, {"Content-Type": "application/json", **headers})
     try:

@@ -1,4 +1,4 @@
-"""The Prefect server of a command is its own: nobody else can be it, ask it, or stand between."""
+"""The Prefect server of a command is its own: nobody else can replace it, use it, or intercept its requests."""
 
 import base64
 import http.client
@@ -25,7 +25,7 @@ ASKED = "/api/flow_runs/filter"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of a process that none is named to; the only one that these tests start, of Prefect's."""
+    """The server of a process for which none is named; the only Prefect server that these tests start."""
     with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
         server.awake()
         assert Server.own is not None
@@ -53,7 +53,7 @@ def ask(port: int, password: str | None = None, path: str = ASKED) -> int:
 
 @contextmanager
 def stranger() -> Iterator[tuple[int, list[bytes]]]:
-    """Who listens on a port, and what came there."""
+    """Listen on a port; yields the port and the requests received."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as bound:
 
@@ -114,7 +114,7 @@ def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(ow
 def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever did would be asked next, and handed the password."""
+    """Whoever could bind it would get the next request, with the password."""
 
     def dies(home: Path) -> None:
         with serving(home):
@@ -125,7 +125,7 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
                     socket.create_server(("127.0.0.1", lost.port))
                 os.kill(lost.process.pid, signal.SIGKILL)
                 lost.process.wait()
-            assert ask(lost.port, lost.password) == http.client.GONE  # not tried again
+            assert ask(lost.port, lost.password) == http.client.GONE  # not retried
             raise ConnectionError("as a client of Prefect would")
 
     with pytest.raises(EnvironmentFailed, match="ended before it did"):

@@ -1,7 +1,7 @@
-"""Sessions over a real home, in any order of opening, extending, dying, settling and forgetting: what left the door
-stays as it left, is never drawn twice, and was charged.
+"""Sessions in a real home, in any order of opening, extending, dying, settling and forgetting: what left the door never
+changes, is never drawn twice, and was charged.
 
-So that passing means something, a home with a fault planted in it is put to the same and must be told apart.
+To show that the tests can fail, they also run on homes with a planted fault, which they must find.
 """
 
 import tempfile
@@ -50,11 +50,11 @@ WHERE = [(Ledger, "begin_batch"), (Released, "write_labels"), (Ledger, "commit_b
 
 
 HERE = object()
-"""In the place of Hypothesis' data: the first session there is."""
+"""In place of Hypothesis' data: the first session there is."""
 
 
 class Killed(BaseException):
-    """The end of the process, at a moment of our choice."""
+    """Stands for the end of the process at a chosen moment."""
 
 
 def votes_of(seed: int) -> Ints:
@@ -65,7 +65,7 @@ def votes_of(seed: int) -> Ints:
 
 @contextmanager
 def dying(owner: type, name: str, *, before: bool) -> Iterator[None]:
-    """Die where that is called, or when it has done its work."""
+    """Raise Killed before or after the call of a function."""
     true: Callable[..., Any] = getattr(owner, name)
 
     def last(*arguments: Any, **named: Any) -> Any:
@@ -81,7 +81,7 @@ def dying(owner: type, name: str, *, before: bool) -> Iterator[None]:
 
 @dataclass
 class Stream:
-    """What was put to a session so far."""
+    """The rows put to a session so far."""
 
     mechanism: Mechanism
     batches: list[PublicBatch] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Stream:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Walks a home as commands would, each of which may be the last thing its process does."""
+    """Changes a home as commands would; each command may be the last thing its process does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Sessions(RuleBasedStateMachine):
         return name, self.streams[name]
 
     def walk(self, name: str, refusing: tuple[type[ConcordError], ...] = (BudgetRefused, NotVerified)) -> None:
-        """All of a session's stream through the door, as `run` and `extend` do; a session that has ended may refuse."""
+        """Pass a session's whole stream through the door, as `run` and `extend` do; an ended session may refuse."""
         stream, session = self.streams[name], self.door.ledger.session(name)
         try:
             release(self.door, session, stream.mechanism, CLASSES, stream.batches, stream.votes_on)
@@ -242,7 +242,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "lets votes change": (LedgerState, "begin", ignoring_votes),
     "returns everything": (Session, "owed", lambda _, **__: Charge()),
 }
-"""Homes with one fault each: where it is planted, and what stands there then."""
+"""Homes with one planted fault each: the function it replaces, and the faulty one."""
 
 
 SCRIPT: list[Callable[[Sessions], None]] = [
@@ -259,7 +259,7 @@ SCRIPT: list[Callable[[Sessions], None]] = [
 
 
 def follow(mechanism: Mechanism) -> None:
-    """The script over one session in a home of its own, seen after every step."""
+    """Run the script over one session in a new home, with checks after every step."""
     home = Sessions()
     with home.folder:
         home.open(mechanism)

@@ -1,4 +1,4 @@
-"""The search for canaries finds a word or a number however it is packed, and nothing where there is none."""
+"""The search for canaries finds a word or a number however it is packed, and nothing if there is none."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""A home written by an earlier version: backed up, upgraded once, and gone on with; a later one's is left alone."""
+"""A home of an earlier version is backed up, upgraded once, and usable; a home of a later version is left alone."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ from tests.support.console import concord
 from tests.support.published import world
 
 OLD = Path(__file__).parent / "ledger-format-1.sql"
-"""What a run with 40 teachers and a cutoff of 4 left in the ledger, before homes had a format."""
+"""The ledger after a run with 40 teachers and a cutoff of 4, before homes had a format."""
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_private_files_of_known_sessions_are_put_on_the_record(home: Path) -
         name: [remark.about for remark in ledger.remarks(name) if remark.kind == "holds"] for name in ("one", "two")
     }
     assert held == {"one": ["file of both", "file of one"], "two": ["file of both", "file of two"]}
-    assert [domain.name for domain in ledger.linked("two")] == ["one"]  # they shared a file: now it is said
+    assert [domain.name for domain in ledger.linked("two")] == ["one"]  # they share a file: now that is on record
     with pytest.raises(WrongInput, match="belongs to domain 'one'"):
         ledger.check_holding("three", ["file of one"])
     assert lines(home)[: len(before)] == before

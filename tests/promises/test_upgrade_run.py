@@ -1,4 +1,4 @@
-"""The home of a real earlier version, whose code is taken from the repository's history, goes on and spends nothing."""
+"""A home of a real earlier version, with code taken from the repository's history, still works and spends nothing."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 EARLIER = "8d1cc71"
 """The last version whose homes have no format."""
 STARTS = 4
-"""Times that version is started: it has Prefect start a server, who gives up if that is silent for five seconds."""
+"""Attempts to start that version: it has Prefect start a server, and Prefect gives up after five seconds."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def earlier(tmp_path: Path) -> Path:
 
 
 def concord(code: Path, *arguments: str) -> str:
-    """What the command line of that code prints, in a process of its own."""
+    """The output of that version's command line, in its own process."""
     is_package = (code / ".package").is_dir()  # earlier versions were three folders at the top
     module = "concord.flows.cli" if is_package else "flows.cli"
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]

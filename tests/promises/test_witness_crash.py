@@ -1,5 +1,5 @@
-"""The crash matrix with a witness: wherever the walk fails, its file has seen all that was drawn on, and no more than
-there is.
+"""The crash matrix with a witness: wherever the walk fails, the witness has every entry that was drawn on, and no entry
+that the ledger lacks.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ HOWS: tuple[How, ...] = ("kill", "disk full")  # a power cut here halves a whole
 
 
 def place(home: Path) -> Path:
-    """The witness of a home: beside it, under a name that begins as its own, so that it has points of failure too."""
+    """The witness of a home: next to it, with a name that begins like the home's, so that its writes are points too."""
     return Path(f"{home}.witness")
 
 
@@ -39,7 +39,7 @@ class Watched(Matrix):
         self.compare(home, whole=True)
 
     def compare(self, home: Path, *, whole: bool) -> None:
-        """Nothing is out that the witness has not seen begin; and after a whole walk it has seen all."""
+        """Check that the witness saw the beginning of every release; after a whole walk, that it saw every entry."""
         url, witness = f"sqlite:///{home / 'ledger.db'}", Witness(place(home))
         Ledger(url, witness).check_witness()
         last = witness.last()

@@ -1,4 +1,4 @@
-"""All that a file says, however it is packed: archives, compressed streams, arrays, tables, databases, escapes."""
+"""The content of a file, however it is packed: archives, compressed streams, arrays, tables, databases, escapes."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 DEPTH = 4
-"""Packings within packings that are opened."""
+"""The most nested packings that are opened."""
 UNREADABLE = (ValueError, OSError, EOFError, sqlite3.Error, zipfile.BadZipFile, zlib.error, pa.ArrowException)
 RUN = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
 ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
@@ -26,7 +26,7 @@ Opener = Callable[[bytes], Iterator[bytes]]
 
 
 def layers(data: bytes, depth: int = DEPTH) -> Iterator[bytes]:
-    """`data` as it is, and all that can be unpacked from it. What is not what it begins like is left as it is."""
+    """`data` itself, and everything that can be unpacked from it. Data that only begins like a format is left alone."""
     yield data
     for begins, opener in OPENERS.items() if depth else ():
         if data.startswith(begins):
@@ -64,7 +64,7 @@ def _parquet(data: bytes) -> Iterator[bytes]:
 
 
 def _table(table: pa.Table) -> Iterator[bytes]:
-    """Schema with its metadata, every cell, and dictionaries with the words that no cell uses."""
+    """Schema with its metadata, every cell, and dictionaries with unused words."""
     yield table.schema.to_string(truncate_metadata=False).encode()
     for column in table.columns:
         yield _text(column.to_pylist())
@@ -80,7 +80,7 @@ def _database(data: bytes) -> Iterator[bytes]:
 
 
 def _plain(data: bytes) -> Iterator[bytes]:
-    """What is written in other letters: entities, escapes, base64, hex."""
+    """The text decoded from entities, escapes, base64 or hex."""
     if b"&" in data:
         yield from _other(html.unescape(data.decode("latin-1")).encode("latin-1", errors="replace"), data)
     yield from _other(ESCAPE.sub(lambda found: chr(int(found[1], 16)).encode(errors="replace"), data), data)
