@@ -193,19 +193,21 @@ def _within_cap(certificate: Promising) -> str:
     """Check that the domain's charges include this session's claim, and stay within the cap in each part of units."""
     domain, claim = certificate.domain, certificate.guarantee
     equal("the number of sessions", len(domain.charges), domain.sessions)
-    own = [(charge.epsilon, charge.delta) for charge in domain.charges if charge.session == certificate.session]
-    equal("what the domain says that this session claims", own, [(claim.epsilon, claim.delta)])
     shares: dict[str, list[float]] = defaultdict(list)
+    claims: dict[str, list[Budget]] = defaultdict(list)
     for charge in domain.charges:
         shares[charge.part].append(charge.share)
+        claims[charge.session].append(Budget(epsilon=charge.epsilon, delta=charge.delta))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
+    own = [Budget(epsilon=claim.epsilon, delta=claim.delta)]
+    equal("what the domain says that this session claims", claims[certificate.session], own)
     for other in certificate.beside if isinstance(certificate, Certificate) else ():
-        claims = [Budget(epsilon=of.epsilon, delta=of.delta) for of in domain.charges if of.session == other.session]
-        equal(f"what the domain says that session {other.session} claims", claims, [other.guarantee])
-    in_every = [domain.lost, *shares.pop("", [])]
+        due = [other.guarantee]
+        equal(f"what the domain says that session {other.session} claims", claims[other.session], due)
+    in_every = math.fsum([domain.lost, *shares.pop("", [])])
     for part in shares or {"": []}:
-        if not math.fsum([*in_every, *shares.get(part, [])]) <= SLACK:
+        if not math.fsum([in_every, *shares.get(part, [])]) <= SLACK:
             raise NotVerified("the domain's sessions are charged more than its cap")
     for name in ("epsilon", "delta"):
         cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))

@@ -13,8 +13,10 @@ Not covered  an excerpt made up as a whole, with all other files, by the holder 
              test_verify_excerpt.py
 """
 
+import json
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -228,12 +230,18 @@ def _claimed(session: Session) -> None:
     for term in ("epsilon", "delta"):
         claim = getattr(session, term)
         equal(f"the {term} that session {session.id} claims", claim, stated.get(term, claim))
-    delta = least_delta(session.mechanism, session.epsilon)
+    delta = _least_delta(json.dumps(session.mechanism, sort_keys=True), session.epsilon)
     if not delta <= session.delta * SLACK:
         raise NotVerified(
             f"at ε = {session.epsilon:g} the settings of session {session.id} prove δ = {delta:.6g}, and it claims "
             f"{session.delta:g}"
         )
+
+
+@lru_cache(maxsize=256)
+def _least_delta(settings: str, epsilon: float) -> float:
+    """What the same settings of any number of sessions prove."""
+    return least_delta(json.loads(settings), epsilon)
 
 
 def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
@@ -268,7 +276,11 @@ def _in_words(certificate: Promising, moment: Reading, domain: Domain, session: 
 
 
 def _other_sessions(certificate: Promising) -> Sequence[str]:
-    return [other.session for other in certificate.beside] if isinstance(certificate, Certificate) else []
+    """The sessions beside the certificate's. Raises NotVerified if one is named again: each is recomputed."""
+    names = [other.session for other in certificate.beside] if isinstance(certificate, Certificate) else []
+    if len({certificate.session, *names}) <= len(names):
+        raise NotVerified("the certificate names a session twice that was published with it")
+    return names
 
 
 def _summary(found: Excerpt) -> str:

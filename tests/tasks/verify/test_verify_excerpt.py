@@ -149,6 +149,9 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     text = excerpt_of(made, ledger, Vault(copy / "vault")).text
     if epsilon == 0.5:
         assert "carry the domain's charges" in signed.excerpt(made, lambda _: text)
+        again = made.model_copy(update={"beside": made.beside * 2})
+        with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
+            signed.excerpt(again, lambda _: text)
     else:
         with pytest.raises(NotVerified, match="the settings of session people-2 prove δ = "):
             signed.excerpt(made, lambda _: text)
