@@ -31,7 +31,7 @@ MECHANISMS: tuple[Mechanism, ...] = (STABLE, NOISY, VECTOR)
 
 @dataclass
 class Case:
-    """The session, its mechanism, and what is put to it."""
+    """A session, its mechanism, and the batches and votes put to it."""
 
     door: Stores
     mechanism: Mechanism
@@ -40,7 +40,7 @@ class Case:
     votes: list[Ref] = field(default_factory=list)
 
     def run(self) -> pa.Table:
-        """Through the door; the released labels."""
+        """Pass the door. Returns the released labels."""
         refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes_on)
         return self.door.released.labels(refs)
 
@@ -59,13 +59,13 @@ def write(door: Stores, path: str, schema: pa.Schema, columns: Ints) -> Ref:
 
 
 def counts_of(batch: int) -> Ints:
-    """Votes that agree mostly, with a close call now and then."""
+    """Votes that mostly agree, with a few close calls."""
     ones = np.random.default_rng(batch).choice([5, 280, 330, 590], size=ROWS, p=[0.45, 0.05, 0.05, 0.45])
     return np.column_stack([TEACHERS - ones, ones])
 
 
 def make_case(home: Path, mechanism: Mechanism) -> Case:
-    """The case in that home, going on with its session where it was opened before."""
+    """The case in that home, with its session opened now or before."""
     home.mkdir(exist_ok=True)
     door = Stores.of(home)
     case = Case(door, mechanism, opened(door, mechanism))
@@ -86,7 +86,7 @@ def opened(door: Stores, mechanism: Charged) -> Session:
 
 
 def opening_of(mechanism: Charged) -> Opening:
-    """What that session is opened for, but for its key."""
+    """The opening of that session, without its key."""
     return Opening(
         id="d-1",
         domain="d",

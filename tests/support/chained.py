@@ -1,4 +1,4 @@
-"""Ledgers rewritten and chained anew: every line follows from the one before, whatever it says."""
+"""Ledgers that are rewritten and chained again, so that every record follows from the one before."""
 
 import json
 import sqlite3
@@ -13,7 +13,7 @@ from concord.artifacts.ledger.events import GENESIS, _digest
 
 @dataclass
 class Said:
-    """What a line says, open to change."""
+    """The texts of a record, to be changed."""
 
     domain: str
     session: str
@@ -22,7 +22,7 @@ class Said:
 
 
 def rewrite(home: Path, change: Callable[[list[Said]], object]) -> None:
-    """Change what the ledger of a home says, and chain it anew."""
+    """Change the records of a home's ledger, and chain them again."""
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         read = database.execute("SELECT domain, session, kind, body FROM entries ORDER BY seq").fetchall()
         details = [Said(domain, session, kind, json.loads(body)) for domain, session, kind, body in read]

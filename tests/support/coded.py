@@ -1,4 +1,4 @@
-"""Coded: rows drawn as codes, labels drawn from known weights, and rounds as tallies release them."""
+"""Rows drawn as codes, labels drawn from known weights, and simulated rounds of tallies."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ CODES = Codes(
 
 
 def rows_of(rows: int, seed: int, cities: Sequence[float] = (0.4, 0.3, 0.2, 0.1)) -> CodeMatrix:
-    """Codes (rows, 4): ages 0 to 7, cities by those odds, teams alike; nothing is missing."""
+    """Codes (rows, 4): ages 0 to 7, cities by those odds, teams equally likely; nothing is missing."""
     draw = np.random.default_rng(seed)
     age = draw.integers(0, 8, rows)
     city, team = draw.choice(4, rows, p=cities), draw.integers(0, 2, rows)
@@ -58,7 +58,7 @@ def question_of(
     model: IntegerModel | None = None,
     what: What = "labels",
 ) -> RoundQuestion:
-    """What a round asks of those fields; the first round of labels counts units."""
+    """The question of a round about those fields; the first round of labels counts units."""
     return RoundQuestion(
         classes=classes,
         steps=STEPS,
@@ -72,7 +72,7 @@ def question_of(
 
 
 def hear(question: RoundQuestion, rows: CodeMatrix, labels: NDArray[np.int64], noise: float, seed: int = 0) -> Heard:
-    """A round over private rows, under noise of so many votes."""
+    """A round over private rows, with noise of that many votes."""
     sums = tally(question, rows, labels)
     drawn = np.random.default_rng(seed).normal(0, noise * STEPS, len(sums))  # a simulation: nothing here is private
     return Heard(question, noise * STEPS, sums + np.rint(drawn).astype(np.int64))

@@ -10,13 +10,13 @@ from concord.flows.cli import command
 
 
 def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
-    """Exit status, what stdout held, and the last line of stderr."""
+    """Exit status, standard output, and the last line of standard error."""
     status, shown, errors = heard(*arguments, stdin=stdin)
     return status, shown, (errors.strip().splitlines() or [""])[-1]
 
 
 def heard(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
-    """Exit status, and all that stdout and stderr held.
+    """Exit status, standard output and standard error.
 
     Strings, not pytest's capture: Prefect's logging keeps the stream it first saw, which must not be closed.
     """

@@ -1,5 +1,5 @@
-"""A copy of a home that MLflow takes for one made where it lies, as most tests want it: see tests/promises/test_move.py
-for a home that was moved."""
+"""A copy of a home with MLflow's addresses rewritten, as if it had been made there, as most tests need. For a home that
+was moved see tests/promises/test_move.py."""
 
 import shutil
 import sqlite3

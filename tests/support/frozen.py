@@ -1,4 +1,4 @@
-"""Loaded last by the server that processes are forked from: none of them looks for garbage among what it has loaded."""
+"""Loaded last by the fork server, so that its processes do not collect garbage among the objects it has loaded."""
 
 import gc
 

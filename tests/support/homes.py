@@ -1,4 +1,4 @@
-"""What stands in a home folder, for tests that see what a command changed there, or left alone."""
+"""The state of a home folder, for tests of what a command changes or leaves alone."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from concord.tasks.door.release import Stores
 
 
 def charged(home: Path) -> Charge:
-    """All that the domain of tests.support.people is charged."""
+    """The whole charge of the domain of tests.support.people."""
     return Ledger.of(home).total("people")
 
 
@@ -24,7 +24,7 @@ def labels_of(home: Path, session: str) -> dict[str, bytes]:
 
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
-    """All that a refused command must leave alone."""
+    """The state that a refused command must leave alone."""
     door = Stores.of(home)
     return charged(home), door.ledger.batches(session), read_checkpoint(door.vault, session), labels_of(home, session)
 

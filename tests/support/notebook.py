@@ -1,6 +1,6 @@
 """Run a notebook cell by cell, as Jupyter would, with the standard library alone.
 
-.venv/bin/python -m tests.support.notebook NOTEBOOK     keeps in the file what its cells show
+.venv/bin/python -m tests.support.notebook NOTEBOOK     stores the cells' output in the file
 """
 
 import ast
@@ -20,7 +20,7 @@ def code_of(cell: dict[str, Any]) -> str:
 
 
 def shown_by(notebook: Notebook) -> list[str]:
-    """What each code cell prints, and then the text of its last expression, if that is something.
+    """The output of each code cell, followed by the text of its last expression, unless that is None.
 
     Raises whatever a cell raises.
     """
@@ -39,7 +39,7 @@ def _shown(code: str, names: dict[str, Any]) -> str:
 
 
 def kept(notebook: Notebook, shown: list[str]) -> Notebook:
-    """The notebook with what its code cells showed."""
+    """The notebook with the output of its code cells."""
     texts = iter(shown)
     cells = [
         cell | _outputs(number, next(texts)) if cell["cell_type"] == "code" else cell

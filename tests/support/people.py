@@ -13,7 +13,7 @@ CLASSES = ["no", "yes"]
 
 
 def people(rows: int, seed: int) -> pl.DataFrame:
-    """Rows with a number, a category and a label that both decide; each person has about two rows."""
+    """Rows with a number, a category, and a label that depends on both; each person has about two rows."""
     rng = np.random.default_rng(seed)
     size, shade = rng.normal(size=rows), rng.choice(["dark", "light"], size=rows)
     label = size + 2 * (shade == "dark") + 0.3 * rng.normal(size=rows) > 1
@@ -38,7 +38,7 @@ def write_tables(folder: Path, private: pl.DataFrame | None = None) -> Path:
 
 
 def arrive(folder: Path, seed: int, rows: int = 150) -> Path:
-    """One more public file in `folder`, which it returns."""
+    """Write one more public file in `folder`. Returns its path."""
     folder.mkdir(exist_ok=True)
     people(rows, seed).drop("outcome", "person").write_parquet(folder / f"{seed}.parquet")
     return folder
@@ -77,7 +77,7 @@ def changed(tables: dict[str, Any], **changes: Any) -> Plan:
 
 
 def write_plan(folder: Path, **changes: Any) -> Path:
-    """plan.toml in `folder`, with changes such as teachers__count=50; None takes a key, or a whole section, away."""
+    """Write plan.toml in `folder`, with changes such as teachers__count=50; None removes a key or a section."""
     tables = tables_of_plan(folder)
     del tables["folder"]
     for place, value in changes.items():

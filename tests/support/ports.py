@@ -1,7 +1,7 @@
-"""Ports for what a test starts by itself, of which each is asked for once.
+"""Ports for servers that a test starts; each port is given out once.
 
-The kernel gives ports from 32768 on to whoever asks for any, and between the look at one that is free and its use
-another may be given it. Those of each worker of pytest lie below, in a range of its own.
+The kernel gives any free port from 32768 on to whoever asks, so a port found free may be taken before it is used. The
+ports here lie below, with a range for each worker of pytest.
 """
 
 import os
@@ -10,11 +10,11 @@ import socket
 from contextlib import suppress
 
 GIVEN: set[int] = set()
-"""Those that were given in this process."""
+"""The ports that were given out in this process."""
 
 
 def own_port() -> int:
-    """A free port of loopback that no other worker of pytest tries, and the kernel gives to nobody meanwhile."""
+    """A free loopback port that no other worker of pytest tries, and that the kernel gives to nobody."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     candidates = set(range(10_000 + 1_000 * worker, 11_000 + 1_000 * worker)) - GIVEN
     for port in random.sample(sorted(candidates), len(candidates)):

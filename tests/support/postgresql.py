@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, from Debian's packages: on a socket or a port of loopback, gone at the end."""
+"""A temporary PostgreSQL server for a test, from Debian's packages, on a socket or a loopback port."""
 
 import os
 import shutil
@@ -15,9 +15,9 @@ from tests.support.ports import own_port
 
 @contextmanager
 def server(password: str | None = None) -> Iterator[str]:
-    """A database URL, without its driver. Skips the test, with the reason, where no server can be started.
+    """A database URL, without its driver. Skips the test, with the reason, if no server can be started.
 
-    password   asked of all who come, by a port; without one, whoever reaches the socket is let in
+    password   required of all clients, on a port; without one, anyone who reaches the socket may connect
     """
     programs = binaries()
     pytest.importorskip("psycopg")
@@ -42,7 +42,7 @@ def server(password: str | None = None) -> Iterator[str]:
 
 
 def binaries() -> Path:
-    """Where the server's programs lie. Skips the test where they are not installed."""
+    """The folder of the server's programs. Skips the test if they are not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not found:
         pytest.skip("PostgreSQL is not installed in /usr/lib/postgresql")

@@ -1,5 +1,5 @@
-"""Fresh processes, forked from a server that has loaded what they need: a process has one such server, which loads what
-whoever comes first asks for, so all ask here.
+"""New processes, forked from a server that has loaded their modules. A process has only one such server, which loads
+the modules that its first user asks for, so all ask here.
 """
 
 import multiprocessing

@@ -49,7 +49,7 @@ class World:
         return pl.read_parquet(self.plan.path("public"))
 
     def write(self, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> list[Ref]:
-        """Released files of labels (asked,) over all rows, one a batch; negative is refused."""
+        """Write released files of labels (asked,) over all rows, one per batch; negative is refused."""
         return [
             self.released.write_labels(
                 SESSION,
@@ -69,7 +69,7 @@ class World:
 
 
 def world(home: Path, rows: int = 300, batch: int = 128) -> World:
-    """A world in `home`: three columns, of which `size` and `shade` decide the class."""
+    """A world in `home`: three columns; the class depends on `size` and `shade`."""
     home.mkdir(exist_ok=True)
     rng = np.random.default_rng(5)
     size, dark = rng.normal(10, 4, rows), rng.random(rows) < 0.5
@@ -96,7 +96,7 @@ def world(home: Path, rows: int = 300, batch: int = 128) -> World:
 def session(
     world: World, mechanism: Mechanism, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None
 ) -> list[Ref]:
-    """Put the world's rows through a ledger as the door would, with those answers; the released files."""
+    """Record the world's rows in a ledger as the door would, with those answers. Returns the released files."""
     ledger = Ledger.of(world.home)
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     ledger.open_session(opening(mechanism))
@@ -166,7 +166,7 @@ def learned(world: World, refs: list[Ref]) -> Pipeline:
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what a published folder's certificate says, and write it as Concord would."""
+    """Change a published folder's certificate, and write it as Concord would."""
     file = folder / "certificate.json"
     values = json.loads(file.read_text())
     change(values)
@@ -174,7 +174,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
-    """The certificate as the ledger stands now."""
+    """The certificate from the ledger's present state."""
     ledger, released = Ledger.of(world.home), world.released
     certificate = certificate_of(
         world.plan,

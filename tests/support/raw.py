@@ -1,4 +1,4 @@
-"""Raw: columns of every Arrow type made of any bits, and cells compared by the bits they become."""
+"""Columns of every Arrow type from any bits, and cells compared by their bits."""
 
 import functools
 import struct
@@ -55,7 +55,7 @@ CELLS: tuple[Cell, ...] = (
     *(word.encode() for word in WORDS),
     *(b"\xff", b"a\xfe", b"\xed\xa0\x80", b"\xc0\x80", b"\x80" * 40),
 )
-"""Odd numbers, moments and words, and bits that are none."""
+"""Odd numbers, times and words, and bits that are not valid."""
 
 
 def column(stored: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
@@ -83,7 +83,7 @@ def column(stored: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
         buffers = [valid] if types.is_struct(stored) else [None, _packed(bits, 1)]
         return pa.Array.from_buffers(stored, rows, buffers, children=children)
     if types.is_list_view(stored) or types.is_large_list_view(stored):
-        places = _packed([b""] * rows, 8)  # empty lists: a writer ends the process over places that are none
+        places = _packed([b""] * rows, 8)  # empty lists: a writer kills the process on invalid offsets
         return pa.Array.from_buffers(stored, rows, [valid, places, places], children=[column(stored.value_type, bits)])
     if types.is_fixed_size_list(stored):
         parts = [cell[at * (len(cell) // 2) :] for cell in bits for at in range(stored.list_size)]
@@ -99,7 +99,7 @@ def column(stored: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
 
 @functools.cache
 def cells_of(stored: pa.DataType) -> st.SearchStrategy[Cell]:
-    """Odd cells of a type: mostly those of its width."""
+    """Odd cells of a type, mostly of its width."""
     width = stored.bit_width // 8 if pa.types.is_primitive(stored) else None
     fitting = [cell for cell in CELLS if width and cell and len(cell) == width]
     return st.one_of(st.sampled_from(fitting or CELLS), st.sampled_from(CELLS), st.binary(max_size=40))
@@ -119,7 +119,7 @@ def exact(cells: pl.Series) -> list[bytes | None]:
 
 
 def _view(cell: bytes) -> bytes:
-    """Short bytes as they are; sixteen and more are taken for a view itself, which may lead nowhere."""
+    """Short bytes as they are; sixteen and more become the view itself, which may point nowhere."""
     return cell[:16] if len(cell) >= 16 else struct.pack("<i12s", min(len(cell), 12), cell)
 
 

@@ -27,7 +27,7 @@ def tables(folder: Path, **relabel: Any) -> dict[str, Any]:
 
 
 class Small:
-    """The stages before the door, one by one, over a private table, or over the tables that are there."""
+    """The stages before the door, one by one, over a private table, or over existing tables."""
 
     def __init__(
         self, folder: Path, private: pl.DataFrame | None = None, *, unit: str | None = "person", **relabel: Any
@@ -51,7 +51,7 @@ class Small:
         return split(self.plan, self.encoding, self.vault, "shards/people", KEY, share)
 
     def relabelled(self, share: float = 0.3) -> RelabelledRows:
-        """What relabelling left of the subset."""
+        """The relabelled subset."""
         given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
         return relabel(*given, self.vault, "relabelled/people", KEY)
 

@@ -1,4 +1,4 @@
-"""Tables of which the labels alone are secret, and what public rows and teachers are made of them."""
+"""Tables whose labels alone are secret, and the public rows and teachers' rows made from them."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
 def parted(
     folder: Path, private: pl.DataFrame, *, suffix: str = ".parquet", unit: str | None = "person"
 ) -> tuple[Rows, Rows]:
-    """The public rows made of a private table, and what the teachers get: shard, features and label."""
+    """The public rows made from a private table, and the teachers' rows: shard, features and label."""
     found = tables(folder, private, private=f"private{suffix}", unit=unit)
     if suffix == ".arrow":
         private.write_ipc(folder / "private.arrow")

@@ -1,4 +1,4 @@
-"""Tables that are no files, for tests: a database of SQLite, and what a run would read of a source."""
+"""Tables that are not files, for tests: an SQLite database, and the rows that a run would read from a source."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def plan_over(private: Any, folder: Path, **more: Any) -> Plan:
 
 
 def database(file: Path, rows: Sequence[Sequence[Any]], columns: Sequence[str] = ("c", "label", "unit")) -> str:
-    """Write a table `ward` of any cells; the address of the database."""
+    """Write a table `ward` of any cells. Returns the address of the database."""
     file.unlink(missing_ok=True)
     with sqlite3.connect(file) as connection:
         connection.execute(f"create table ward ({', '.join(columns)})")
@@ -43,13 +43,13 @@ def database(file: Path, rows: Sequence[Sequence[Any]], columns: Sequence[str] =
 
 
 def asked_of(monkeypatch: pytest.MonkeyPatch, address: str, query: str = "select * from ward") -> dict[str, str]:
-    """The query as a plan names it, the address where the plan says."""
+    """A query for a plan, with the database's address in the environment."""
     monkeypatch.setenv(VARIABLE, address)
     return {"query": query, "connection": VARIABLE}
 
 
 def read(plan: Plan, vault: Vault, *columns: str) -> list[tuple[bytes | None, ...]]:
-    """The bits of those cells, and of the unit's name, of every private row of a plan whose tables are at hand."""
+    """The bits of those cells and of the unit's name, for every private row of a plan whose tables were read."""
     found: list[tuple[bytes | None, ...]] = []
     path = at_hand(plan, vault).path("private")
     for frame, owner in owned_frames(path, dict.fromkeys(columns, "data.features"), plan.data.unit, NOBODY):

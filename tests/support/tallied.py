@@ -33,27 +33,27 @@ NAME = "d-1"
 
 
 def follow(number: int, sums: Ints) -> dict[str, Any]:
-    """What the next round asks: a model that moves with the noisy sums."""
+    """The next round's question: a model that depends on the noisy sums."""
     weights = np.sign(sums[:5]).reshape(-1, 1) * (number + 1)
     return {"next": {"model": IntegerModel(weights.astype(np.int64), np.zeros(1, np.int64)).record()}}
 
 
 def question(number: int, following: dict[str, Any] | None) -> RoundQuestion:
-    """What round `number` asks."""
+    """The question of round `number`."""
     model = None if following is None else IntegerModel.from_record(following["model"])
     return TALLIES.question(number, (0, 1), SPANS, model)
 
 
 @dataclass
 class Rounds:
-    """The session in a home, and what was followed in this process."""
+    """The session in a home, and the questions followed in this process."""
 
     door: Stores
     followed: list[int] = field(default_factory=list)
 
     @classmethod
     def in_home(cls, home: Path, kind: FilterKind = "renyi") -> "Rounds":
-        """The session there, opened now if it is not open yet, in a domain with that filter."""
+        """The session in a home, opened now if it is not open yet, in a domain with that filter."""
         door = Stores.of(home)
         try:
             door.ledger.session(NAME)
@@ -98,7 +98,7 @@ class Rounds:
 
 
 def opening(committed: str) -> Opening:
-    """What the ledger is asked to open."""
+    """The session's opening, for the ledger."""
     asked = TalliedSession(TALLIES, "digest of codes")
     return Opening(
         id=NAME,

@@ -1,4 +1,4 @@
-"""A small published world that MLflow holds too; apart from tests.support.published, for MLflow is slow to import."""
+"""A small published world, recorded in MLflow; not in tests.support.published, since MLflow is slow to import."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema
 
 
 def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
-    """The world's session in MLflow; with labels, after it was certified."""
+    """Record the world's session in MLflow; if labels are given, after certifying it."""
     if labels is not None:
         certified(world, mechanism, labels)
     found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
