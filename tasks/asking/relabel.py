@@ -187,7 +187,7 @@ def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding,
 
 
 class RelabelledRows(BaseModel):
-    """What relabelling left in the vault: what was drawn, and the rows by shard, in blocks laid out as split's are."""
+    """Files of relabelling in the vault: the hypothesis drawn, and rows by shard, in blocks like those of `split`."""
 
     model_config = ConfigDict(frozen=True)
 

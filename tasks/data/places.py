@@ -1,10 +1,10 @@
-"""Places: where the bytes of a table's files lie, if in no local file: in an object of a store (s3://, gs://, az://),
-through pyarrow's own file systems, or in a snapshot (tasks.data.snapshots). Each is read as a `pathlib.Path` is.
+"""Places of a table's files that are not local: objects of a store (s3://, gs://, az://), through pyarrow's own file
+systems, and snapshots (tasks.data.snapshots). Each is read like a `pathlib.Path`.
 
-Assumes      whoever lets us into a store says so in the environment
+Assumes      credentials of a store are in the environment
 Guarantees   an error names an address, and never a credential or a value
-Not covered  az:// is tested against Azurite if it is installed, gs:// as far as what Arrow is given and a refusal, for
-             want of servers that can be had everywhere. Checked by tests/tasks/data/test_object_store.py
+Not covered  az:// is tested only if Azurite is installed, and of gs:// only the options passed to Arrow and a refusal,
+             for lack of servers that run everywhere. Checked by tests/tasks/data/test_object_store.py
 """
 
 import io
@@ -26,17 +26,17 @@ import pyarrow.fs
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 
 Format = Literal["parquet", "ipc", "csv", "text"]
-"""Of a table's file. `text` is an Arrow IPC file of words: what a database query gave."""
+"""Format of a table's file. `text` is an Arrow IPC file of words, the result of a database query."""
 RETRY_FOR = timedelta(seconds=15)
-"""For how long Google's store is asked again, each time: without it, a quarter of an hour if nothing lets us in."""
+"""Time for retries of each request to Google's store; the default is a quarter of an hour without credentials."""
 AWS_CODE = re.compile(r"AWS Error ([A-Z_]+)")
 STAMPS = ("etag", "last-modified", "content-length")
 Partition = tuple[tuple[str, str | None], ...]
-"""Columns that a file's path names, each with the cell that all of its rows have there."""
+"""Columns named in a file's path, each with the cell that all of its rows have there."""
 
 
 class Elsewhere(ABC):
-    """What a reader of tables uses of a `pathlib.Path`."""
+    """The part of `pathlib.Path` that readers of tables use."""
 
     @abstractmethod
     def raw(self) -> Any:
@@ -51,7 +51,7 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise NotVerified if it is known not to be what was written: Arrow does not say why it failed."""
+        """Raise NotVerified if it is known not to be what was written; Arrow's errors do not show that."""
 
     def read_bytes(self) -> bytes:
         """All of it."""
@@ -80,16 +80,16 @@ class Remote(Elsewhere):
             return store.open_input_file(path)
 
     def check(self) -> None:
-        """Nobody wrote down what it was."""
+        """Does nothing: there is no record to compare with."""
 
     def write_bytes(self, content: bytes) -> None:
-        """Put it there, whole, in the place of what was."""
+        """Write the object, replacing any earlier one."""
         store, path = store_of(self.address)
         with _without_its_words(), store.open_output_stream(path) as file:
             file.write(content)
 
     def stamp(self) -> object:
-        """What a store says of the object, which differs once it is written anew."""
+        """The store's metadata of the object, which change if it is written again."""
         with self.raw() as file:
             stamps = {name.lower(): value for name, value in file.metadata().items()}
         return [stamps.get(name) for name in STAMPS]
@@ -108,9 +108,9 @@ def _store(scheme: str, bucket: str) -> pyarrow.fs.FileSystem:
 
 
 def _azure_options(account: str) -> dict[str, Any]:
-    """What lets us into an account, from the variables that Azure's own tools read; none for its usual credentials.
+    """Options for an account, from the variables that Azure's own tools read; none for its default credentials.
 
-    What is another account's is not shown to this one.
+    Credentials of another account are not sent to this one.
     """
     stated = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.partition("=")[::2] for part in stated.split(";"))
@@ -132,15 +132,14 @@ def _azure_options(account: str) -> dict[str, Any]:
 
 
 def _google_options() -> dict[str, Any]:
-    """What leads to an emulator, if the variable of Google's own tools names one."""
+    """Options for an emulator, if the variable of Google's own tools names one."""
     named = os.environ.get("STORAGE_EMULATOR_HOST", "")
     server = urlsplit(named if "://" in named else f"http://{named}")
     return {"anonymous": True, "scheme": server.scheme, "endpoint_override": server.netloc} if server.netloc else {}
 
 
 def store_of(address: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    """The file system that an address is of, and the path in it: az://ACCOUNT/CONTAINER/PATH, or else
-    s3://BUCKET/PATH."""
+    """The file system of an address, and the path in it: az://ACCOUNT/CONTAINER/PATH, or s3://BUCKET/PATH."""
     scheme, _, path = address.partition("://")
     bucket, _, rest = path.partition("/")
     return _store(scheme, bucket), (rest if scheme == "az" else path).rstrip("/")
@@ -162,18 +161,18 @@ def objects(address: str, field: str) -> list[Remote]:
 
 @contextmanager
 def _without_its_words() -> Iterator[None]:
-    """An error keeps its type and AWS's code alone: what Azure says holds the token that lets us in."""
+    """Context that reduces an error to its type and AWS's code: Azure's messages hold the access token."""
     try:
         yield
     except OSError as failed:
-        _store.cache_clear()  # what lets us in may have been changed: the next try reads it again
+        _store.cache_clear()  # credentials may have been changed: the next try reads them again
         code = AWS_CODE.search(str(failed))
         raise type(failed)(code[0] if code else "the object store failed") from None
 
 
 @contextmanager
 def reachable(address: str, field: str) -> Iterator[None]:
-    """What a store fails with, in one sentence without its words: they may hold more than the address."""
+    """Context that turns errors of a store into one sentence without its own message, which may show a secret."""
     try:
         yield
     except ConcordError:
@@ -190,7 +189,7 @@ def reachable(address: str, field: str) -> Iterator[None]:
 
 
 class Kept(NamedTuple):
-    """A file of a table that is kept: where, in what format, what its path said, and what it is called."""
+    """A file of a stored table: its place, format, partition and name."""
 
     place: Elsewhere
     format: Format
@@ -199,7 +198,7 @@ class Kept(NamedTuple):
 
 
 class KeptTable(str, ABC):
-    """The name of a table that is kept, which goes wherever a path goes."""
+    """The name of a stored table, which can be used like a path."""
 
     @property
     @abstractmethod

@@ -19,12 +19,12 @@ from concord.artifacts.schemas import PublicBatch, Ref
 
 
 def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
-    """Where the votes of an ensemble lie in the vault."""
+    """The folder of an ensemble's votes in the vault."""
     return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
 
 
 def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:
-    """Where rows asked online lie in the vault: by the batch they should become, so that they stay in their order."""
+    """The path of rows asked online in the vault; it names the batch they are to become, which keeps their order."""
     many = "" if rows == 1 else f"-{rows}"
     return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
 
@@ -49,12 +49,12 @@ def online_rows(
 
 
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
-    """Where the votes on rows asked online lie in the vault."""
+    """The path of the votes on rows asked online in the vault."""
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
 
 
 def recounted() -> AbstractContextManager[None]:
-    """What a file of votes means that is damaged or cannot be read, in the block: votes can be cast again."""
+    """Context that adds to the error for a damaged or unreadable file of votes that votes can be cast again."""
     return saying("it holds votes: put back a copy of it, or remove it, and they are cast again, which spends nothing")
 
 
@@ -71,7 +71,7 @@ def saying(what: str) -> Iterator[None]:
 
 
 def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> Iterator[None]:
-    """Make few files of what single answers left, by short steps: of rows, votes, and noise that was kept.
+    """Merge the small files of single answers (rows, votes and stored noise), by short steps.
 
     Raises EnvironmentFailed.
     """

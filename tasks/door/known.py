@@ -1,9 +1,10 @@
-"""Known rows: what a session was asked online, and where the answer to each row is.
+"""Known rows: the rows that a session was asked online, and the batch with the answer to each.
 
 Rows are in a file of the vault before their batch is begun, and the file never changes: merging moves its content and
-keeps its path. So each file is read once, whoever wrote it, and a batch on record is known by the digest of its rows.
+keeps its path. So each file is read once, even if another process wrote it, and a recorded batch is identified by the
+digest of its rows.
 
-Assumes      whoever asks holds the session alone; rows that were put to it in files were asked in their order
+Assumes      the caller holds the session's lock; rows that were added to it in files were asked in their order
 Guarantees   a row that was asked is found, whichever process asked it. If a batch on record is neither of rows that
              were read here nor one of those files', NotVerified is raised: its rows are gone, and one of them would
              seem new, and be drawn for twice
@@ -53,7 +54,7 @@ class KnownRows:
             self._place(digest)
 
     def update(self) -> None:
-        """Learn of the batches begun since, whoever asked them. Raises NotVerified if their rows are gone."""
+        """Add batches begun since, by any process. Raises NotVerified if their rows are gone."""
         batches = self._door.ledger.batches(self._session, self._seen)
         new = {batch.rows_digest: batch for batch in batches if batch.rows_digest not in self._batches}
         if not new.keys() <= self._unasked.keys():
@@ -69,7 +70,7 @@ class KnownRows:
             self._place(digest)
 
     def places(self, rows: pl.DataFrame) -> list[tuple[Batch, int] | None]:
-        """Where the answer to each row is; None for a row that is new."""
+        """The batch and the place in it of the answer to each row; None for a new row."""
         found = [self._places.get(name) for name in _names(rows)]
         if any(batch.rows == 1 for batch in self._elsewhere.values()):
             for at in [at for at, place in enumerate(found) if place is None]:
@@ -78,7 +79,7 @@ class KnownRows:
         return [None if place is None else (self._batches[place[0]], place[1]) for place in found]
 
     def new(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those of the rows that are new, each once."""
+        """The new rows, each once."""
         pairs = enumerate(zip(_names(rows), self.places(rows), strict=True))
         firsts = {name: at for at, (name, place) in reversed(list(pairs)) if place is None}
         return rows[sorted(firsts.values())]

@@ -1,17 +1,17 @@
-"""Online: a session answers rows as they come, with its teachers kept in memory.
+"""Online: answer single rows of a session as they come, with its teachers kept in memory.
 
     rows ── known to the ledger? ── replay what was released
              └─ rows durable ── votes durable ── the door: begin ─ draw ─ labels durable ─ commit
 
-Rows that are asked together, or that wait while others are answered, are one batch in the session's stream, with one
-file of each kind and one passage of the door: `run` and `extend` find it in the recipe, and labels, student and
+Rows that are asked together, or that wait while others are answered, form one batch of the session's stream, with one
+file of each kind, released at the door together: `run` and `extend` find it in the checkpoint, and labels, student and
 certificate cover it from then on. Asking for the same row again replays its answer, which costs nothing. Files of rows
-and votes are merged by the thousand; those of labels are published, and stay as they are.
+and votes are merged by the thousand; files of labels are published and stay as they are.
 
 Assumes      rows are public, like those of the public table
-Guarantees   a row is paid for before it is drawn, and drawn for once, whoever asks and however often; what is drawn for
-             it is no matter of the rows beside it, but for their order
-Ends         with the session: a row that is new then is refused with BudgetRefused
+Guarantees   a row is paid for before its answer is drawn, and drawn for once, by any process and however often it is
+             asked; the draw does not depend on the other rows of its batch, except for their order
+Ends         with the session: new rows then raise BudgetRefused
 Not covered  how long an answer takes, which depends on the teachers. Checked by tests/flows/test_online.py and
              tests/flows/test_online_together.py
 """
@@ -43,28 +43,28 @@ from concord.tasks.door.release import RUN, Passage, Stores, alone, open_door
 
 Row = Mapping[str, Any] | pl.DataFrame
 MOST_ROWS = 4096
-"""Rows of a batch."""
+"""Most rows of a batch."""
 MERGING_STEPS = 4
-"""Of merging files, at each answer, which leaves up to three."""
+"""Steps of merging files at each answer, which leaves up to three files."""
 NOT_ASKED = "not asked"
 CELL_TYPES = (int, float, str, bool, type(None))
-"""Types of values that rows may have beside each other."""
+"""Types of values with which rows can be cast together."""
 RowAnswer = str | None | BudgetRefused
-"""A label; None if the row is refused; or that it is not asked any more."""
+"""A label; None if the row is refused; BudgetRefused if the session has ended."""
 
 
 class Waiting:
-    """Rows that somebody asks for, and the answers once there are some."""
+    """Rows that a thread asks for, and a future of their answers."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.rows, self.answers = rows, Future[list[RowAnswer]]()
 
 
 class Online:
-    """One open session, for questions about rows. Threads may share it: what they ask for meanwhile is one batch.
+    """One open session that answers rows. Threads may share it: rows that arrive during an answer form one batch.
 
-    Raises WrongInput if there is none of that name or nobody votes in it; NotVerified if what it needs is not in
-    the vault as it was, BudgetRefused if that is gone for good.
+    Raises WrongInput if there is no session of that name or it has no teachers; NotVerified if its files in the vault
+    are missing or changed, BudgetRefused if they are gone for good.
     """
 
     def __init__(self, door: Stores, session: str) -> None:
@@ -91,7 +91,7 @@ class Online:
     def answer(self, row: Row) -> str | None:
         """The released label of a public row; None if it is refused.
 
-        row   raw values by column, or a table of one row; columns that are no features are passed over
+        row   raw values by column, or a table of one row; columns that are not features are ignored
         Raises WrongInput if the row does not fit, BudgetRefused if it is new and the session has ended.
         """
         if isinstance(row, pl.DataFrame) and row.height != 1:
@@ -101,8 +101,8 @@ class Online:
     def answers(self, rows: pl.DataFrame | Iterable[Mapping[str, Any]]) -> list[str | None]:
         """The released labels of public rows, asked together: as `answer` for each, in far less time.
 
-        Raises WrongInput if a row does not fit, and nothing is asked; BudgetRefused if the session ended before all
-        were asked: those before are replayed if they are asked again.
+        Raises WrongInput if a row does not fit, and then none is asked; BudgetRefused if the session ended before all
+        were asked: earlier ones are replayed if they are asked again.
         """
         fitting = as_staged(rows, self._recipe.encoding)
         mine = [Waiting(part) for part in fitting.iter_slices(MOST_ROWS)]
@@ -117,7 +117,7 @@ class Online:
         return [answer for answer in answers if not isinstance(answer, BudgetRefused)]
 
     def _answer_next(self) -> None:
-        """Answer rows that wait, as one batch."""
+        """Answer waiting rows as one batch."""
         these = [self._waiting.popleft()]
         while self._waiting and sum(waiting.rows.height for waiting in these) < MOST_ROWS:
             these.append(self._waiting.popleft())
@@ -127,7 +127,7 @@ class Online:
             for waiting in these:
                 waiting.answers.set_exception(failed)
             if isinstance(failed, Exception):
-                return  # whoever waits is told
+                return  # the waiting threads get the error
             raise
         for waiting in these:
             waiting.answers.set_result(list(islice(answers, waiting.rows.height)))
@@ -142,7 +142,7 @@ class Online:
             return self._released(self._known.places(rows), refused)
 
     def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[RowAnswer]:
-        """The answer at each of those places, and why rows have none that are new or were not asked."""
+        """The answer at each of these places; BudgetRefused for rows that are new or were not asked."""
         ended = refused or BudgetRefused(f"session {self.id} has ended: it asks no further rows")
         answers: dict[int, list[RowAnswer]] = {}
         for batch in {batch.index: batch for batch, _ in filter(None, places)}.values():
@@ -154,7 +154,7 @@ class Online:
         ]
 
     def _ask(self, rows: pl.DataFrame, state: Session) -> BudgetRefused | None:
-        """Put new rows to the session: they are in the recipe when they are drawn for, whatever happens then."""
+        """Ask new rows: they are stored before their answers are drawn. Returns the error if the session has ended."""
         try:
             check_open(state)
         except BudgetRefused as ended:
@@ -171,9 +171,9 @@ class Online:
         return None
 
     def _merge_files(self, state: Session) -> None:
-        """Begun at the first answer and every `MANY` batches, once all is done, and gone on with a little at each.
+        """Take a few steps of merging; a merge begins at the first answer, and MANY batches after the last one began.
 
-        What a failing disk, or a damaged file, leaves undone is done another time: the answer is there.
+        If a disk fails or a file is damaged, the answer is not affected, and merging is tried again later.
         """
         with suppress(EnvironmentFailed, NotVerified):
             if state.batches >= self._to_merge and next(self._merging, self) is self:
@@ -182,9 +182,9 @@ class Online:
             deque(islice(self._merging, MERGING_STEPS), maxlen=0)
 
     def _finished(self) -> Session:
-        """The session, once what was begun by a process that is gone is released: no other goes on with it meanwhile.
+        """The session, after releasing a batch that was begun by a process that is gone; the caller holds its lock.
 
-        Raises NotVerified if those were no rows asked online, or if the session's key is not its own.
+        Raises NotVerified if that batch was not asked online, or if the session's key is not its own.
         """
         state = self.state
         check_key(self.door.vault, state)
@@ -197,7 +197,7 @@ class Online:
         raise NotVerified(f"session {self.id} has rows begun and not released: `concord run PLAN` finishes them")
 
     def _release(self, rows: PublicBatch, state: Session) -> None:
-        """Have rows pass the door."""
+        """Release answers to rows at the door."""
         vault = self.door.vault
         path = online_votes(vault, self._recipe.teachers, rows)
         with recounted():
@@ -218,9 +218,9 @@ class Online:
 
 
 def as_staged(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) -> pl.DataFrame:
-    """Rows as they are staged, cast to the encoding's types. Raises WrongInput if a feature is missing or misfits.
+    """Rows as they are staged, cast to the encoding's types. Raises WrongInput if a feature is missing or does not fit.
 
-    Rows by column are cast beside those alone whose values are of the same types: what one becomes, it becomes alone.
+    Mappings are cast only together with those of the same types, so that a row's result depends on that row alone.
     """
     if isinstance(rows, pl.DataFrame):
         return _fitting(rows, encoding)

@@ -131,7 +131,7 @@ class Certificates:
                 claim.compare(ledger, released)
 
     def check(self, subject: CheckedSession) -> str:
-        """The certificate says what the ledger says, and the files it names are as it digests them."""
+        """Check that the certificate agrees with the ledger, and that the files it names have their digests."""
         claim = self._claims[subject.session.id]
         if isinstance(claim, ConcordError):
             raise claim
@@ -147,7 +147,7 @@ class Certificates:
         ]
 
     def _walk(self, ledger: Ledger) -> None:
-        """Go through the history once, comparing each certificate where its domain stood as it says."""
+        """Go through the history once, comparing each certificate at the moments that agree with its standing."""
         waiting: dict[DomainStanding, list[Claim]] = {}
         answering: dict[str, list[Claim]] = {}
         for claim in self._pending:

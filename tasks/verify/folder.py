@@ -1,13 +1,13 @@
-"""What a published folder holds, read so that whoever made it does not decide how much memory that takes.
+"""Read a published folder within bounds on memory that its author cannot raise.
 
-What is only digested is read piece by piece; what is parsed is read whole, LARGEST_PARSED of it at most. Labels are
-unpacked a batch at a time, and only once it is known how much all of them would fill: before the bytes of each buffer
-Arrow says how many they unpack to.
+A file that is only digested is read piece by piece; one that is parsed is read whole, up to LARGEST_PARSED bytes.
+Labels are unpacked a batch at a time, after the unpacked size of all of them is known: Arrow states it before the bytes
+of each buffer.
 
-Assumes      nobody changes the folder while it is read
-Guarantees   what is no file (a pipe, a device), or lies elsewhere than beside the certificate, is missing. Labels are
-             refused before any is unpacked if they are of another form or number than Concord writes, or ask for more
-             memory than so many rows take, or than LZ4, by which Concord packs them, holds in so few bytes
+Assumes      the folder does not change while it is read
+Guarantees   pipes, devices and files outside the published folder count as missing. Labels are refused before any is
+             unpacked if their form or number is not as Concord writes it, or if they ask for more memory than their
+             rows take, or than LZ4, with which Concord packs them, can pack into their bytes
 Not covered  JSON may take 36 times its bytes while it is parsed
              Checked by tests/tasks/verify/test_verify_folder.py, with peaks of memory
 """
@@ -31,12 +31,12 @@ from concord.artifacts.schemas import Ref
 Read = Callable[[str], bytes]
 """The bytes of a published file, by its path. Raises NotVerified if it is missing."""
 LARGEST_PARSED = 2**28
-"""Bytes of a file that is read whole: what is signed of a million answers has fewer."""
+"""Most bytes of a file that is read whole; the signed files of a million answers are smaller."""
 LARGEST_DIGESTED = 2**36
-"""Bytes of a file that is digested: a disk may claim to hold any number of zeros."""
+"""Most bytes of a file that is digested: a sparse file may claim any size."""
 DIGESTED_AT_ONCE = 2**20
 WIDEST_SCORES = 2**10
-"""More than a plan may declare."""
+"""More classes than a plan may declare."""
 LARGEST_BATCH = 10_000_000
 """Rows that a plan may let pass the door at once, which are a file of labels."""
 LONGEST_ROW = 2**12
@@ -44,14 +44,14 @@ LONGEST_ROW = 2**12
 SCORE = 9
 """Bytes of a score, and of whether it is there, for each class."""
 MOST_PACKED = 255
-"""Bytes that LZ4 holds in one."""
+"""Most bytes that LZ4 packs into one."""
 FIFTH_VERSION, RECORD_BATCH = 4, 3
-"""What a message of Arrow says of its form, and what it is."""
+"""Version and type of an Arrow message, as numbers."""
 
 
 @dataclass(frozen=True)
 class PublishedSession:
-    """A certificate where it was published, and the files beside it."""
+    """A published certificate, and the files published with it."""
 
     certificate: Promising
     text: bytes
@@ -60,7 +60,7 @@ class PublishedSession:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """What a folder or file holds. Raises WrongInput if nothing, NotVerified if it is no certificate."""
+        """The session in a folder or certificate file. Raises WrongInput if there is none, NotVerified if invalid."""
         try:
             file = certificate_file(path)
             text = b"".join(_pieces(file, CERTIFICATE_FILE, LARGEST_PARSED, LARGEST_PARSED))
@@ -124,9 +124,9 @@ def certificate_file(path: Path) -> Path:
 
 
 def _pieces(file: Path, path: str, most: int, at_once: int) -> Iterator[bytes]:
-    """What a file holds, of the size that it says it has. Raises OSError if there is none, NotVerified if it is larger
-    than `most`."""
-    if not file.is_file():  # as a pipe or a device is none, which never end
+    """The content of a file, up to its stated size, in pieces. Raises OSError if there is none, NotVerified if it is
+    larger than `most`."""
+    if not file.is_file():  # pipes and devices, which never end, are no files
         raise FileNotFoundError
     with file.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -143,12 +143,13 @@ def _as_digested(ref: Ref, digest: str) -> None:
 
 
 def _bytes_of(rows: int, classes: int) -> int:
-    """More than that many rows of labels take in memory."""
+    """Upper bound of the memory that `rows` rows of labels take, in bytes."""
     return (rows + 1) * (LONGEST_ROW + classes * SCORE)
 
 
 def unpacked(data: bytes, path: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a file of labels, of at most that many rows, in memory of which so many bytes and rows ask."""
+    """The batches of a file of labels with at most `rows` rows. Raises NotVerified, before any is unpacked, if they
+    would take more memory than that many rows do, or than LZ4 packs into the file."""
     file = pa.ipc.open_file(pa.BufferReader(data))
     scores = file.schema.field("scores").type
     classes = scores.list_size if isinstance(scores, pa.FixedSizeListType) else WIDEST_SCORES
@@ -165,22 +166,22 @@ def unpacked(data: bytes, path: str, rows: int) -> Iterator[pa.RecordBatch]:
         )
     for at in range(file.num_record_batches):
         batch = file.get_batch(at)
-        batch.validate(full=True)  # what is damaged inside would end the process
+        batch.validate(full=True)  # damaged content would crash the process
         yield batch
 
 
 def _sizes(data: memoryview) -> Iterator[tuple[int, int]]:
-    """How many rows each batch of an Arrow file says that it has, and how many bytes its buffers fill in memory.
+    """For each batch of an Arrow file, its stated number of rows and the bytes that its buffers take in memory.
 
-    Raises ValueError or struct.error if Concord writes no such file. The form is that of Arrow's File.fbs and
-    Message.fbs, of which the numbers are the fields' places.
+    Raises ValueError or struct.error if Concord writes no such file. The format is that of Arrow's File.fbs and
+    Message.fbs, whose field numbers are used here.
     """
     footer = FlatTable.behind(data, len(data) - 10 - unpack_from("<i", data, len(data) - 10)[0])
     if any(footer.records(2, "<qi4xq")):
         raise ValueError("labels have no dictionaries")
     for start, metadata, _ in footer.records(3, "<qi4xq"):
         message = FlatTable.behind(data, start + 8)
-        # or Arrow reads it otherwise than is done here: body and packing of older forms are said elsewhere
+        # Arrow would read older formats otherwise, since they state body and packing elsewhere
         if unpack_from("<iI", data, start) != (-1, metadata - 8) or message.number(0, "<h") != FIFTH_VERSION:
             raise ValueError("a batch of labels follows the mark of a message and its length, of today's form")
         if message.number(1, "<B") != RECORD_BATCH:
@@ -192,7 +193,7 @@ def _sizes(data: memoryview) -> Iterator[tuple[int, int]]:
 
 
 def _filled(data: memoryview, start: int, length: int, packed: bool) -> int:
-    """How many bytes a buffer fills in memory: of one that is packed the first eight say it, or that it is not (-1)."""
+    """Bytes that a buffer takes in memory: in a packed one the first 8 bytes are that number, or -1 if it is plain."""
     said = unpack_from("<q", data, start)[0] if packed and length else -1
     size: int = length if said == -1 else said
     if size < 0:
@@ -209,11 +210,11 @@ class FlatTable:
 
     @classmethod
     def behind(cls, data: memoryview, at: int) -> Self:
-        """The table that an offset leads to."""
+        """The table at an offset."""
         return cls(data, at + unpack_from("<I", data, at)[0])
 
     def place(self, field: int) -> int:
-        """Where a field lies; 0 if it is left out."""
+        """Offset of a field; 0 if it is left out."""
         offsets = self.start - unpack_from("<i", self.data, self.start)[0]
         there = 4 + 2 * field < unpack_from("<H", self.data, offsets)[0]
         inside = unpack_from("<H", self.data, offsets + 4 + 2 * field)[0] if there else 0

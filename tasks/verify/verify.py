@@ -92,7 +92,7 @@ def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Relea
 
 
 def _rule(ledger: Ledger) -> Check:
-    """Whether every amount and step of the ledger is what its rule says, reckoned again from its records."""
+    """Check every amount and step of the ledger against its rule, recomputed from its records."""
     records = ledger.records()
     found = list(reckon(records))
     if found:
