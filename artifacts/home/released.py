@@ -147,6 +147,14 @@ class Released:
         return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
 
 
+def content_of(file: Path) -> bytes:
+    """What a file holds that somebody published, wherever it lies. Raises OSError if it is none: a pipe may never
+    end."""
+    if not file.is_file():
+        raise FileNotFoundError
+    return file.read_bytes()
+
+
 def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:
     """Columns as an Arrow IPC file of that schema, with compressed buffers."""
     sink = pa.BufferOutputStream()

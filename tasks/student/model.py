@@ -43,7 +43,7 @@ from sklearn.utils.metaestimators import available_if
 from concord.artifacts.answers import ANSWERS_FORMAT
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import sha256
+from concord.artifacts.home.released import content_of, sha256
 from concord.artifacts.home.whole import MOVED
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data import concord_pictures
@@ -276,9 +276,9 @@ def read_published(folder: Path) -> tuple[Certificate, bytes]:
     """
     text = b""
     try:
-        text = (folder / "certificate.json").read_bytes()
+        text = content_of(folder / "certificate.json")
         certificate = Certificate.model_validate_json(text)
-        file = (folder / Path(certificate.student.file.path).name).read_bytes()
+        file = content_of(folder / Path(certificate.student.file.path).name)
     except OSError:
         missing = f"{folder.name}: no certificate and student are published in {folder}"
         if others := [*_students_of(folder.name, folder.parent)]:
@@ -297,7 +297,7 @@ def _students_of(domain: str, released: Path) -> Iterator[str]:
     """The sessions of a domain that published a student, sorted."""
     for file in sorted(released.glob("*/certificate.json")):
         with suppress(OSError, ValueError):
-            if Certificate.model_validate_json(file.read_bytes()).domain.name == domain:
+            if Certificate.model_validate_json(content_of(file)).domain.name == domain:
                 yield file.parent.name
 
 

@@ -1,6 +1,7 @@
 """Predicting: a published student gives classes and probabilities for rows as they come, and needs no vault."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,15 @@ def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small:
     status, _, error = concord("predict", "people", table, "--out", target, "--home", str(small.home))
     assert (status, f"people is a domain, of which one session must be named: {SESSION}" in error) == (2, True), error
     assert not Path(target).exists()
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "student.skops"])
+def test_a_pipe_in_the_place_of_a_published_file_is_not_waited_for(small: World, tmp_path: Path, name: str) -> None:
+    copy = Path(shutil.copytree(small.home / "released" / SESSION, tmp_path / "copy"))
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    with pytest.raises(WrongInput, match="no certificate and student"):
+        read_published(copy)
 
 
 def test_a_student_takes_rows_as_they_come(small: World) -> None:
