@@ -19,11 +19,11 @@ A session is one such answer, drawn when it is opened, however its rows interlea
 (μ, δ) against every asker is computed from one draw that does (Vadhan & Zhang 2023).
 
 Rounds never begun. A session of tallies is several such answers, one a round, and its scales, so the μ and δ of each,
-are on record from when it was opened: no round is less of an answer for what is released between two. So the proof
-holds of the rounds that were drawn, one by one, if on every path their Σμ² is at most m and their Σδ at most d. Of an
+are on record from when it was opened: each round is such an answer, whatever is released between two. So the proof
+holds for the rounds that were drawn, one by one, if on every path their Σμ² is at most m and their Σδ at most d. Of an
 open session all rounds are charged; one that ends keeps those begun, for a round is begun on record before it is drawn,
-and begins none after. Both cover what is drawn, so every path stays within the cap. The choice to end a session is made
-as every choice here is: by what was released. A round that is begun is paid, seen or not.
+and begins none after. Both charges cover every draw, so every path stays within the cap. The choice to end a session
+is made, as every choice here, by released data. A round that is begun is paid, whether it was seen or not.
 
 The proof needs one number to be left, the same upon every outcome. Of exact trade-off curves, or laws of the privacy
 loss, none is: a filter that admits while they compose to less than the cap's is wrong (arXiv:2602.06756). So is one

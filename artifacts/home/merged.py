@@ -8,10 +8,10 @@ valid, and it can be checked against the ledger and a certificate as before.
     read small files ─ the merged file whole, synced and named ─ read it back ─ remove small files
 
 Assumes      files that are merged are written once, and destroyed with their folder alone
-Guarantees   nothing is removed before it was read back: after a kill or a power cut at any step each file stands by
-             itself, or in a merged one, or in both, and the next merge removes what stands twice. A changed merged file
+Guarantees   nothing is removed before it was read back: after a kill or a power cut at any step each file is there by
+             itself, or in a merged file, or both, and the next merge removes duplicates. A changed merged file
              is refused, and a part is checked by its own seal besides
-Not covered  compression: the size of a file that is encrypted would then tell of what it holds.
+Not covered  compression: the size of an encrypted file would then depend on its content.
              Checked by tests/artifacts/home/test_merged.py and tests/promises/test_crash_merged.py
 """
 
@@ -102,7 +102,7 @@ class Merged:
             yield from self._removed(path for path, _ in these)
 
     def _removed(self, paths: Iterable[str]) -> Iterator[None]:
-        """Remove files that stand by themselves and are, as they are read back, in a merged one as well."""
+        """Remove files whose content, as read back, is also in a merged file."""
         for path, content in self._contents(path for path in paths if self.has(path)):
             if content == self.part(path):
                 (self._vault.root / path).unlink(missing_ok=True)
@@ -121,7 +121,7 @@ class Merged:
             try:
                 yield path, self._vault.raw(path)
             except NotVerified:
-                continue  # whoever reads it is told
+                continue  # reading it raises the error
 
     def _small(self, folder: str, pattern: str) -> list[str]:
         """Small files of a folder whose names match, in the order they were written."""

@@ -234,7 +234,7 @@ def plan_command(
 ) -> None:
     """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
 
-    Options given here go before what the plan says.
+    Options given here take precedence over the plan.
     """
     if explain is not None:
         from concord.tasks.advice.keys import details, explained

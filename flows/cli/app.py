@@ -112,7 +112,9 @@ def options(
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    home: Annotated[Path | None, typer.Option("--home", help="As after a command: what stands there wins.")] = None,
+    home: Annotated[
+        Path | None, typer.Option("--home", help="The home folder; --home after a command takes precedence.")
+    ] = None,
 ) -> None:
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
     if home is not None:
