@@ -10,8 +10,8 @@ Guarantees   ĥ is drawn once for the same blocks and settings, and stored in th
              second process takes the stored draw. Copies of a row are a keyed function of the row
 Ends         with the session; a domain has one that is relabelled (see `artifacts.ledger.state`)
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
-             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the law of all of it
-             by tests/privacy/test_relabelled.py
+             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the exact law by
+             tests/privacy/test_relabelled.py
 
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
 
@@ -26,7 +26,7 @@ The class (`hypothesis_space`) is the one that a plan names, over columns of the
 A class is here if all its dichotomies can be listed exactly: relabelling (relabelled.py) and the universal learner
 (exponential.py) are proved for complete lists alone, one candidate a dichotomy (tests/privacy/test_hypotheses.py).
 Assumes      encoding and matrix are of public rows
-Guarantees   nothing of it depends on a private row: class, columns and cut points follow from the plan and public rows
+Guarantees   independent of private rows: class, columns and cut points follow from the plan and public rows
 Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
 
 Resampling (`resampled`) decides from which rows of the relabelled subset teachers learn (Algorithm 5, step 3).

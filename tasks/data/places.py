@@ -54,7 +54,7 @@ class Elsewhere(ABC):
         """Raise NotVerified if it is known not to be what was written; Arrow's errors do not show that."""
 
     def read_bytes(self) -> bytes:
-        """All of it."""
+        """The whole content."""
         with self.open("rb") as file:
             return bytes(file.read())
 

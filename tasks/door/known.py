@@ -35,7 +35,7 @@ from concord.tasks.door.release import Stores
 
 
 class KnownRows:
-    """Rows that a session was asked online, and where the answer to each is: its batch, and its place in that."""
+    """Rows that a session was asked online, each with the batch of its answer and its place in that batch."""
 
     def __init__(self, door: Stores, session: str) -> None:
         self._door, self._session, self._seen = door, session, 0

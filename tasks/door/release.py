@@ -153,7 +153,7 @@ class Passage:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Learn of the batches that were begun since, by whoever."""
+        """Read the batches that were begun since, by any process."""
         batches = self.door.ledger.batches(self.session, self._committed)
         left = self.door.ledger.session(self.session).status != "open"  # what was begun is unasked then
         new = {batch.rows_digest: batch for batch in batches if batch.outcome or not left}

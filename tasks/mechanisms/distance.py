@@ -18,7 +18,7 @@ Checked by tests/privacy/test_distance.py, over every vote vector and every way 
 Refusal tables: the probability of refusing by distance, as integers over 2^64, and what one refusal costs. A table
 holds P[0..L], non-increasing; a query at distance d is refused with probability P[min(d, L)] / 2^64.
     Assumes      neighbours differ by at most one in distance, so that only adjacent entries are ever compared
-    Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the very integers that run;
+    Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the integers that run;
                  `greedy_table` keeps κ(order) ≤ kappa, checked on those integers
     Ends         not applicable: nothing is drawn here
     Not covered  labels that differ at distance 0: their additive δ is stable.py's
@@ -114,8 +114,8 @@ ROUNDING = 1e-12
 def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:
     """F_α(p, q) of one refusal in nats; +inf if its denominator is not positive. Broadcasts.
 
-    ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ], with not_q = 1 − q and gap = p − q given apart, so that
-    nothing cancels at either end.
+    ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ], with not_q = 1 − q and gap = p − q as arguments of their own, so
+    that nothing cancels at either end.
     """
     log_not_q = np.where(q < 0.5, np.log1p(-np.minimum(q, 0.5)), np.log(not_q))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

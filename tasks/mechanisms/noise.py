@@ -7,7 +7,7 @@ Statement of draws: discrete noise and private selection from OpenDP, and the ke
                  floating-point rounding (Canonne, Kamath & Steinke 2020, Alg. 1 and 3); `sample_by_weight` is
                  epsilon-DP (McSherry & Talwar 2007); `keyed_draws` gives a row the same uniform draw at every call
     Ends         nothing is kept between calls
-    Not covered  running time, which depends on the noise; noise cannot be keyed, so whoever publishes it keeps it
+    Not covered  running time, which depends on the noise; noise cannot be keyed, so the caller must store it
 Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
 choices by test_exponential.py.
 

@@ -9,9 +9,9 @@ Each mechanism has methods `odds` and `attacks`; this file holds what they share
 Statement of profiles and odds
     Assumes      the votes are public: a figure, votes on public rows of teachers trained on public data, or a
                  simulation. Votes of the private teachers are not, nor are their odds
-    Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, but for
-                 `confident`; those, and of changed labels, take discrete noise as continuous, with half a vote's
-                 correction
+    Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, except for
+                 `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a correction
+                 of half a vote
     Ends         not applicable: nothing is drawn
     Not covered  how well the guess describes the private teachers; whether their plurality is the right label
 

@@ -10,7 +10,7 @@ Privacy statement
                  unit reaches one teacher; rows are fixed or chosen from released things alone
     Guarantees   the whole answer sequence, however long and adaptive, is (ε, η + D)-DP for every ε, where D is the
                  optimal T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]. `SparseVector` is
-                 (epsilon, delta)-DP at the cutoff: η + D ≤ δ, recomputed from the very scales that run, with rounding
+                 (epsilon, delta)-DP at the cutoff: η + D ≤ δ, recomputed from the scales that run, with rounding
                  towards safety
     Ends         at the T-th refusal, which is the last answer; a new session is a new cost
     Not covered  replacing one unit by another (two steps of distance); running time; the noisy distance, never

@@ -219,8 +219,7 @@ class StableVoting:
         return self._waiting(classes), split_attack(self.cutoff, classes)
 
     def _waiting(self, classes: int) -> Attack:
-        """Ask one row over and over at adjacent distances: the number of answers before the last refusal tells them
-        apart.
+        """Ask one row over and over, at adjacent distances, and count the answers before the last refusal.
 
         The pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
         √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.

@@ -8,7 +8,7 @@ Privacy statement
                  changing a unit's labels
     Ends         after the last round; a round that is begun is paid for, whether or not it is used
     Not covered  replacing a unit by another, or its rows by others (two steps, four times ρ); with labels secret, the
-                 rows but for their labels, and how many units there are
+                 rows except for their labels, and the number of units
 
 Proof. A unit moves a round's sums by a vector v of whole numbers with ‖v‖² ≤ N_r:
   rows secret     its contribution: `row_square` for each of the fields asked, and the square of the constant

@@ -10,7 +10,7 @@ the file nor the certificate, which came from the same source.
     a foreign package    if one's own plan names an estimator of it, or CONCORD_TRUST names the package
 
 Guarantees   nothing is imported to decide; of scikit-learn only classes are trusted, and one measure of quality
-Not covered  a crafted tree may crash the process: skops checks types, and scikit-learn not where a tree's nodes point
+Not covered  a crafted tree may crash the process: skops checks types, but scikit-learn does not check a tree's indices
              Checked by tests/tasks/student/test_trust.py
 """
 

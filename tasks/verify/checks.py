@@ -6,16 +6,16 @@ only facts that an auditor relies on are compared. The home is searched for sess
 ledger that was deleted, emptied or cut back, or another one named by mistake, has an intact chain and keeps its rule;
 only the further sessions in the home show that it is wrong.
 
-Assumes      the certificate was compared with the ledger; MLflow gives back what it holds; a session's recipe is in the
-             vault when its first row is asked, and its folder in `released` afterwards
-Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, its
-             certificate among them; any file of the registered model, what it says of itself, and its tags; the run's
-             tags of the guarantee, its note, parameters and figures. A session that the home holds and the ledger does
-             not is named, and where it was found; so are answers released in a batch that the ledger never committed
-Not covered  in MLflow, what only illustrates these: runs nested in it, curves but for their last point, datasets,
-             introductions of experiments and registered models, moments; which version an alias names, which is for
-             people to say; a server, which may hold sessions of other homes. A session whose every trace is gone. After
-             a restoration on the record, what the ledger lost is named and does not fail: it was charged as lost
+Assumes      the certificate was compared with the ledger; MLflow returns what it stored; a session's checkpoint is in
+             the vault when its first row is asked, and its folder in `released` afterwards
+Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, with
+             its certificate; any file of the registered model, its description and its tags; the run's tags of the
+             guarantee, its note, parameters and figures. A session that the home holds and the ledger does not is
+             named with its place; so are answers released in a batch that the ledger never committed
+Not covered  in MLflow, additional records: nested runs, curves except for their last point, datasets, descriptions of
+             experiments and registered models, times; the version that an alias names, which operators choose; a
+             server, which may hold sessions of other homes. A session of which no trace is left. After a recorded
+             restoration, sessions that the ledger lost are named and do not fail, since they were charged as lost
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 

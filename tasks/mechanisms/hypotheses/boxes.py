@@ -5,9 +5,9 @@ a lattice. A dichotomy made by some box is made by exactly one tight box, each s
 bounding box of its rows. Counts in all boxes at once are differences of running sums along one axis after another.
 Conjunctions are boxes over two-valued columns.
 
-Stumps and thresholds: one column against one number, either way round. A stump says `inside` from some number of its
+Stumps and thresholds: one column against one number, either way round. A stump labels `inside` from some number of its
 column on and the other label below. On given rows, a column with m different numbers makes m − 1 splits, and two
-columns may make the same one: splits are distinguished by a digest of the rows above, so each is taken once.
+columns may make the same one: splits are identified by a digest of the rows above, so each is taken once.
 Checked by tests/privacy/test_hypotheses.py.
 """
 
