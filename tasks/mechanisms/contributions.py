@@ -65,7 +65,7 @@ def odds_table() -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class IntegerModel:
-    """The public model whose expectation a row's label is compared with: `weights` (codes, columns) by code number and
+    """The public model of expected labels, subtracted before summing: `weights` (codes, columns) by code number and
     `intercept` (columns,), in 256 steps a nat. Decoded from released sums, rounded once, and published."""
 
     weights: Ints

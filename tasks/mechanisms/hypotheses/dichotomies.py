@@ -168,7 +168,7 @@ def balance(cell: Ints, y: Ints, size: int) -> Ints:
 
 
 def errors_of(inside: Ints, within: Ints, y: Ints) -> Ints:
-    """Errors of candidates that label a set of rows with balance `within` as `inside` (candidates,), others otherwise.
+    """Errors of candidates that give the label `inside` to rows of balance `within`, and the other label to the rest.
 
     If the label inside is 1, errors are the 1s outside and the 0s inside; if it is 0, the other way round.
     """
