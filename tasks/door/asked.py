@@ -48,6 +48,12 @@ def online_rows(
                 yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
 
 
+def all_known(vault: Vault, session: str, known: Collection[str]) -> bool:
+    """Whether the files of rows that a session was asked are all `known`, but for those that are merged already."""
+    folder = f"sessions/{session}/online"
+    return all(f"{folder}/{file.name}" in known for file in (vault.root / folder).glob("*.arrow"))
+
+
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
     """The path of the votes on rows asked online in the vault."""
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"

@@ -23,7 +23,7 @@ from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import PublicBatch
 from concord.artifacts.sessions import Batch
 from concord.tasks.data.encode import frame_bytes, frame_of
-from concord.tasks.door.asked import online_rows
+from concord.tasks.door.asked import all_known, online_rows
 from concord.tasks.door.checkpoint import (
     ONLINE,
     check_staged,
@@ -41,14 +41,14 @@ class KnownRows:
         self._door, self._session, self._seen = door, session, 0
         self._batches, self._places = dict[str, Batch](), dict[bytes, tuple[str, int]]()
         self._files = dict[str, str]()  # those that were read, and the digest of each
-        self._unasked = dict[str, list[bytes]]()  # rows that were read and are of no batch yet
+        self._unasked = dict[str, tuple[PublicBatch, list[bytes]]]()  # rows that were read and are of no batch yet
         self._elsewhere = dict[str, Batch]()  # batches of rows that came in files, in their order
 
     def add(self, rows: PublicBatch, content: bytes) -> None:
         """Take in a file of rows that are in the vault, to be a batch on record."""
         digest = self.digest(content)
         self._files[rows.ref.path] = rows.ref.digest
-        self._unasked[digest] = _names(frame_of(content))
+        self._unasked[digest] = rows, _names(frame_of(content))
         self._elsewhere.pop(digest, None)  # the same rows came in a file
         if digest in self._batches:
             self._place(digest)
@@ -58,16 +58,26 @@ class KnownRows:
         batches = self._door.ledger.batches(self._session, self._seen)
         new = {batch.rows_digest: batch for batch in batches if batch.rows_digest not in self._batches}
         if not new.keys() <= self._unasked.keys():
-            for rows, content in online_rows(self._door.vault, self._session, known=self._files):
-                self.add(rows, content)
+            self._read()
         elsewhere = {digest: batch for digest, batch in new.items() if digest not in self._unasked}
         if elsewhere:
             self._check_given([*self._elsewhere.values(), *elsewhere.values()])
         self._elsewhere |= elsewhere
         self._batches |= {batch.rows_digest: batch for batch in batches}
         self._seen += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
-        for digest in new.keys() - elsewhere.keys():
-            self._place(digest)
+        for digest in new:  # in their order: of a row that an earlier version drew for twice, the first answer stays
+            if digest not in elsewhere:
+                self._place(digest)
+
+    def left(self, rows: pl.DataFrame) -> PublicBatch | None:
+        """A file that holds some of these new rows and was never begun: the process that wrote it is gone.
+
+        `run` asks for all of it, so its rows must not be put to the session in another batch as well.
+        """
+        if not all_known(self._door.vault, self._session, self._files):
+            self._read()
+        asked = {*_names(rows)}
+        return next((file for file, names in self._unasked.values() if not asked.isdisjoint(names)), None)
 
     def places(self, rows: pl.DataFrame) -> list[tuple[Batch, int] | None]:
         """The batch and the place in it of the answer to each row; None for a new row."""
@@ -92,8 +102,12 @@ class KnownRows:
     def _key(self) -> bytes:
         return derive(session_key(self._door.vault, self._session), "digests")
 
+    def _read(self) -> None:
+        for rows, content in online_rows(self._door.vault, self._session, known=self._files):
+            self.add(rows, content)
+
     def _place(self, digest: str) -> None:
-        for at, name in enumerate(self._unasked.pop(digest)):
+        for at, name in enumerate(self._unasked.pop(digest)[1]):
             self._places.setdefault(name, (digest, at))
 
     def _check_given(self, batches: list[Batch]) -> None:

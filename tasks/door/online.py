@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -135,11 +135,20 @@ class Online:
     @private_stage
     def _answer(self, rows: pl.DataFrame) -> list[RowAnswer]:
         with alone(self.door.vault, self.id, RUN):
-            state = self._finished()
+            self._finish()
             self._known.update()
-            new = self._known.new(rows)
-            refused = self._ask(new, state) if new.height else None
+            new = self._new(rows)
+            refused = self._ask(new, self.state) if new.height else None
             return self._released(self._known.places(rows), refused)
+
+    def _new(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of the rows that are new, after files that hold some and were left before they were begun are asked."""
+        new = self._known.new(rows)
+        while new.height and not self.state.ended and (left := self._known.left(new)):
+            self._release(left, self.state)
+            self._known.update()
+            new = self._known.new(new)
+        return new
 
     def _released(self, places: list[tuple[Batch, int] | None], refused: BudgetRefused | None) -> list[RowAnswer]:
         """The answer at each of these places; BudgetRefused for rows that are new or were not asked."""
@@ -181,19 +190,20 @@ class Online:
                 self._merging = merge_online(self.door.vault, self.id, self._recipe.teachers)
             deque(islice(self._merging, MERGING_STEPS), maxlen=0)
 
-    def _finished(self) -> Session:
-        """The session, after releasing a batch that was begun by a process that is gone; the caller holds its lock.
+    def _finish(self) -> None:
+        """Release a batch that was begun by a process that is gone; the caller holds the session's lock.
 
         Raises NotVerified if that batch was not asked online, or if the session's key is not its own.
         """
         state = self.state
         check_key(self.door.vault, state)
         if state.status != "open" or state.pending is None:
-            return state
-        for rows, content in online_rows(self.door.vault, self.id, state.pending.index):
+            return
+        mostly = online_rows(self.door.vault, self.id, state.pending.index)
+        for rows, content in chain(mostly, online_rows(self.door.vault, self.id)):
             if self._known.digest(content) == state.pending.rows_digest:
                 self._release(rows, state)
-                return self.state
+                return
         raise NotVerified(f"session {self.id} has rows begun and not released: `concord run PLAN` finishes them")
 
     def _release(self, rows: PublicBatch, state: Session) -> None:

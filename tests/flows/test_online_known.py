@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start_extension
+from concord.tasks.door.asked import online_rows
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.known import KnownRows
+from concord.tasks.door.online import as_staged
 from concord.tasks.door.release import Passage, Stores
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import ROWS, killed, opened
@@ -70,6 +73,39 @@ def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
     assert [online.answer(row) for row in ROWS[:2]] == [other.answer(row) for row in ROWS[:2]]
     assert opened(home, session).answers(ROWS[:2]) == [online.answer(row) for row in ROWS[:2]]
     assert online.state == state
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["asked", "killed again"])
+def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(
+    session: str, home: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """A run asks for all of a file: a row of it, asked alone meanwhile, would be drawn for twice."""
+    other = opened(home, session)
+    killed(monkeypatch, Passage, "pass_through", lambda: opened(home, session).answers(PAIRS[0]))
+    other.answer(ROWS[9])  # which is in no such file
+    assert other.state.asked == 301
+    if again:
+        killed(monkeypatch, Ledger, "commit_batch", lambda: other.answer(ROWS[0]))
+    answers = [other.answer(row) for row in ROWS[:2]]
+    assert opened(home, session).answers(ROWS[:2]) == answers
+    put = (rows.ref.path for rows, _ in online_rows(Vault(home / "vault"), session))
+    assert other.state.asked == 303 == 300 + sum(2 if path.endswith("-2.arrow") else 1 for path in put)
+
+
+def test_of_a_row_that_was_drawn_for_twice_the_first_answer_stays(
+    session: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier version did: each of its files held the row, and a run asked for all of them."""
+    online, vault = opened(home, session), Vault(home / "vault")
+    with monkeypatch.context() as patch:
+        patch.setattr(KnownRows, "left", lambda *_: None)
+        for last in range(2, 10):
+            killed(monkeypatch, Passage, "pass_through", partial(opened(home, session).answers, ROWS[:last]))
+    for rows, _ in online_rows(vault, session):
+        online._release(rows, online.state)
+    known = KnownRows(Stores.of(home), session)
+    known.update()
+    assert [place and place[0].index for place in known.places(as_staged(ROWS[:2], online._recipe.encoding))] == [3, 3]
 
 
 def test_rows_of_a_whole_batch_that_came_in_a_file_are_replayed(session: str, home: Path, plan: Plan) -> None:
