@@ -33,6 +33,8 @@ Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
 Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
 ShortText = Annotated[str, Field(max_length=200)]
+LONGEST_CLASS = 2**12
+"""Most characters of a class, of which each row of labels holds one."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -119,6 +121,8 @@ class DataPlan(Section):
     def columns_differ(self) -> Self:
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes must differ from one another")
+        if (longest := max(map(len, self.classes))) > LONGEST_CLASS:
+            raise ValueError(f"classes must have at most {LONGEST_CLASS:,} characters each, got one of {longest:,}")
         for name in self.classes:
             if (plain := self.format.plain(name)) != name:
                 rule = "classes must be written as data.format reads numbers, with a decimal point and no groups"

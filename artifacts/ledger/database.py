@@ -219,8 +219,9 @@ def _in_one_sentence(engine: Engine) -> Iterator[None]:
         cause = getattr(failed, "orig", None) or failed
         message = " ".join(str(cause).split())
         code = getattr(cause, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF in MAY_NOT_WRITE and engine.url.database is not None:
-            raise EnvironmentFailed(_whose(Path(engine.url.database), message)) from None
+        file = sqlite_file(engine.url.render_as_string(hide_password=False))
+        if code is not None and code & 0xFF in MAY_NOT_WRITE and file is not None:
+            raise EnvironmentFailed(_whose(file, message)) from None
         if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
             raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
         raise NotVerified(f"the ledger's database cannot be read: {message}") from None
@@ -232,7 +233,7 @@ def _whose(file: Path, message: str) -> str:
     try:
         owner = _user(file.stat().st_uid)
     except OSError:
-        owner = "a user whom it does not name"
+        return f"the ledger {file} cannot be found ({message}): put it back, or let {user} into its folder"
     cannot = f"the ledger {file} cannot be written ({message}): it belongs to {owner}"
     if owner == user:
         return f"{cannot}, as whom this runs: make the file and its folder writable"

@@ -27,6 +27,7 @@ from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import labels_schema, sha256
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import LONGEST_CLASS
 
 Read = Callable[[str], bytes]
 """The bytes of a published file, by its path. Raises NotVerified if it is missing."""
@@ -39,8 +40,8 @@ WIDEST_SCORES = 2**10
 """More classes than a plan may declare."""
 LARGEST_BATCH = 10_000_000
 """Rows that a plan may let pass the door at once, which are a file of labels."""
-LONGEST_ROW = 2**12
-"""Bytes of a row of labels without its scores: its number, class, outcome and session."""
+LONGEST_ROW = 2**10 + 4 * LONGEST_CLASS
+"""Bytes of a row of labels without its scores: its number, class (four bytes a character), outcome and session."""
 SCORE = 9
 """Bytes of a score, and of whether it is there, for each class."""
 MOST_PACKED = 255

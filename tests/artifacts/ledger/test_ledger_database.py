@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -214,6 +215,15 @@ def test_a_ledger_of_another_user_is_named_with_both(mode: int) -> None:
             os.seteuid(0)
         assert f"the ledger {folder}/ledger.db cannot be written" in str(failed.value)
         assert "belongs to root, and this runs as user 54321: run it as root, or make" in str(failed.value)
+
+
+@pytest.mark.parametrize("name", ["home", "odd?home"])
+def test_a_ledger_that_is_gone_is_named_by_its_file(tmp_path: Path, name: str) -> None:
+    """Not by its address, nor as somebody's."""
+    ledger = named(Ledger.of(tmp_path / name))
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    with pytest.raises(EnvironmentFailed, match=f"the ledger {re.escape(str(tmp_path / name))}/ledger.db cannot be f"):
+        ledger.domains()
 
 
 def test_a_lock_held_for_ever_is_the_environments_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

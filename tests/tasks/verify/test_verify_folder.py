@@ -16,7 +16,7 @@ import pytest
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, labels_schema, table_bytes
-from concord.artifacts.sections import LabelingPlan
+from concord.artifacts.sections import LONGEST_CLASS, DataPlan, LabelingPlan
 from concord.tasks.student.model import load
 from concord.tasks.verify import folder as folder_module
 from concord.tasks.verify.folder import LARGEST_BATCH, LARGEST_PARSED, FlatTable, PublishedSession, unpacked
@@ -111,8 +111,8 @@ def test_what_arrow_would_read_in_an_older_form_is_not_read_at_all() -> None:
             list(unpacked(changed, "labels", 10))
 
 
-def honest(tmp_path: Path, rows: int, classes: int, counts: bool) -> bytes:
-    released, names = Released(tmp_path), [f"class {at}" for at in range(classes)]
+def honest(tmp_path: Path, rows: int, classes: int, counts: bool, name: str = "class") -> bytes:
+    released, names = Released(tmp_path), [f"{name} {at}" for at in range(classes)]
     labels = np.zeros(rows, dtype=np.int64)
     votes = np.zeros((rows, classes), dtype=np.int64) if counts else None
     terms = {"epsilon": "1"}
@@ -128,6 +128,16 @@ def test_labels_as_concord_packs_them_are_read_though_all_are_alike(
     """Nothing packs better than one class of the longest table."""
     data = honest(tmp_path, rows, classes, counts)
     assert sum(batch.num_rows for batch in unpacked(data, "labels", rows)) == rows
+
+
+def test_labels_of_the_longest_names_that_a_plan_may_give_are_read(tmp_path: Path) -> None:
+    """Of characters that take four bytes."""
+    name = (LONGEST_CLASS - 2) * "\U0001f98a"
+    data: dict[str, Any] = {"private": "a.csv", "public": "b.csv", "label": "y"}
+    assert DataPlan(**data, classes=(f"{name} 0", f"{name} 1")).classes
+    with pytest.raises(ValueError, match="classes must have at most 4,096 characters each, got one of 4,097"):
+        DataPlan(**data, classes=(f"{name} 10", "1"))
+    assert sum(batch.num_rows for batch in unpacked(honest(tmp_path, 100, 2, True, name), "labels", 100)) == 100
 
 
 def with_a_dictionary(table: pa.Table) -> pa.Table:
