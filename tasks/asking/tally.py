@@ -30,6 +30,7 @@ from concord.tasks.data.cells import LABEL, cast_labels
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
+from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.units import (
     NOBODY,
     UNIT,
@@ -38,7 +39,6 @@ from concord.tasks.data.units import (
     private_files,
     private_frames,
     shards_of,
-    spilling,
 )
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
@@ -47,8 +47,6 @@ BLOCKS = 8
 """Number of files of coded rows, and of tasks that count them; it does not depend on the table."""
 MOST_DECODED = 1 << 16
 """Most units on whose features a model is decoded, if features are public."""
-SPILLS = 64
-"""Parts over which units are spread so that all rows of a unit meet; one part is in memory at a time."""
 
 
 @private_stage

@@ -7,5 +7,5 @@ Offers       `tables` (public files, read strictly), `units` (private rows and t
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
              `databases`, `places` (object stores), `files` (Parquet, Arrow, CSV); reading: `formats` (of CSV), `sound`
              (lines and stored columns, cell by cell), `words` (columns stored as dictionaries), `names` (one text per
-             unit); `concord_pictures` (published with a student of pictures)
+             unit); `spill` (rows regrouped through files); `concord_pictures` (published with a student of pictures)
 """

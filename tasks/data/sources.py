@@ -41,8 +41,8 @@ from concord.tasks.data.files import find_files
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
+from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
-from concord.tasks.data.units import spilling
 
 ORDER_COLUMN = "concord.order"
 ORDER_PARTS = 64

@@ -54,6 +54,7 @@ from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part, public_key
+from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
     NOBODY,
@@ -64,15 +65,12 @@ from concord.tasks.data.units import (
     private_files,
     sampled,
     shards_of,
-    spilling,
 )
 
 ASIDE = "concord.aside"
 """Name of the column that marks the rows set aside, if some were."""
 
 CONTENT = "concord.content"
-SPILLS = 64
-"""Most files of a spill; one of them is in memory at a time."""
 
 
 @private_stage
@@ -173,7 +171,7 @@ def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schem
     """The same rows, each a unit of its own: its content and its copy number. Identical rows meet in one part."""
     with spilling(vault, folder, pl.Schema({name: kind for name, kind in schema.items() if name != UNIT})) as spill:
         for frame in rows:
-            spill.add(frame.drop(UNIT), pl.Series(_halves(frame[CONTENT])[:, 0] % SPILLS))  # by the digest's first byte
+            spill.add(frame.drop(UNIT), pl.Series(_halves(frame[CONTENT])[:, 0] % SPILLS))  # by the digest's first bits
         for part in filter(len, spill.read(SPILLS)):
             digests = _halves(part[CONTENT])
             yield part.with_columns(names_of(np.column_stack([digests, _copies(digests)])))

@@ -18,16 +18,11 @@ Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_names.py, test_label_private.py and test_left_out.py
 
 Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
-
-Spill: regroup a stream of rows that may be larger than memory, through files of the vault. Checked by
-tests/tasks/data/test_split.py.
 """
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -36,7 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Sink, Vault, derive, hashed, keyed_digest
+from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
@@ -259,72 +254,3 @@ def names_of(cells: NDArray[np.generic]) -> pl.Series:
     size = cells.itemsize * math.prod(cells.shape[1:])
     bytes_of = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), len(cells), [None, pa.py_buffer(cells)])
     return pl.Series(UNIT, pl.from_arrow(bytes_of), pl.Binary)
-
-
-HELD_BYTES = 1 << 26
-"""Rows held in memory before they go to files."""
-
-PART = "concord.part"
-
-
-class Spill:
-    """Rows grouped by part, and read back part by part in the order they came.
-
-    Memory holds HELD_BYTES while adding, and one more part while reading. `schema` is that of every frame added.
-    """
-
-    def __init__(self, vault: Vault, folder: str, schema: pl.Schema) -> None:
-        self._vault, self._folder, self._schema = vault, folder, schema
-        self._held = [self._schema.to_frame().with_columns(pl.lit(0, pl.UInt32).alias(PART)).clear()]
-        self._open = ExitStack()
-        self._files: dict[int, tuple[Sink, pa.RecordBatchStreamWriter]] = {}
-
-    def add(self, frame: pl.DataFrame, parts: pl.Series) -> None:
-        """Add rows; `parts` (rows,) is the part of each."""
-        self._held.append(frame.with_columns(parts.cast(pl.UInt32).alias(PART)))
-        if sum(held.estimated_size() for held in self._held) > HELD_BYTES:
-            for part, rows in self._grouped().items():
-                table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-                self._writer(part, table.schema).write_table(table)
-            del self._held[1:]
-
-    def read(self, parts: int) -> Iterator[pl.DataFrame]:
-        """Parts 0 … parts − 1 in turn; files are deleted as they are read. A part without rows is an empty frame."""
-        held = self._grouped()
-        self.close()
-        for part in range(parts):
-            yield pl.concat([*self._stored(part), held.pop(part, self._schema.to_frame())])
-
-    def close(self) -> None:
-        """Close the files that are still being written."""
-        self._open.close()
-
-    def _grouped(self) -> dict[int, pl.DataFrame]:
-        rows = pl.concat(self._held).sort(PART, maintain_order=True)
-        parts, firsts = np.unique(rows[PART].to_numpy(), return_index=True)
-        rows, bounds = rows.drop(PART), pairwise([*firsts.tolist(), rows.height])
-        return {part: rows[first:last] for part, (first, last) in zip(parts.tolist(), bounds, strict=True)}
-
-    def _stored(self, part: int) -> Iterator[pl.DataFrame]:
-        if part in self._files:
-            ref = self._files.pop(part)[0].ref
-            table = pa.ipc.open_stream(pa.BufferReader(self._vault.read(ref))).read_all()
-            (self._vault.root / ref.path).unlink()
-            yield pl.DataFrame(pl.from_arrow(table), schema=self._schema)
-
-    def _writer(self, part: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-        if part not in self._files:
-            sink = self._open.enter_context(self._vault.create(f"{self._folder}/{part:03d}.arrow"))
-            self._files[part] = sink, self._open.enter_context(pa.ipc.new_stream(sink, schema))
-        return self._files[part][1]
-
-
-@contextmanager
-def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
-    """Context with a spill in a temporary folder of the vault for `folder`, which is removed at the end in any case."""
-    with vault.passing(folder) as place:
-        spill = Spill(vault, place, schema)
-        try:
-            yield spill
-        finally:
-            spill.close()

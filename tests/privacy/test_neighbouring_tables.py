@@ -144,7 +144,7 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
         stored, rows = table
         monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", stored.cut)
-        monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", held)
+        monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         before, after = (
             ending(stored.write(tmp_path / "table", some), vault, unit=unit, share=share)

@@ -11,8 +11,8 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import tidy
+from concord.tasks.data import spill
 from concord.tasks.data import split as data_split
-from concord.tasks.data import units
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -26,7 +26,7 @@ def work(stage: str, home: Path) -> None:
     """A stage over many private rows, which is killed at its last step."""
     found, vault = tables_of_plan(write_tables(home / "data")), Vault(home / "vault")
     plan, key = changed(found), bytes(32)
-    units.HELD_BYTES = 1000
+    spill.HELD_BYTES = 1000
     if stage == "split":
         data_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
         split(plan, learn_encoding(plan), vault, "shards/people/key", key)

@@ -15,7 +15,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.cipher import CHUNK_BYTES, MAGIC, SALT_BYTES, TAG_BYTES, Cipher
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import KEY, KEY_FILE
-from concord.tasks.data.units import spilling
+from concord.tasks.data.spill import spilling
 
 MARK = b"zqx a private value"
 ONE, OTHER = (base64.b64encode(bytes([byte]) * 32).decode() for byte in (1, 2))

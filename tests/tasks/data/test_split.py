@@ -17,8 +17,9 @@ from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
 from concord.tasks.data import units as data_units
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
+from concord.tasks.data.spill import spilling
 from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.units import keyed_bits, spilling
+from concord.tasks.data.units import keyed_bits
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -232,7 +233,7 @@ def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatc
     lines = table(60) + table(20)
     whole = shards(tmp_path, lines)
     monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 8)
-    monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", 1000)
+    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", 1000)
     assert shards(tmp_path, lines) == whole
 
 
@@ -246,7 +247,7 @@ def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeyp
 def test_rows_of_a_part_come_back_in_the_order_they_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr("concord.tasks.data.units.HELD_BYTES", held)
+    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
     rows = pl.DataFrame({"row": range(1000)})
     parts = pl.Series([row * row % 7 for row in range(1000)])
     with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
