@@ -19,7 +19,8 @@ check: install
 	.venv/bin/mypy
 
 bench: install
-	.venv/bin/python -m pytest -q -s -m bench tests/benchmarks
+	.venv/bin/python -m pytest -q -s -m bench --record tests/benchmarks; status=$$?; \
+	.venv/bin/python -m tests.benchmarks.speed && exit $$status
 
 bench-accuracy: install .venv-bench/installed
 	.venv/bin/python -m tests.benchmarks.accuracy $(DATA)

@@ -5,6 +5,7 @@ packages that each process loads, which a run pays once.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -19,7 +20,8 @@ from concord.flows.cluster import closed_cluster
 from concord.tasks.asking.teachers import teach
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import split
-from tests.benchmarks.test_bench_scale import MACHINE, PLAN, table
+from tests.benchmarks.speed import MACHINE, Measured
+from tests.benchmarks.test_bench_scale import PLAN, table
 
 pytestmark = pytest.mark.bench
 
@@ -38,7 +40,7 @@ def teach_block(block: Ref, first: int, encoding: Encoding, vault: str, path: st
     return ref, process_time() - used, os.getpid()
 
 
-def test_two_workers_of_dask_against_one_process(tmp_path: Path) -> None:
+def test_two_workers_of_dask_against_one_process(tmp_path: Path, record: Callable[[Measured], None]) -> None:
     from distributed import Client
 
     for name, seed, labelled in (("private", 1, True), ("public", 2, False), ("test", 3, True)):
@@ -74,4 +76,7 @@ def test_two_workers_of_dask_against_one_process(tmp_path: Path) -> None:
     print(f"\n{COUNT} forests in {len(blocks)} blocks, {ROWS:,} rows ({MACHINE}): one process {alone:.1f} s, ", end="")
     print(f"{WORKERS} workers {together:.1f} s, {alone / together:.2f} times as fast, bytes equal; ", end="")
     print(f"of processors {work:.1f} s, and {longest:.1f} s of the worker with the larger share")
+    beside = f"one process, bytes equal: {alone:.1f} s; two workers {together:.1f} s"
+    what = f"Dask, {WORKERS} workers on {COUNT} forests in {len(blocks)} blocks"
+    record(Measured(what, alone / together, "×", LEAST, least=True, beside=beside))
     assert alone / together > LEAST

@@ -1,4 +1,4 @@
-"""Benchmarks of linear teachers as arrays: fits, and votes by one product. Run by `make bench`; see linear.md.
+"""Benchmarks of linear teachers as arrays: fits, and votes by one product. Run by `make bench`; see speed.md.
 
 Peers run on the same rows: scikit-learn's fits and predictions in a loop, fits by joblib on all cores, and the bare
 matrix product of the same numbers. Fits as arrays are in blocks of a plan's default size, on as many threads as there
@@ -21,12 +21,12 @@ from concord.artifacts.learners import TeachersPlan
 from concord.tasks.asking.arrays import LinearTeachers, known, weights_together
 from concord.tasks.asking.teachers import Teacher, add_votes
 from concord.tasks.data.guard import silenced
-from tests.benchmarks.test_bench_scale import MACHINE
+from tests.benchmarks.speed import MACHINE, Measured
 
 pytestmark = pytest.mark.bench
 
 ROWS, WIDTH, CORES = 100, 50, 2
-LEAST_FITS, LEAST_VOTES, MOST_OF_PRODUCT = 6.0, 15.0, 2.0
+AIM_OF_FITS, LEAST_FITS, LEAST_VOTES, MOST_OF_PRODUCT = 10.0, 6.0, 15.0, 2.0
 """Times as fast as the better of scikit-learn's loop and joblib; as the loop of predictions; times the bare product's
 seconds."""
 Shard = tuple[np.ndarray, np.ndarray]
@@ -78,7 +78,7 @@ def by_loop(some: list[Shard]) -> list[LogisticRegression]:
 
 
 @pytest.mark.parametrize(("teachers", "tries"), [(1_000, 3), (10_000, 3)])
-def test_fits_of_logistic_teachers(teachers: int, tries: int) -> None:
+def test_fits_of_logistic_teachers(teachers: int, tries: int, record: Callable[[Measured], None]) -> None:
     some, took = shards(teachers), dict[str, list[tuple[float, float]]]()
     fits: dict[str, Callable[[list[Shard]], Any]] = {"arrays": as_arrays, "loop": by_loop, "joblib": by_joblib}
     found: dict[str, Any] = {}
@@ -99,13 +99,16 @@ def test_fits_of_logistic_teachers(teachers: int, tries: int) -> None:
     print(f"  scikit-learn, in a loop: {wall['loop']:,.0f} ({used['loop']:,.0f} of processor)")
     print(f"  scikit-learn, by joblib on {CORES} cores: {wall['joblib']:,.0f}")
     print(f"  {times:.1f} times as fast as the better; {used['loop'] / used['arrays']:.1f} times by processor time")
+    what, better = f"fits of {teachers:,} logistic teachers, {ROWS} rows × {WIDTH}", min(wall["loop"], wall["joblib"])
+    beside = f"the better of scikit-learn's loop and joblib: {better:,.0f} µs a fit; ours {wall['arrays']:,.0f}"
+    record(Measured(what, times, "×", AIM_OF_FITS, least=True, beside=f"{beside}; at least {LEAST_FITS:g} is asked"))
     theirs = np.array([np.append(model.coef_, model.intercept_) for model in found["loop"]])
     ours = np.array(found["arrays"])[:, 0]
     assert np.abs(ours - theirs).max() < 0.02 * np.abs(theirs).max()  # it stops at its tolerance
     assert times > LEAST_FITS
 
 
-def test_votes_of_a_thousand_logistic_teachers() -> None:
+def test_votes_of_a_thousand_logistic_teachers(record: Callable[[Measured], None]) -> None:
     rows, teachers = 100_000, 1_000
     weights = np.stack(as_arrays(some := shards(teachers)), axis=1)
     models = [Teacher(LogisticRegression().fit(*shard), 0) for shard in some]
@@ -125,6 +128,11 @@ def test_votes_of_a_thousand_logistic_teachers() -> None:
     print(f"  one product and its counts: {ours:.3f} s, {rows * teachers / ours / 1e6:,.0f} million votes a second")
     print(f"  bare product, single precision: {bare:.3f} s; a loop of predictions: {asked:.1f} s")
     print(f"  {ours / bare:.2f} times the product, {asked / ours:.0f} times as fast as the loop")
+    what = f"votes of {teachers:,} logistic teachers on {rows:,} rows × {WIDTH}"
+    loop_beside = f"a loop of `predict`: {asked:.1f} s; {rows * teachers / ours / 1e6:,.0f} million votes a second"
+    record(Measured(f"{what}, speed", asked / ours, "×", LEAST_VOTES, least=True, beside=loop_beside))
+    bare_beside = f"the bare product in single precision: {bare:.3f} s; ours {ours:.3f}"
+    record(Measured(f"{what}, time", ours / bare, "×", MOST_OF_PRODUCT, least=False, beside=bare_beside))
     assert np.abs(arrays.astype(int) // 3 - loop).max() <= 0.05 * teachers
     assert asked / ours > LEAST_VOTES
     assert ours / bare < MOST_OF_PRODUCT

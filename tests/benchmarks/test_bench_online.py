@@ -4,7 +4,7 @@
 Run by `make bench`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,7 @@ from concord.artifacts.sessions import BatchOutcome
 from concord.tasks.door.online import Online
 from concord.tasks.door.release import Stores
 from tests.artifacts.ledger.openings import batch, named, opening
-from tests.benchmarks.test_bench_scale import MACHINE
+from tests.benchmarks.speed import MACHINE, Measured
 from tests.support.people import people
 
 pytestmark = pytest.mark.bench
@@ -47,7 +47,7 @@ def held(home: Path) -> tuple[int, int]:
     return len(files), sum(file.stat().st_size for file in files)
 
 
-def test_rows_answered_online(session: str, home: Path) -> None:
+def test_rows_answered_online(session: str, home: Path, record: Callable[[Measured], None]) -> None:
     online = Online(Stores.of(home), session)
     together, alone, at_once = undisputed(5 * TOGETHER, 77), undisputed(SINGLE // 4, 78), undisputed(SINGLE, 79)
     print(f"\nanswers online, 150 teachers ({MACHINE})")
@@ -67,6 +67,8 @@ def test_rows_answered_online(session: str, home: Path) -> None:
             f"  {name}: {len(rows) / wall:,.0f} rows a second, {1e3 * cpu / len(rows):.2f} processor ms a row, ", end=""
         )
         print(f"{(more - files) / len(rows):.3f} files and {(larger - size) / len(rows):,.0f} bytes a row")
+    for name, least in zip(speeds, (LEAST_TOGETHER, LEAST_SINGLE, LEAST_SINGLE), strict=True):
+        record(Measured(f"rows answered online, {name}", speeds[name], "rows/s", least, least=True))
     assert 300 + len(together) < online.state.asked <= 300 + len(together) + len(alone) + len(at_once)
     assert speeds[f"{TOGETHER:,} together"] > LEAST_TOGETHER
     assert speeds[f"single, {CALLERS} callers"] > LEAST_SINGLE
@@ -112,7 +114,9 @@ def filled(folder: Path, batches: int) -> Ledger:
     return ledger
 
 
-def test_a_ledger_of_many_batches_is_verified_in_linear_time(tmp_path: Path) -> None:
+def test_a_ledger_of_many_batches_is_verified_in_linear_time(
+    tmp_path: Path, record: Callable[[Measured], None]
+) -> None:
     seconds, each = [], []
     for batches in BATCHES:
         folder = tmp_path / str(batches)
@@ -131,5 +135,8 @@ def test_a_ledger_of_many_batches_is_verified_in_linear_time(tmp_path: Path) -> 
         print(f"\n{batches:,} batches ({MACHINE}): read and verified in {seconds[-1]:.1f} processor s, ", end="")
         print(f"{1e3 * each[-1]:.1f} processor ms for a further one, {size / batches:,.0f} bytes a batch", end="")
     print()
-    assert seconds[1] < MOST_TIMES * seconds[0] * BATCHES[1] / BATCHES[0]
+    times = seconds[1] / seconds[0] * BATCHES[0] / BATCHES[1]
+    beside = f"{BATCHES[0]:,} batches: {seconds[0]:.1f} processor s; {BATCHES[1]:,}: {seconds[1]:.1f}"
+    record(Measured("a ledger read and verified, time a batch", times, "×", MOST_TIMES, least=False, beside=beside))
+    assert times < MOST_TIMES
     assert each[1] < 2 * each[0]

@@ -1,16 +1,14 @@
-"""Benchmarks at scale: a million rows on either side, ten million public ones, and votes to durable labels.
+"""Benchmarks at scale: a million rows on either side, ten million of either, and votes to durable labels.
 
 Whole runs are processes of their own: wall and processor seconds (its own and its Prefect server's) and the memory of
 its largest process. Tables have 20 numbers and a category. Run by `make bench`.
 """
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,11 +25,11 @@ from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch, write_frame
 from concord.tasks.door.release import Stores, release
 from concord.tasks.mechanisms.stable import StableVoting
+from tests.benchmarks.speed import MACHINE, Measured
 from tests.support.at_door import CLASSES, TEACHERS, opened, write
 
 pytestmark = pytest.mark.bench
 
-MACHINE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 BATCHES = (65_536, 1 << 20)
 """Rows of a batch: by default, and as a plan of many rows would have it."""
 AT_A_TIME = 250_000
@@ -40,7 +38,7 @@ LEAST_LABELS = 5e6
 LONGEST = 20.0
 """Seconds of a million private and a million public rows, 2,000 logistic teachers, on two cores."""
 MORE_MEMORY = 1.1
-"""Of the largest process, at ten times the public rows."""
+"""Of the largest process, at ten times the rows."""
 
 PLAN = """
 [data]
@@ -120,18 +118,39 @@ def run(folder: Path, private: int, public: int, teachers: int, cutoff: int) -> 
     return Took(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
-def test_a_million_private_and_a_million_public_rows(tmp_path: Path) -> None:
+def test_a_million_private_and_a_million_public_rows(tmp_path: Path, record: Callable[[Measured], None]) -> None:
     took = run(tmp_path / "run", 1_000_000, 1_000_000, 2_000, 2_000)
     print(f"\n1,000,000 x 1,000,000 rows, 2,000 logistic teachers, stable, cutoff 2,000 ({MACHINE}): {took}")
+    what = "a run of 1,000,000 private and 1,000,000 public rows, 2,000 teachers"
+    beside = f"{took.cpu:.1f} processor s, peak {took.peak:,.0f} MiB"
+    record(Measured(what, took.wall, "s", LONGEST, least=False, beside=beside))
     assert took.wall < LONGEST
 
 
-def test_the_public_side_takes_no_more_memory_with_more_rows(tmp_path: Path) -> None:
+def test_the_public_side_takes_no_more_memory_with_more_rows(
+    tmp_path: Path, record: Callable[[Measured], None]
+) -> None:
     small, large = (run(tmp_path / str(rows), 10_000, rows, 200, 20) for rows in (1_000_000, 10_000_000))
     print(f"\n10,000 private rows, 200 logistic teachers, stable, cutoff 20 ({MACHINE})")
     print(f"  1,000,000 public rows: {small}\n  10,000,000 public rows: {large}")
+    beside = f"{small.peak:,.0f} and {large.peak:,.0f} MiB; {small.cpu:.1f} and {large.cpu:.1f} processor s"
+    what = "10,000,000 public rows for 1,000,000, peak memory"
+    record(Measured(what, large.peak / small.peak, "×", MORE_MEMORY, least=False, beside=beside))
     assert large.peak < MORE_MEMORY * small.peak
     assert large.cpu < 10 * small.cpu
+
+
+def test_the_private_side_takes_no_more_memory_with_more_rows(
+    tmp_path: Path, record: Callable[[Measured], None]
+) -> None:
+    """500 rows a teacher: a block of them is in memory at a time."""
+    small, large = (run(tmp_path / str(rows), rows, 10_000, rows // 500, 20) for rows in (1_000_000, 10_000_000))
+    print(f"\n10,000 public rows, logistic teachers of 500 rows each, stable, cutoff 20 ({MACHINE})")
+    print(f"  1,000,000 private rows: {small}\n  10,000,000 private rows: {large}")
+    beside = f"{small.peak:,.0f} and {large.peak:,.0f} MiB; {small.cpu:.1f} and {large.cpu:.1f} processor s"
+    what = "10,000,000 private rows for 1,000,000, peak memory"
+    record(Measured(what, large.peak / small.peak, "×", MORE_MEMORY, least=False, beside=beside))
+    assert large.peak < MORE_MEMORY * small.peak
 
 
 @dataclass(frozen=True)
@@ -164,7 +183,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_votes_to_durable_labels(batch: int) -> None:
+def test_votes_to_durable_labels(batch: int, record: Callable[[Measured], None]) -> None:
     rows = 10_000_000
     with tempfile.TemporaryDirectory() as folder:
         stream = Stream.of(Path(folder), rows, batch)
@@ -173,4 +192,6 @@ def test_votes_to_durable_labels(batch: int) -> None:
         wall, cpu = perf_counter() - started, process_time() - used
     print(f"\nvotes to durable labels, {rows:,} rows in batches of {batch:,} ({MACHINE}): ", end="")
     print(f"{rows / wall / 1e6:.1f} million a second; {rows / cpu / 1e6:.1f} million a processor second")
+    what = f"votes to durable labels, {rows:,} rows, batches of {batch:,}"
+    record(Measured(what, rows / wall / 1e6, "million rows/s", LEAST_LABELS / 1e6, least=True))
     assert batch == BATCHES[0] or rows / wall > LEAST_LABELS

@@ -1,0 +1,120 @@
+"""The table and the figure of speed, made of what `make bench` measured and of nothing else.
+
+    python -m tests.benchmarks.speed        (make bench runs it last)
+
+Benchmarks append to speed.jsonl if they are run with `--record`; a later figure takes the place of the earlier one of
+the same name. The table stands in speed.md between its marks, beside speed.svg. Checked by test_speed_page.py.
+"""
+
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+MACHINE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+RECORDED = Path(__file__).with_name("speed.jsonl")
+PAGE, FIGURE = RECORDED.with_suffix(".md"), RECORDED.with_suffix(".svg")
+START, END = "<!-- measured by make bench -->", "<!-- end of what was measured -->"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure of a benchmark, and what was aimed at.
+
+    what    what was done, with its size
+    value   in `unit`; "×" is a ratio to a peer of the same run
+    aim     in the same unit
+    least   whether the aim is the least value or the most
+    beside  the peer, or the figure in other units
+    """
+
+    what: str
+    value: float
+    unit: str
+    aim: float
+    least: bool
+    beside: str = ""
+    machine: str = MACHINE
+    at: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
+
+    @property
+    def times(self) -> float:
+        """How many times better than the aim."""
+        return self.value / self.aim if self.least else self.aim / self.value
+
+
+def read(path: Path = RECORDED) -> list[Measured]:
+    """What was recorded, in its order."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Measured(**json.loads(line)) for line in lines]
+
+
+def record(measured: Measured, path: Path = RECORDED) -> None:
+    """Write a figure, in the place of an earlier one of the same name."""
+    known = {each.what: each for each in read(path)} | {measured.what: measured}
+    lines = [json.dumps(asdict(each), ensure_ascii=False) for each in known.values()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def number(value: float) -> str:
+    """To three significant digits, and all digits before the point."""
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
+def table(rows: Sequence[Measured]) -> Iterator[str]:
+    """A row a figure, and below it the machine and the days."""
+    yield "| what | measured | aim | beside it |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        shown = f"**{number(row.value)}** {row.unit}"
+        aim = f"{'≥' if row.least else '≤'} {row.aim:g}" + (", missed" if row.times < 1 else "")
+        yield f"| {row.what} | {shown} | {aim} | {row.beside} |"
+    yield ""
+    for machine in dict.fromkeys(row.machine for row in rows):
+        days = sorted({row.at for row in rows if row.machine == machine})
+        yield f"Measured on {machine}; {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+
+
+def page(rows: Sequence[Measured]) -> str:
+    """The page as it should read."""
+    before, _, after = PAGE.read_text(encoding="utf-8").partition(START)
+    return f"{before}{START}\n\n{chr(10).join(table(rows))}\n\n{END}{after.partition(END)[2]}"
+
+
+def draw(rows: Sequence[Measured]) -> Figure:
+    """How many times better than its aim each figure is: right of the line it is met."""
+    figure = Figure(figsize=(8.6, 0.6 + 0.26 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(rows), 0, -1)
+    axes.barh(places, [row.times - 1 for row in rows], left=1, color=["C0" if row.times >= 1 else "C3" for row in rows])
+    axes.set_yticks(places, [row.what.replace("`", "") for row in rows], fontsize="x-small")
+    for place, row in zip(places, rows, strict=True):
+        beyond = max(row.times, 1.0)
+        axes.annotate(f" {number(row.value)} {row.unit}", (beyond, place), va="center", fontsize="x-small")
+    axes.axvline(1, color="0.2", linewidth=0.9)
+    axes.set(xscale="log", xlabel="times better than the aim")
+    axes.set_xlim(right=4 * max(row.times for row in rows))
+    axes.set_xticks(ticks := (0.25, 0.5, 1, 2, 5, 10, 30), [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    return figure
+
+
+def main() -> None:
+    """Write page and figure."""
+    rows = read()
+    PAGE.write_text(page(rows), encoding="utf-8")
+    with rc_context({"svg.hashsalt": "concord"}):  # the same file each time
+        draw(rows).savefig(FIGURE, metadata={"Date": None})
+    FIGURE.write_text(re.sub(r"[ \t]+$", "", FIGURE.read_text(), flags=re.MULTILINE))
+
+
+if __name__ == "__main__":
+    main()
