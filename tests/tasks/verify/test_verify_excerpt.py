@@ -103,10 +103,18 @@ def test_more_rounds_than_a_session_has_are_refused(folder: Path) -> None:
 def test_a_longer_table_of_refusals_than_any_is_refused_before_each_of_its_entries_is_priced(folder: Path) -> None:
     def longer(values: dict[str, Any]) -> None:
         mechanism = entry("open")(values)["mechanism"]
-        mechanism["refusal"] = "A" * (2**23 + 4)
+        mechanism["refusal"] = "A" * (signed.LONGEST_REFUSALS + 4)
 
     sign_again(folder, longer)
     assert "table of refusals is longer" in faults(folder)["ledger excerpt"]
+
+
+@pytest.mark.slow
+def test_a_table_for_half_a_million_teachers_is_none_too_long() -> None:
+    """Calibration gives it, so that a run can publish it."""
+    settings = StableVoting.calibrate(epsilon=0.0127, delta=1e-9, cutoff=300).settings()
+    assert 2**23 < len(settings["refusal"]) < signed.LONGEST_REFUSALS
+    signed.check_counts(settings)
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
