@@ -9,8 +9,9 @@ that does not know all rows that were asked could answer one of them twice; it a
 file. Checked by tests/flows/test_online_known.py and tests/promises/test_crash_merged.py
 """
 
+import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
@@ -51,7 +52,10 @@ def online_rows(
 def all_known(vault: Vault, session: str, known: Collection[str]) -> bool:
     """Whether the files of rows that a session was asked are all `known`, but for those that are merged already."""
     folder = f"sessions/{session}/online"
-    return all(f"{folder}/{file.name}" in known for file in (vault.root / folder).glob("*.arrow"))
+    with suppress(FileNotFoundError):
+        names = os.listdir(vault.root / folder)  # with each new row: a glob of a thousand takes 2 ms
+        return all(f"{folder}/{name}" in known for name in names if name.endswith(".arrow"))
+    return True
 
 
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
