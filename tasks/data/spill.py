@@ -3,8 +3,9 @@
 Checked by tests/tasks/data/test_split.py.
 """
 
+import resource
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +18,9 @@ HELD_BYTES = 1 << 26
 """Rows held in memory before they go to files."""
 SPILLS = 512
 """Files that a private table is spread over at most; all are open while it is read, and then one is in memory."""
+
+OPEN_FILES = 4 * SPILLS
+"""Files that a process may have open from a spill on: some systems allow 256 unless they are asked."""
 
 PART = "concord.part"
 
@@ -76,9 +80,19 @@ class Spill:
 @contextmanager
 def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
     """Context with a spill in a temporary folder of the vault for `folder`, which is removed at the end in any case."""
+    _allow(OPEN_FILES)
     with vault.passing(folder) as place:
         spill = Spill(vault, place, schema)
         try:
             yield spill
         finally:
             spill.close()
+
+
+def _allow(files: int) -> None:
+    """Let this process open so many files, as far as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,5 +1,6 @@
 """Split: one unit, one shard, whatever stands in its rows and in all the others."""
 
+import resource
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
 from concord.tasks.data import units as data_units
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
-from concord.tasks.data.spill import spilling
+from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.split import SHARD, split
 from concord.tasks.data.units import keyed_bits
 
@@ -350,3 +351,18 @@ def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert keyed_bits(units, KEY, b"shard").tolist() == whole
     assert max(copied) <= 400
     assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
+
+
+def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
+    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", 0)
+    limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
+            spill.add(rows, rows["x"] % SPILLS)
+            assert [part["x"].to_list() for part in spill.read(2)] == [[0, SPILLS], [1, SPILLS + 1]]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
