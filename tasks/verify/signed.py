@@ -67,7 +67,7 @@ LARGEST_SETTINGS = {
     "cutoff": 2**30,
     "queries": 2**40,
 }
-"""Numbers larger than any mechanism runs with: recomputing the cost of larger ones might not end."""
+"""Recomputing the cost of larger numbers might not end. Only settings for millions of teachers have any."""
 LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
 """The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
 
@@ -106,7 +106,7 @@ def check_counts(settings: object) -> None:
             continue
         if not isinstance(item, int | float) or not 0 <= item <= largest[name]:
             raise NotVerified(
-                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: Concord runs with none"
+                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: its cost is not computed here"
             )
     for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
         check_counts(part)
