@@ -109,7 +109,7 @@ def named(prefect_server: None, tmp_path: Path) -> Iterator[Named]:  # noqa: ARG
     made = LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=2,
         threads_per_worker=1,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # any port: two tests may run clusters at once
         protocol="tls://",
         security=Security.temporary(),  # type: ignore[no-untyped-call]
         local_directory=str(folder),

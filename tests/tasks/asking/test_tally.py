@@ -104,7 +104,7 @@ def test_any_runner_counts_the_same_bits(tmp_path: Path, runner: str) -> None:
     if runner == "dask":
         from distributed import Client
 
-        with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:  # type: ignore[no-untyped-call]
+        with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address="127.0.0.1:0") as client:  # type: ignore[no-untyped-call]
             parts = client.gather([client.submit(elsewhere, *call) for call in reversed(calls)])
     else:
         pool = ThreadPoolExecutor(3) if runner == "threads" else ProcessPoolExecutor(2, FRESH)
