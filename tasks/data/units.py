@@ -15,7 +15,8 @@ Guarantees   a decision about a unit depends on its name and the key alone, neve
              labels are secret, no label decides what is a row or where it is: CSV files and paths that name labels are
              refused
 Not covered  rows of a unit that changes its name.
-             Checked in tests/tasks by test_split.py, test_names.py, test_label_private.py and test_left_out.py
+             Checked in tests/tasks by test_split.py, test_units.py, test_names.py, test_label_private.py and
+             test_left_out.py
 
 Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
 """

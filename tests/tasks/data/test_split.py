@@ -1,26 +1,20 @@
 """Split: one unit, one shard, whatever stands in its rows and in all the others."""
 
-import resource
 from collections import Counter
-from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault, hashed
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
-from concord.tasks.data import units as data_units
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
-from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.units import keyed_bits
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -244,19 +238,6 @@ def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeyp
     assert shards(tmp_path, table(60)) == whole
 
 
-@pytest.mark.parametrize("held", [0, 1 << 26])
-def test_rows_of_a_part_come_back_in_the_order_they_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
-) -> None:
-    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
-    rows = pl.DataFrame({"row": range(1000)})
-    parts = pl.Series([row * row % 7 for row in range(1000)])
-    with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
-        for first in range(0, 1000, 100):
-            spill.add(rows[first : first + 100], parts[first : first + 100])
-        assert [part.rows() for part in spill.read(7)] == [rows.filter(parts == part).rows() for part in range(7)]
-
-
 def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path) -> None:
     shards(tmp_path, table(60))
     left = sorted(path for path in (tmp_path / "vault" / "shards").rglob("*"))
@@ -322,47 +303,3 @@ def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
     expected = [blake2b(each, key=KEY, person=b"content", digest_size=16).digest() for each in cells]
     assert row_digests(rows, encoding, KEY) == expected
     assert row_digests(rows[:0], encoding, KEY) == []
-
-
-@pytest.mark.parametrize("chunks", [1, 3])
-def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
-    """Names that begin alike, end in zeros or are nothing are different ones; so are all purposes."""
-    names = [b"a", b"b\0", b"", b"a", b"b", b"\xff\xfe", b"a" * 300, b"b\0", b""]
-    for purpose in (b"shard", b"sample"):
-        alone = [blake2b(name, key=KEY, person=purpose, digest_size=8).digest() for name in names] * chunks
-        units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
-        assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
-        assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
-
-
-def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their bits are as ever, in whatever company a name is copied."""
-    names = [bytes([at % 7]) * (at % 40) for at in range(300)]
-    units, copied = pl.Series(names, dtype=pl.Binary), list[int]()
-    whole = keyed_bits(units, KEY, b"shard").tolist()
-
-    def noted(contents: Iterable[bytes], *how: Any) -> list[bytes]:
-        held = list(contents)
-        copied.append(sum(map(len, held)))
-        return hashed(held, *how)
-
-    monkeypatch.setattr(data_units, "NAMES_BYTES", 200)
-    monkeypatch.setattr(data_units, "hashed", noted)
-    assert keyed_bits(units, KEY, b"shard").tolist() == whole
-    assert max(copied) <= 400
-    assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
-
-
-def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
-    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", 0)
-    limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-    try:
-        with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
-            spill.add(rows, rows["x"] % SPILLS)
-            assert [part["x"].to_list() for part in spill.read(2)] == [[0, SPILLS], [1, SPILLS + 1]]
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

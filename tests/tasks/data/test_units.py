@@ -1,0 +1,43 @@
+"""Keyed bits of units: of each name by itself, whatever company it is hashed in."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import hashed
+from concord.tasks.data import units as data_units
+from concord.tasks.data.units import keyed_bits
+
+KEY = bytes(range(32))
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
+    """Names that begin alike, end in zeros or are nothing are different ones; so are all purposes."""
+    names = [b"a", b"b\0", b"", b"a", b"b", b"\xff\xfe", b"a" * 300, b"b\0", b""]
+    for purpose in (b"shard", b"sample"):
+        alone = [blake2b(name, key=KEY, person=purpose, digest_size=8).digest() for name in names] * chunks
+        units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
+        assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
+        assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
+
+
+def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bits are as ever, in whatever company a name is copied."""
+    names = [bytes([at % 7]) * (at % 40) for at in range(300)]
+    units, copied = pl.Series(names, dtype=pl.Binary), list[int]()
+    whole = keyed_bits(units, KEY, b"shard").tolist()
+
+    def noted(contents: Iterable[bytes], *how: Any) -> list[bytes]:
+        held = list(contents)
+        copied.append(sum(map(len, held)))
+        return hashed(held, *how)
+
+    monkeypatch.setattr(data_units, "NAMES_BYTES", 200)
+    monkeypatch.setattr(data_units, "hashed", noted)
+    assert keyed_bits(units, KEY, b"shard").tolist() == whole
+    assert max(copied) <= 400
+    assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
